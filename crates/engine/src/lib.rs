@@ -1,1 +1,589 @@
-//! 
+//! The pipeline: configuration → plan; event → verdict; feedback; the decision journal.
+//!
+//! [`Engine::decide`] reads like the picture of the flow. This crate knows no wire format and no async runtime: its
+//! futures wait for the ledger and the journal only, and any executor can drive them. It reads no clock: arrivals
+//! are passed in.
+
+mod config;
+mod directory;
+mod explain;
+mod id;
+pub mod journal;
+mod metrics;
+mod plan;
+pub mod preset;
+mod stage;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use event::{Event, Key, Secret, Shingle, Span, Time};
+use judge::{Action, Reason, Verdict};
+use stats::{Census, Embedded, Ledger, LedgerError, Once, Reading, Request, Timeline};
+
+pub use config::{
+    Config, EffectiveValue, Origin, Overrides, Problem, Problems, Source, SourceKind, reference,
+};
+pub use directory::{Directory, DirectoryError};
+pub use explain::{ExplainedKey, Explanation};
+use id::IdSource;
+pub use id::{RecordId, RecordIdError};
+use journal::{Feedback, Journal, JournalError, KeyReading, Record, Row};
+pub use metrics::Metrics;
+use metrics::{ActionLabel, PipelineLabel, RuleLabel};
+use plan::OnError;
+pub use plan::{DistinctPlan, Input, JournalPlan, KindPlan, NodePlan, Pipeline, Plan, ServerPlan};
+pub use stage::keys::{KEYS_MAX, Prepared};
+use stage::{features, fields, keys, observe, settle};
+
+/// The rule that speaks when statistics cannot be had and the pipeline fails closed.
+pub const LEDGER_UNAVAILABLE: &str = "LEDGER_UNAVAILABLE";
+
+/// A running engine: the plan, the ledger and the journal.
+pub struct Engine {
+    plan: Arc<Plan>,
+    secret: Secret,
+    ledger: Arc<dyn Ledger>,
+    journal: Option<Journal>,
+    ids: IdSource,
+    metrics: Metrics,
+}
+
+/// What was decided about an event.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// Its name, for feedback and `explain`.
+    pub id: RecordId,
+    /// The caller's name for the event.
+    pub event_id: Option<String>,
+    /// The pipeline that decided.
+    pub pipeline: Arc<Pipeline>,
+    /// When the event happened.
+    pub time: Time,
+    /// An event of this id had been counted before.
+    pub duplicate: bool,
+    /// Score, action and reasons.
+    pub verdict: Verdict,
+}
+
+/// Why an engine cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The data directory.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// The ledger's directory, which may be in use by another process.
+    #[error("{0}")]
+    Device(std::io::Error),
+    /// The ledger's files.
+    #[error(transparent)]
+    Store(#[from] store::StoreError),
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The operating system's random source.
+    #[error("no random secret could be made: {0}")]
+    Random(String),
+}
+
+/// Why the engine cannot do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A name that the plan does not have.
+    #[error("there is no {what} `{name}`: {help}")]
+    Unknown {
+        /// What was looked for: a pipeline, a kind, a counter, a feedback class.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// Near and possible names.
+        help: String,
+    },
+    /// No record has this id.
+    #[error("there is no decision {0}: it never was, or the journal no longer keeps it")]
+    NoDecision(RecordId),
+    /// A decision of a pipeline that this plan does not have any more.
+    #[error("the decision was made by the pipeline `{0}`, which this configuration does not have")]
+    PipelineGone(String),
+    /// A window that the kind's statistic does not answer.
+    #[error("{0}")]
+    Window(String),
+    /// No piece can be made of a value.
+    #[error("`{value}` gives no piece of the kind `{kind}`")]
+    NoPiece {
+        /// The kind.
+        kind: String,
+        /// The value.
+        value: String,
+    },
+    /// An engine without a data directory keeps no journal.
+    #[error("there is no journal: this engine was started without a data directory")]
+    NoJournal,
+}
+
+/// What is known of one key.
+#[derive(Clone, Debug)]
+pub struct KeyTimeline {
+    /// The piece as it is hashed.
+    pub piece: String,
+    /// Its hash.
+    pub shingle: Shingle,
+    /// Names of the counters that the buckets hold, in order.
+    pub counters: Vec<String>,
+    /// All that is kept; `None` for a key never seen, or forgotten.
+    pub timeline: Option<Timeline>,
+}
+
+/// A key that is hot now.
+#[derive(Clone, Debug)]
+pub struct Hot {
+    /// The hashed piece.
+    pub shingle: Shingle,
+    /// The piece, if a recent row of the journal shows it.
+    pub piece: Option<String>,
+    /// Its count.
+    pub count: u64,
+}
+
+/// What feedback did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeedbackOutcome {
+    /// Keys that were added to.
+    pub keys: usize,
+    /// The same had been said before, and was not counted again.
+    pub duplicate: bool,
+}
+
+impl Engine {
+    /// Opens a data directory: its ledger, which locks it, and its journal.
+    pub fn open(directory: &Directory, plan: Plan) -> Result<Engine, OpenError> {
+        let secret = directory.secret()?;
+        let ledger = open_ledger(&directory.ledger_path(), &plan)?;
+        let journal =
+            Journal::open(&directory.journal_path(), plan.node.journal.clone(), plan.node.durability)?;
+        let ids = journal.last_id().map(IdSource::after).unwrap_or_default();
+        for pipeline in &plan.pipelines {
+            journal.describe(pipeline)?;
+        }
+        Ok(Engine {
+            plan: Arc::new(plan),
+            secret,
+            ledger: Arc::new(ledger),
+            journal: Some(journal),
+            ids,
+            metrics: Metrics::default(),
+        })
+    }
+
+    /// An engine in memory, with a secret of its own and no journal: nothing of it is left when it is dropped.
+    pub fn ephemeral(plan: Plan) -> Result<Engine, OpenError> {
+        let mut secret = [0; Secret::BYTES];
+        getrandom::fill(&mut secret).map_err(|error| OpenError::Random(error.to_string()))?;
+        let ledger = Embedded::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;
+        Ok(Engine {
+            plan: Arc::new(plan),
+            secret: Secret::new(secret),
+            ledger: Arc::new(ledger),
+            journal: None,
+            ids: IdSource::default(),
+            metrics: Metrics::default(),
+        })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// What it counts about itself.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// How much the ledger holds.
+    pub fn census(&self) -> Census {
+        self.ledger.census()
+    }
+
+    /// How much the journal holds, if there is one.
+    pub fn journal(&self) -> Option<&Journal> {
+        self.journal.as_ref()
+    }
+
+    /// Stages 1 to 3: all that needs no statistics, and most of the work. Pure, so it can be done on any thread
+    /// and ahead of time.
+    ///
+    /// ```text
+    /// event ─► 1 fields ─► 2 content features ─► 3 keys
+    /// ```
+    pub fn prepare(&self, pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> Prepared {
+        let row = fields::fill(pipeline, event, arrival);
+        let row = features::fill(row);
+        let prepared = keys::derive(row, &self.secret);
+        self.count_prepared(&prepared);
+        prepared
+    }
+
+    /// Stages 4 to 7: counts the events as one batch, judges each, and logs what was decided.
+    ///
+    /// ```text
+    /// ─► 4 observe ─► 5 judge ─► 6 settle ─► 7 journal
+    /// ```
+    ///
+    /// Answers once the configured durability holds for all of it. Within a batch each event's readings include
+    /// those before it, but what hangs on verdicts is added after the whole batch is judged.
+    pub async fn decide(&self, prepared: Vec<Prepared>) -> Result<Vec<Decision>, EngineError> {
+        let (observed, failure) = observe::observe(&*self.ledger, prepared).await;
+        if let Some(error) = failure {
+            tracing::error!(%error, "statistics cannot be had");
+        }
+        let verdicts: Vec<Verdict> = observed.iter().map(|observed| self.judge(observed)).collect();
+        let judged: Vec<(&observe::Observed, Action)> =
+            observed.iter().zip(verdicts.iter().map(|verdict| verdict.action)).collect();
+        if let Err(error) = settle::settle(&*self.ledger, &judged).await {
+            tracing::error!(%error, "verdicts cannot be counted");
+            for (observed, _) in &judged {
+                self.metrics.settle_failures.get_or_create(&label(&observed.prepared.pipeline)).inc();
+            }
+        }
+        self.log(observed, verdicts).await
+    }
+
+    /// Stage 5 for one row, with the pipeline's word for lost statistics.
+    fn judge(&self, observed: &observe::Observed) -> Verdict {
+        let pipeline = &observed.prepared.pipeline;
+        let row = &observed.prepared.facts;
+        let mut verdict = judge::judge(&pipeline.rules, row);
+        pipeline.rules.explain(&mut verdict, row);
+        if observed.failed && pipeline.on_error == OnError::Closed {
+            verdict.action = Action::Throttle;
+            verdict.next = None;
+            let detail = "statistics cannot be had and the pipeline fails closed".to_owned();
+            verdict.reasons.push(Reason {
+                rule: LEDGER_UNAVAILABLE.to_owned(),
+                score: 0.0,
+                detail,
+                values: Vec::new(),
+            });
+        }
+        self.count_verdict(observed, &verdict);
+        verdict
+    }
+
+    /// Stage 7.
+    async fn log(
+        &self,
+        observed: Vec<observe::Observed>,
+        verdicts: Vec<Verdict>,
+    ) -> Result<Vec<Decision>, EngineError> {
+        let mut decisions = Vec::with_capacity(observed.len());
+        let mut records = Vec::with_capacity(if self.journal.is_some() { observed.len() } else { 0 });
+        for (observed, verdict) in observed.into_iter().zip(verdicts) {
+            let observe::Observed { prepared, readings, duplicate, .. } = observed;
+            let id = self.ids.next(prepared.arrival);
+            if self.journal.is_some() {
+                records.push((id, prepared.arrival, row(&prepared, readings, duplicate, &verdict)));
+            }
+            decisions.push(Decision {
+                id,
+                event_id: prepared.event_id,
+                pipeline: prepared.pipeline,
+                time: prepared.time,
+                duplicate,
+                verdict,
+            });
+        }
+        if let Some(journal) = &self.journal {
+            journal.append(&records).await?;
+            self.metrics.journal_records.inc_by(records.len() as u64);
+        }
+        Ok(decisions)
+    }
+
+    /// Counts an event without judging it, and gives its keys' readings from before it.
+    pub async fn observe(&self, prepared: Prepared) -> Result<Explanation, EngineError> {
+        let (observed, failure) = observe::observe(&*self.ledger, vec![prepared]).await;
+        if let Some(error) = failure {
+            return Err(error.into());
+        }
+        let observed = observed.into_iter().next().ok_or(EngineError::NoJournal)?;
+        Ok(Explanation::of_observed(&observed, &self.secret))
+    }
+
+    /// What is known of an event's keys; counts nothing and creates nothing.
+    pub async fn peek(&self, prepared: Prepared) -> Result<Explanation, EngineError> {
+        let observed = observe::peek(&*self.ledger, prepared).await?;
+        Ok(Explanation::of_observed(&observed, &self.secret))
+    }
+
+    /// Takes in what somebody says about a past decision: the counters of the class go up for the keys that the
+    /// decision's row names, at the time it is said. The same said twice within the dedupe time counts once.
+    pub async fn feedback(
+        &self,
+        id: RecordId,
+        class: &str,
+        now: Time,
+    ) -> Result<FeedbackOutcome, EngineError> {
+        let journal = self.journal.as_ref().ok_or(EngineError::NoJournal)?;
+        let Some(Record::Decision(row)) = journal.find(id)? else { return Err(EngineError::NoDecision(id)) };
+        let pipeline = self
+            .plan
+            .pipeline(Some(&row.pipeline))
+            .ok_or_else(|| EngineError::PipelineGone(row.pipeline.clone()))?;
+        let names = feedback_counters(pipeline, class)?;
+        let mut observations = Vec::with_capacity(row.keys.len());
+        for KeyReading { kind, shingle, .. } in &row.keys {
+            if let Some(plan) = pipeline.kinds.iter().find(|plan| plan.kind == *kind) {
+                let add = observe::named(plan, names);
+                let key = Key { space: pipeline.space, kind: *kind, shingle: *shingle };
+                observations.push(stats::Observation { key, time: now, add });
+            }
+        }
+        let mark = keys::once(pipeline, &self.secret, "feedback", &format!("{id}\0{class}"));
+        let request = Request { once: Some(Once { key: mark, time: now }), observations };
+        let outcome = self.said(pipeline, request).await?;
+        if !outcome.duplicate {
+            let feedback = Feedback { decision: id, class: class.to_owned(), time: now };
+            journal.append(&[(self.ids.next(now), now, Record::Feedback(feedback))]).await?;
+            self.metrics.journal_records.inc();
+        }
+        Ok(outcome)
+    }
+
+    /// Takes in what somebody says about an event that was not decided here: the counters of the class go up for
+    /// its keys. The same event learned twice as the same class within the dedupe time counts once; `id` tells
+    /// events apart, e.g. a hash of the message.
+    pub async fn learn(
+        &self,
+        prepared: Prepared,
+        id: &str,
+        class: &str,
+    ) -> Result<FeedbackOutcome, EngineError> {
+        let pipeline = Arc::clone(&prepared.pipeline);
+        let counters = feedback_counters(&pipeline, class)?;
+        let mark = keys::once(&pipeline, &self.secret, "learn", &format!("{id}\0{class}"));
+        let once = Once { key: mark, time: prepared.time };
+        let request = observe::request(&prepared, observe::What::Said { counters, once });
+        self.said(&pipeline, request).await
+    }
+
+    async fn said(&self, pipeline: &Pipeline, request: Request) -> Result<FeedbackOutcome, EngineError> {
+        let keys =
+            request.observations.iter().filter(|added| !matches!(added.add, stats::Add::Nothing)).count();
+        let outcomes = self.ledger.observe(std::slice::from_ref(&request)).await?;
+        self.metrics.feedback_given.get_or_create(&label(pipeline)).inc();
+        let duplicate = outcomes.first().is_some_and(|outcome| outcome.duplicate);
+        Ok(FeedbackOutcome { keys: if duplicate { 0 } else { keys }, duplicate })
+    }
+
+    /// A past decision with everything that it was made of.
+    pub fn explain(&self, id: RecordId) -> Result<Explanation, EngineError> {
+        let journal = self.journal.as_ref().ok_or(EngineError::NoJournal)?;
+        match journal.find(id)? {
+            Some(Record::Decision(row)) => {
+                let description = journal.description(&row.version)?;
+                Ok(Explanation::of_row(id, *row, &description, &self.secret))
+            }
+            _ => Err(EngineError::NoDecision(id)),
+        }
+    }
+
+    /// All that is kept of the key of a value.
+    pub async fn timeline(
+        &self,
+        pipeline: &Pipeline,
+        kind: &str,
+        value: &str,
+    ) -> Result<KeyTimeline, EngineError> {
+        if let Some(distinct) = pipeline.distincts.iter().find(|distinct| distinct.name == kind) {
+            let per = &pipeline.kinds[distinct.per];
+            let (piece, shingle) = self.piece(per, value)?;
+            let key = Key { space: pipeline.space, kind: distinct.kind, shingle };
+            let timeline = self.ledger.timeline(key).await?;
+            return Ok(KeyTimeline { piece, shingle, counters: vec![distinct.name.clone()], timeline });
+        }
+        let plan = find_kind(pipeline, kind)?;
+        let (piece, shingle) = self.piece(plan, value)?;
+        let key = Key { space: pipeline.space, kind: plan.kind, shingle };
+        let timeline = self.ledger.timeline(key).await?;
+        Ok(KeyTimeline { piece, shingle, counters: plan.counters.clone(), timeline })
+    }
+
+    fn piece(&self, plan: &KindPlan, value: &str) -> Result<(String, Shingle), EngineError> {
+        let mut first = None;
+        content::piece::pieces(&event::Value::from(value), plan.normalise, &mut |piece| {
+            first.get_or_insert_with(|| piece.to_owned());
+        });
+        let piece =
+            first.ok_or_else(|| EngineError::NoPiece { kind: plan.name.clone(), value: value.to_owned() })?;
+        let shingle = self.secret.shingle(piece.as_bytes());
+        Ok((piece, shingle))
+    }
+
+    /// The keys of a kind with the largest counts in a trailing window, among those in memory. Pieces are not
+    /// stored with statistics: those that recent rows of the journal show are named.
+    pub async fn hottest(
+        &self,
+        pipeline: &Pipeline,
+        kind: &str,
+        counter: &str,
+        window: Span,
+        now: Time,
+        limit: usize,
+    ) -> Result<Vec<Hot>, EngineError> {
+        let plan = find_kind(pipeline, kind)?;
+        let index = plan.counter(counter).ok_or_else(|| {
+            let help = config::expected(counter, plan.counters.iter().map(String::as_str));
+            EngineError::Unknown { what: "counter", name: counter.to_owned(), help }
+        })?;
+        let hottest = self.ledger.hottest(pipeline.space, plan.kind, index, window, now, limit).await?;
+        let mut hot: Vec<Hot> = hottest
+            .into_iter()
+            .map(|(key, count)| Hot { shingle: key.shingle, piece: None, count })
+            .collect();
+        if let Some(journal) = &self.journal {
+            const ROWS: usize = 20_000;
+            for (_, record) in journal.recent(ROWS)?.into_iter().rev() {
+                if hot.iter().all(|hot| hot.piece.is_some()) {
+                    break;
+                }
+                let Record::Decision(row) = record else { continue };
+                // Rows of another version may have their facts in other slots.
+                if row.version != pipeline.version {
+                    continue;
+                }
+                let wanted = |shingle| hot.iter().any(|hot| hot.shingle == shingle && hot.piece.is_none());
+                if !row.keys.iter().any(|key| key.kind == plan.kind && wanted(key.shingle)) {
+                    continue;
+                }
+                keys::labels(pipeline, &self.secret, &row.facts, |other, shingle, piece| {
+                    if other == plan.kind {
+                        if let Some(hot) = hot.iter_mut().find(|hot| hot.shingle == shingle) {
+                            hot.piece.get_or_insert_with(|| piece.to_owned());
+                        }
+                    }
+                });
+            }
+        }
+        Ok(hot)
+    }
+
+    /// Housekeeping: expired statistics and old segments go. To be called now and then, on a thread that may
+    /// block.
+    pub fn maintain(&self, now: Time) -> Result<(), EngineError> {
+        self.ledger.maintain(now)?;
+        if let Some(journal) = &self.journal {
+            journal.expire(now)?;
+        }
+        Ok(())
+    }
+
+    /// Writes and syncs everything. Blocks.
+    pub fn close(&self) -> Result<(), EngineError> {
+        let journal = self.journal.as_ref().map_or(Ok(()), Journal::close);
+        self.ledger.close()?;
+        Ok(journal?)
+    }
+
+    fn count_prepared(&self, prepared: &Prepared) {
+        let label = label(&prepared.pipeline);
+        self.metrics.fields_events.get_or_create(&label).inc();
+        self.metrics.keys_derived.get_or_create(&label).inc_by(prepared.keys.len() as u64);
+        if prepared.clamped {
+            self.metrics.fields_clamped.get_or_create(&label).inc();
+        }
+        if prepared.ignored > 0 {
+            self.metrics.fields_ignored.get_or_create(&label).inc_by(u64::from(prepared.ignored));
+        }
+    }
+
+    fn count_verdict(&self, observed: &observe::Observed, verdict: &Verdict) {
+        let pipeline = &observed.prepared.pipeline;
+        if observed.duplicate {
+            self.metrics.observe_duplicates.get_or_create(&label(pipeline)).inc();
+        }
+        if observed.failed {
+            self.metrics.observe_failures.get_or_create(&label(pipeline)).inc();
+        }
+        let action = ActionLabel { pipeline: pipeline.name.clone(), action: verdict.action.to_string() };
+        self.metrics.judge_verdicts.get_or_create(&action).inc();
+        for (mode, reasons) in [("enforce", &verdict.reasons), ("shadow", &verdict.shadow)] {
+            for reason in reasons {
+                let pipeline = pipeline.name.clone();
+                let fired = RuleLabel { pipeline, rule: reason.rule.clone(), mode: mode.to_owned() };
+                self.metrics.judge_fired.get_or_create(&fired).inc();
+            }
+        }
+    }
+}
+
+fn open_ledger(path: &Path, plan: &Plan) -> Result<Embedded, OpenError> {
+    let device = store::FileDevice::open(path).map_err(OpenError::Device)?;
+    let options = store::Options { segment_bytes: plan.node.ledger_segment };
+    let (store, recovery) = store::Store::open(Arc::new(device), options)?;
+    if recovery.truncated_bytes > 0 {
+        let (bytes, path) = (recovery.truncated_bytes, path.display());
+        tracing::warn!(bytes, %path, "the ledger's tail was torn by a crash and is cut off");
+    }
+    for damage in &recovery.damage {
+        let path = path.join(&damage.segment);
+        tracing::error!(path = %path.display(), from = damage.from, to = damage.to, "damaged bytes are skipped");
+    }
+    let options = stats::Options { memory_bytes: plan.node.ledger_memory, durability: plan.node.durability };
+    Ok(Embedded::open(store, plan.catalog.clone(), options)?)
+}
+
+fn row(prepared: &Prepared, readings: Vec<Reading>, duplicate: bool, verdict: &Verdict) -> Record {
+    let names = prepared.keys.iter().chain(prepared.pairs.iter().map(|pair| &pair.owner));
+    let keys = names.zip(readings).map(|(key, reading)| KeyReading {
+        kind: key.kind,
+        shingle: key.shingle,
+        reading,
+    });
+    Record::Decision(Box::new(Row {
+        pipeline: prepared.pipeline.name.clone(),
+        version: prepared.pipeline.version.clone(),
+        event_id: prepared.event_id.clone(),
+        time: prepared.time,
+        arrival: prepared.arrival,
+        duplicate,
+        facts: observe::journalled(&prepared.pipeline, prepared.facts.clone()),
+        keys: keys.collect(),
+        verdict: verdict.clone(),
+    }))
+}
+
+fn label(pipeline: &Pipeline) -> PipelineLabel {
+    PipelineLabel { pipeline: pipeline.name.clone() }
+}
+
+fn find_kind<'a>(pipeline: &'a Pipeline, name: &str) -> Result<&'a KindPlan, EngineError> {
+    pipeline.kinds.iter().find(|kind| kind.name == name).ok_or_else(|| {
+        let help = config::expected(name, pipeline.kinds.iter().map(|kind| kind.name.as_str()));
+        EngineError::Unknown { what: "kind", name: name.to_owned(), help }
+    })
+}
+
+fn feedback_counters<'a>(pipeline: &'a Pipeline, class: &str) -> Result<&'a [String], EngineError> {
+    pipeline.feedback.get(class).map(Vec::as_slice).ok_or_else(|| {
+        let mut classes: Vec<&str> = pipeline.feedback.keys().map(String::as_str).collect();
+        classes.sort_unstable();
+        let help = config::expected(class, classes);
+        EngineError::Unknown { what: "feedback class", name: class.to_owned(), help }
+    })
+}
+
+/// 16 hexadecimal digits that stand for a content.
+fn content_hash(bytes: &[u8]) -> String {
+    use sha2::Digest;
+    sha2::Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}

@@ -89,7 +89,8 @@ impl Schema {
     /// Rebuilds a schema from its columns, e.g. as a journal stored them; of two columns with one name the
     /// later is found by it.
     pub fn from_columns(columns: Vec<Column>) -> Schema {
-        let by_name = columns.iter().zip(0..).map(|(column, slot)| (column.name.clone(), Slot(slot))).collect();
+        let by_name =
+            columns.iter().zip(0..).map(|(column, slot)| (column.name.clone(), Slot(slot))).collect();
         Schema { columns, by_name }
     }
 

@@ -117,7 +117,11 @@ mod tests {
         let secret = Secret::new(*b"0123456789abcdef");
         assert_eq!(Secret::from_hex(&format!("{}\n", secret.to_hex())), Some(secret.clone()));
         assert_eq!(Secret::from_hex("zz"), None);
-        assert_eq!(Secret::from_hex(&"+1".repeat(16)), None, "from_str_radix takes a sign, a secret has none");
+        assert_eq!(
+            Secret::from_hex(&"+1".repeat(16)),
+            None,
+            "from_str_radix takes a sign, a secret has none"
+        );
         assert_eq!(format!("{secret:?}"), "Secret(..)");
     }
 

@@ -101,7 +101,9 @@ pub struct TimeError;
 
 impl fmt::Display for TimeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("expected a time such as `2026-05-17T10:05:03Z`, or seconds since 1970 such as `1431857103.5`")
+        f.write_str(
+            "expected a time such as `2026-05-17T10:05:03Z`, or seconds since 1970 such as `1431857103.5`",
+        )
     }
 }
 
@@ -116,7 +118,9 @@ impl FromStr for Time {
             return Ok(Time(timestamp.as_microsecond()));
         }
         match text.parse::<f64>() {
-            Ok(seconds) if seconds.is_finite() && seconds.abs() < 9e12 => Ok(Time((seconds * 1e6).round() as i64)),
+            Ok(seconds) if seconds.is_finite() && seconds.abs() < 9e12 => {
+                Ok(Time((seconds * 1e6).round() as i64))
+            }
             _ => Err(TimeError),
         }
     }

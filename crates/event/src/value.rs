@@ -32,16 +32,8 @@ pub enum Type {
 
 impl Type {
     /// All types, in the order in which they are documented.
-    pub const ALL: [Type; 8] = [
-        Type::String,
-        Type::Integer,
-        Type::Float,
-        Type::Bool,
-        Type::Time,
-        Type::Ip,
-        Type::Bytes,
-        Type::List,
-    ];
+    pub const ALL: [Type; 8] =
+        [Type::String, Type::Integer, Type::Float, Type::Bool, Type::Time, Type::Ip, Type::Bytes, Type::List];
 
     /// The name by which configurations and messages call the type.
     pub fn name(self) -> &'static str {
@@ -148,7 +140,11 @@ impl Value {
                 Some(Value::Time(Time((seconds * 1e6).round() as i64)))
             }
             (
-                scalar @ (Value::Integer(_) | Value::Float(_) | Value::Bool(_) | Value::Time(_) | Value::Ip(_)),
+                scalar @ (Value::Integer(_)
+                | Value::Float(_)
+                | Value::Bool(_)
+                | Value::Time(_)
+                | Value::Ip(_)),
                 Type::String,
             ) => Some(Value::from(scalar.to_string())),
             _ => None,

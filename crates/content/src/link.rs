@@ -1,0 +1,252 @@
+//! Links: found in text, normalised, and cut down to host and registrable domain.
+
+use std::net::IpAddr;
+
+use linkify::{LinkFinder, LinkKind};
+use psl::{Psl, Type};
+use url::{Host, Url};
+
+use crate::address::domain_to_ascii;
+use crate::text::truncate;
+
+/// Longest link that is read; a longer one is cut.
+pub const LINK_BYTES_MAX: usize = 2_048;
+/// Longest run of text without white space in which links are looked for as a whole; a longer one is taken in
+/// pieces of this length. It bounds the finder, which looks back from every dot and colon.
+const TOKEN_BYTES_MAX: usize = 1_024;
+
+/// A normalised link to a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The URL as the WHATWG standard serialises it (scheme and host in lower case, A-labels, default port and
+    /// dot segments removed), without user, password and fragment.
+    pub url: String,
+    /// Its host: a domain in A-labels without final dot, or an address without brackets.
+    pub host: String,
+    /// Whether the host is a literal address.
+    pub is_ip: bool,
+}
+
+impl Link {
+    /// Reads an absolute `http`, `https` or `ftp` URL, or one without scheme such as `example.com/a`, taken as
+    /// `http`. `None` for everything else, relative references and other schemes included.
+    pub fn parse(text: &str) -> Option<Link> {
+        let text = truncate(text.trim(), LINK_BYTES_MAX);
+        let url = match Url::parse(text) {
+            Ok(url) if url.has_host() => Some(url),
+            // `example.com:80/a` parses as scheme `example.com`.
+            Ok(url) if url.scheme().contains('.') => schemeless(text),
+            Err(url::ParseError::RelativeUrlWithoutBase) => schemeless(text),
+            _ => None,
+        };
+        let mut url = url.filter(|url| matches!(url.scheme(), "http" | "https" | "ftp"))?;
+        let (host, is_ip) = match url.host()? {
+            Host::Domain(domain) => (domain.trim_end_matches('.').to_owned(), false),
+            Host::Ipv4(ip) => (ip.to_string(), true),
+            Host::Ipv6(ip) => (ip.to_string(), true),
+        };
+        if host.is_empty() {
+            return None;
+        }
+        url.set_fragment(None);
+        if !url.username().is_empty() || url.password().is_some() {
+            // Neither can fail on a URL that has a host.
+            let _ = url.set_username("");
+            let _ = url.set_password(None);
+        }
+        Some(Link { url: url.into(), host, is_ip })
+    }
+}
+
+fn schemeless(text: &str) -> Option<Url> {
+    if text.starts_with(['/', '#', '?', '.', '\\']) {
+        return None;
+    }
+    Url::parse(&format!("http://{text}"))
+        .ok()
+        .filter(|url| url.host_str().is_some_and(|host| host.contains('.')))
+}
+
+/// The registrable domain of a host (one label more than its public suffix, by the Public Suffix List with its
+/// private section), e.g. `example.co.uk` of `www.example.co.uk`. `None` for an address, for a public suffix
+/// itself and for a name without dot.
+pub fn registrable(host: &str) -> Option<&str> {
+    let host = host.trim_end_matches('.');
+    if host.starts_with('[') || !host.contains('.') || host.parse::<IpAddr>().is_ok() {
+        return None;
+    }
+    let domain = psl::List.domain(host.as_bytes())?;
+    std::str::from_utf8(domain.as_bytes()).ok()
+}
+
+/// The registrable domain of a host, or the host where there is none: what two hosts are compared by.
+pub fn organisation(host: &str) -> &str {
+    registrable(host).unwrap_or(host)
+}
+
+/// A host from what people write for one: a host, a URL or an e-mail address; `None` if nothing is left.
+pub fn host(text: &str) -> Option<String> {
+    let text = text.trim();
+    if text.contains("://") {
+        return Link::parse(text).map(|link| link.host);
+    }
+    let text = text.rsplit_once('@').map_or(text, |(_, domain)| domain);
+    let text = truncate(text, LINK_BYTES_MAX).trim_matches(['[', ']', '<', '>']);
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Some(ip.to_canonical().to_string());
+    }
+    Some(domain_to_ascii(text)).filter(|host| !host.is_empty())
+}
+
+/// What [`find`] meets in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found<'t> {
+    /// A URL, perhaps without its scheme.
+    Url(&'t str),
+    /// An e-mail address.
+    Address(&'t str),
+}
+
+/// Hands on the links and addresses of a plain text in order, until `emit` returns false.
+///
+/// A name without scheme counts if it starts with `www.`, has a path, or ends in a public suffix that is not
+/// also a common file ending: `cheap.example.com` does, `README.md` does not, nor does the `end.Next` of a
+/// forgotten space.
+pub fn find<'t>(text: &'t str, mut emit: impl FnMut(Found<'t>) -> bool) {
+    let mut finder = LinkFinder::new();
+    finder.url_must_have_scheme(false);
+    let tokens = text.split(char::is_whitespace).filter(|token| token.contains(['.', ':', '@']));
+    for mut token in tokens {
+        while !token.is_empty() {
+            let (piece, rest) = token.split_at(token.floor_char_boundary(TOKEN_BYTES_MAX));
+            token = rest;
+            for link in finder.links(piece) {
+                let found = match link.kind() {
+                    LinkKind::Email => Found::Address(link.as_str()),
+                    _ if is_link(link.as_str()) => Found::Url(link.as_str()),
+                    _ => continue,
+                };
+                if !emit(found) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Public suffixes that a bare name in a text more often has as a file's ending.
+const FILE_ENDINGS: [&str; 14] =
+    ["ai", "app", "cc", "java", "md", "mov", "pl", "pm", "ps", "py", "rs", "sh", "so", "zip"];
+
+fn is_link(text: &str) -> bool {
+    if text.contains("://") {
+        return true;
+    }
+    let end = text.find(['/', '?', '#', ':']).unwrap_or(text.len());
+    let (written, rest) = text.split_at(end);
+    let name = written.to_ascii_lowercase();
+    let Some(suffix) = psl::List.suffix(name.as_bytes()) else { return false };
+    let known = suffix.typ() == Some(Type::Icann);
+    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let is_sentence = written.len() > ending.len()
+        && written.as_bytes()[written.len() - ending.len()].is_ascii_uppercase()
+        && written.bytes().any(|byte| byte.is_ascii_lowercase());
+    known && (name.starts_with("www.") || !rest.is_empty() || !FILE_ENDINGS.contains(&ending) && !is_sentence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_have_one_form() {
+        for (text, url, host) in [
+            (
+                "HTTP://User:pw@WWW.Example.COM:80/a/../b?q=1#frag",
+                "http://www.example.com/b?q=1",
+                "www.example.com",
+            ),
+            ("example.com/a", "http://example.com/a", "example.com"),
+            ("example.com:8080/a", "http://example.com:8080/a", "example.com"),
+            ("http:\\\\evil.example\\x", "http://evil.example/x", "evil.example"),
+            ("https://b\u{FC}cher.example/", "https://xn--bcher-kva.example/", "xn--bcher-kva.example"),
+            ("http://0x7f.1/", "http://127.0.0.1/", "127.0.0.1"),
+            ("http://[2001:DB8::1]/", "http://[2001:db8::1]/", "2001:db8::1"),
+            ("https://example.com./", "https://example.com./", "example.com"),
+            ("ht\ntps://exa\tmple.com", "https://example.com/", "example.com"),
+        ] {
+            let link = Link::parse(text).unwrap_or_else(|| panic!("{text:?}"));
+            assert_eq!((link.url.as_str(), link.host.as_str()), (url, host), "{text:?}");
+            assert_eq!(link.is_ip, host.parse::<IpAddr>().is_ok());
+        }
+        for text in [
+            "",
+            "#top",
+            "/a",
+            "mailto:a@example.com",
+            "javascript:alert(1)",
+            "data:text/html,x",
+            "cid:1",
+            "word",
+        ] {
+            assert_eq!(Link::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn domains_follow_the_public_suffix_list() {
+        for (host, expected) in [
+            ("www.example.co.uk", Some("example.co.uk")),
+            ("example.com.", Some("example.com")),
+            ("a.b.github.io", Some("b.github.io")),
+            ("co.uk", None),
+            ("localhost", None),
+            ("192.0.2.1", None),
+            ("2001:db8::1", None),
+            ("[192.0.2.1]", None),
+        ] {
+            assert_eq!(registrable(host), expected, "{host}");
+        }
+    }
+
+    #[test]
+    fn hosts_are_read_from_what_people_write() {
+        for (text, expected) in [
+            ("WWW.Example.com.", Some("www.example.com")),
+            ("https://Example.com/x", Some("example.com")),
+            ("Ann@Example.com", Some("example.com")),
+            ("[192.0.2.1]", Some("192.0.2.1")),
+            ("::ffff:192.0.2.1", Some("192.0.2.1")),
+            ("", None),
+        ] {
+            assert_eq!(host(text).as_deref(), expected, "{text:?}");
+        }
+    }
+
+    fn found(text: &str) -> Vec<Found<'_>> {
+        let mut all = Vec::new();
+        find(text, |found| {
+            all.push(found);
+            true
+        });
+        all
+    }
+
+    #[test]
+    fn links_are_found_in_prose() {
+        use Found::{Address, Url};
+        for (text, expected) in [
+            (
+                "see <http://example.com/a>, or www.example.org.",
+                vec![Url("http://example.com/a"), Url("www.example.org")],
+            ),
+            ("mail ann@example.com now", vec![Address("ann@example.com")]),
+            ("cheap-pills.com rocks", vec![Url("cheap-pills.com")]),
+            ("read README.md and e.g.this", vec![]),
+            ("docs.rs/url", vec![Url("docs.rs/url")]),
+            ("end.Next sentence", vec![]),
+        ] {
+            assert_eq!(found(text), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Networks: the neighbourhood that an address shares with those its holder could move to.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// How many leading bits make a network. One subscriber commonly holds a whole IPv6 /64, and an abuser moves
+/// within an IPv4 /24 first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefixes {
+    /// Bits of an IPv4 address, at most 32.
+    pub v4: u8,
+    /// Bits of an IPv6 address, at most 128.
+    pub v6: u8,
+}
+
+impl Default for Prefixes {
+    fn default() -> Prefixes {
+        Prefixes { v4: 24, v6: 64 }
+    }
+}
+
+/// The address's network in CIDR notation, e.g. `203.0.113.0/24` or `2001:db8::/64`. An IPv4 address mapped into
+/// IPv6 is taken as IPv4; a prefix that is too long counts as the longest.
+pub fn network(ip: IpAddr, prefixes: Prefixes) -> String {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => {
+            let bits = prefixes.v4.min(32);
+            let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
+            format!("{}/{bits}", Ipv4Addr::from_bits(ip.to_bits() & mask))
+        }
+        IpAddr::V6(ip) => {
+            let bits = prefixes.v6.min(128);
+            let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
+            format!("{}/{bits}", Ipv6Addr::from_bits(ip.to_bits() & mask))
+        }
+    }
+}
+
+/// Whether an address can be met on the public Internet: not private, loopback, link-local, shared
+/// (RFC 6598), unspecified, multicast, nor set aside for documentation or for future use.
+pub fn is_public(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => {
+            let [a, b, ..] = ip.octets();
+            let shared = a == 100 && (64..128).contains(&b);
+            !(ip.is_private()
+                || ip.is_loopback()
+                || ip.is_link_local()
+                || ip.is_documentation()
+                || shared
+                || a == 0
+                || a >= 224)
+        }
+        // Global unicast is 2000::/3; 2001:db8::/32 is for documentation.
+        IpAddr::V6(ip) => {
+            let [a, b, ..] = ip.segments();
+            a & 0xE000 == 0x2000 && (a, b) != (0x2001, 0x0DB8)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_are_cidr() {
+        for (ip, v4, v6, expected) in [
+            ("203.0.113.77", 24, 64, "203.0.113.0/24"),
+            ("::ffff:203.0.113.77", 24, 64, "203.0.113.0/24"),
+            ("2001:db8::1:2:3:4", 24, 64, "2001:db8::/64"),
+            ("203.0.113.77", 0, 64, "0.0.0.0/0"),
+            ("203.0.113.77", 99, 64, "203.0.113.77/32"),
+            ("2001:db8::1", 24, 0, "::/0"),
+            ("2001:db8::1", 24, 200, "2001:db8::1/128"),
+        ] {
+            assert_eq!(network(ip.parse().unwrap(), Prefixes { v4, v6 }), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_not_routed_is_not_public() {
+        for (ip, expected) in [
+            ("8.8.8.8", true),
+            ("10.1.2.3", false),
+            ("127.0.0.1", false),
+            ("169.254.1.1", false),
+            ("100.64.0.1", false),
+            ("::ffff:192.168.0.1", false),
+            ("255.255.255.255", false),
+            ("::1", false),
+            ("fe80::1", false),
+            ("fd00::1", false),
+            ("2a00:1450::1", true),
+            ("2001:db8::1", false),
+        ] {
+            assert_eq!(is_public(ip.parse().unwrap()), expected, "{ip}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! A fact cut into the normalised pieces that are hashed into keys.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt::{self, Write};
+use std::str::FromStr;
+
+use event::Value;
+
+use crate::address::Address;
+use crate::{link, text};
+
+/// Most pieces that one value gives.
+pub const PIECES_MAX: usize = 1_000;
+/// Longest piece; what follows in a longer one is not looked at.
+pub const PIECE_BYTES_MAX: usize = 64 * 1024;
+
+/// How a piece is normalised before it is hashed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Normalise {
+    /// As it is.
+    #[default]
+    Exact,
+    /// By [`text::normalise`].
+    Text,
+    /// By [`Address::parse`]; a tagged address also gives the one without its tag. What is no address gives none.
+    Address,
+    /// By [`link::host`].
+    Host,
+}
+
+impl Normalise {
+    /// All ways, in the order in which they are documented.
+    pub const ALL: [Normalise; 4] = [Normalise::Exact, Normalise::Text, Normalise::Address, Normalise::Host];
+
+    /// The name by which configurations call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Normalise::Exact => "exact",
+            Normalise::Text => "text",
+            Normalise::Address => "address",
+            Normalise::Host => "host",
+        }
+    }
+}
+
+impl fmt::Display for Normalise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Normalise {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Normalise, ()> {
+        Normalise::ALL.into_iter().find(|how| how.name() == text).ok_or(())
+    }
+}
+
+/// Hands on the pieces of a value: one for each item of a list, one for any other value, printed as
+/// [`Value`]'s `Display` prints it (bytes in hexadecimal). Empty pieces are skipped, equal ones given once, and
+/// there are at most [`PIECES_MAX`].
+pub fn pieces(value: &Value, how: Normalise, out: &mut dyn FnMut(&str)) {
+    match value {
+        Value::List(items) => {
+            let mut seen = HashSet::with_capacity(items.len().min(PIECES_MAX));
+            for item in items {
+                each(item, how, &mut |piece| {
+                    if seen.len() < PIECES_MAX && !seen.contains(&piece) {
+                        out(&piece);
+                        seen.insert(piece);
+                    }
+                });
+                if seen.len() >= PIECES_MAX {
+                    break;
+                }
+            }
+        }
+        Value::String(text) => each(text, how, &mut |piece| out(&piece)),
+        Value::Bytes(bytes) => {
+            let bytes = &bytes[..bytes.len().min(PIECE_BYTES_MAX / 2)];
+            let mut hex = String::with_capacity(2 * bytes.len());
+            for byte in bytes {
+                // Writing to a string cannot fail.
+                let _ = write!(hex, "{byte:02x}");
+            }
+            each(&hex, how, &mut |piece| out(&piece));
+        }
+        scalar => each(&scalar.to_string(), how, &mut |piece| out(&piece)),
+    }
+}
+
+fn each<'t>(text: &'t str, how: Normalise, out: &mut dyn FnMut(Cow<'t, str>)) {
+    let text = text::truncate(text, PIECE_BYTES_MAX);
+    let piece = match how {
+        Normalise::Exact => Some(Cow::Borrowed(text)),
+        Normalise::Text => Some(Cow::Owned(text::normalise(text))),
+        Normalise::Host => link::host(text).map(Cow::Owned),
+        Normalise::Address => {
+            let Some(address) = Address::parse(text) else { return };
+            out(Cow::Owned(address.full));
+            address.untagged.map(Cow::Owned)
+        }
+    };
+    if let Some(piece) = piece.filter(|piece| !piece.is_empty()) {
+        out(piece);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use event::Time;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn collect(value: impl Into<Value>, how: Normalise) -> Vec<String> {
+        let mut all = Vec::new();
+        pieces(&value.into(), how, &mut |piece| all.push(piece.to_owned()));
+        all
+    }
+
+    fn check(value: impl Into<Value>, how: Normalise, expected: &[&str]) {
+        assert_eq!(collect(value, how), expected);
+    }
+
+    fn list(items: &[&str]) -> Vec<String> {
+        items.iter().map(|&item| item.to_owned()).collect()
+    }
+
+    #[test]
+    fn values_give_their_pieces_once() {
+        check("Hello", Normalise::Exact, &["Hello"]);
+        check("", Normalise::Exact, &[]);
+        check("Order  77", Normalise::Text, &["order 0"]);
+        check("Ann+a@Example.com", Normalise::Address, &["ann+a@example.com", "ann@example.com"]);
+        check("not an address", Normalise::Address, &[]);
+        check("<>", Normalise::Address, &["<>"]);
+        check("https://WWW.example.com/x", Normalise::Host, &["www.example.com"]);
+        check(list(&["a", "", "b", "a"]), Normalise::Exact, &["a", "b"]);
+        check(
+            list(&["a+1@example.com", "a+2@example.com", "A@example.com"]),
+            Normalise::Address,
+            &["a+1@example.com", "a@example.com", "a+2@example.com"],
+        );
+        check(7i64, Normalise::Exact, &["7"]);
+        check(Time::EPOCH, Normalise::Exact, &["1970-01-01T00:00:00Z"]);
+        check(Value::Bytes(Box::new([0, 255])), Normalise::Exact, &["00ff"]);
+        let many: Vec<String> = (0..2 * PIECES_MAX).map(|i| i.to_string()).collect();
+        assert_eq!(collect(many, Normalise::Exact).len(), PIECES_MAX);
+    }
+
+    #[test]
+    fn names_read_back() {
+        for how in Normalise::ALL {
+            assert_eq!(how.name().parse(), Ok(how));
+        }
+        assert_eq!("Exact".parse::<Normalise>(), Err(()));
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_are_bounded_and_distinct(items in proptest::collection::vec("\\PC{0,12}", 0..40), how in 0..4usize) {
+            let how = Normalise::ALL[how];
+            let all = collect(items.clone(), how);
+            prop_assert!(all.len() <= 2 * items.len());
+            prop_assert!(all.iter().all(|piece| !piece.is_empty()));
+            let distinct: HashSet<_> = all.iter().collect();
+            prop_assert_eq!(distinct.len(), all.len());
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Text in the one form in which two writings of the same thing are equal.
+//!
+//! Senders who must not be recognised write words with look-alike letters, full-width or circled digits,
+//! invisible characters and stacked accents. [`normalise`] undoes what Unicode lets one undo, so that the hash
+//! of a text does not change with its disguise; it is for hashing and matching, not for showing. Plain ASCII
+//! takes a path of its own that looks at every byte once.
+
+use std::borrow::Cow;
+
+use unicode_normalization::UnicodeNormalization;
+use unicode_script::{Script, UnicodeScript};
+
+/// Most bytes of a text that are normalised; what follows is not looked at.
+pub const TEXT_BYTES_MAX: usize = 256 * 1024;
+
+/// The leading bytes of a text, at most `bytes_max`, cut between characters.
+pub fn truncate(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
+}
+
+/// The form for hashing: compatibility forms resolved (NFKD: width, circles, ligatures), lower case, accents and
+/// invisible characters dropped, look-alikes replaced by the ASCII letter they imitate, every run of digits of
+/// any script folded to `0`, white space collapsed to single spaces and trimmed. Idempotent; reads at most
+/// [`TEXT_BYTES_MAX`] bytes.
+///
+/// Look-alikes are those of UTS #39 whose prototype is ASCII. A word written wholly in one other script is left
+/// as it is: Russian stays readable to rules, while a Latin word with one Cyrillic `о` in it becomes Latin.
+/// Accents that belong to a script of their own (Devanagari, Thai, ...) are letters there and stay.
+pub fn normalise(text: &str) -> String {
+    let text = truncate(text, TEXT_BYTES_MAX);
+    if text.is_ascii() { normalise_ascii(text) } else { normalise_unicode(text) }
+}
+
+fn normalise_ascii(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut folder = Folder::default();
+    for byte in text.bytes() {
+        folder.push(byte.to_ascii_lowercase().into(), &mut out);
+    }
+    out
+}
+
+fn normalise_unicode(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for c in text.nfkd() {
+        if c.is_ascii() {
+            plain.push(c.to_ascii_lowercase());
+        } else if !is_dropped(c) {
+            // Lower case may decompose anew (`ẞ`, `İ`), and so may bring accents of its own.
+            c.to_lowercase().nfkd().filter(|&lower| !is_dropped(lower)).for_each(|lower| plain.push(lower));
+        }
+    }
+    let mut out = String::with_capacity(plain.len());
+    let mut folder = Folder::default();
+    let mut rest = plain.as_str();
+    while let Some(first) = rest.chars().next() {
+        let in_word = first.is_alphabetic();
+        let end = rest.find(|c: char| c.is_alphabetic() != in_word).unwrap_or(rest.len());
+        let (run, after) = rest.split_at(end);
+        rest = after;
+        let imitates = in_word && !run.is_ascii() && !is_of_one_other_script(run);
+        for c in run.chars() {
+            if digit(c).is_some() {
+                folder.push('0', &mut out);
+                continue;
+            }
+            // Outside words: typographic quotes and dashes, but not the Devanagari danda that looks like an `l`.
+            let imitated = if c.is_ascii() || in_word && !imitates { None } else { Imitated::by(c) };
+            match imitated.filter(|imitated| in_word || imitated.is_punctuation()) {
+                Some(imitated) => imitated.chars().for_each(|c| folder.push(c, &mut out)),
+                None => folder.push(c, &mut out),
+            }
+        }
+    }
+    // Composes again what NFKD took apart and what is no accent: Hangul, Indic vowels.
+    out.nfc().collect()
+}
+
+/// Collapses white space and digit runs while characters are pushed.
+#[derive(Default)]
+struct Folder {
+    space: bool,
+    digits: bool,
+}
+
+impl Folder {
+    fn push(&mut self, c: char, out: &mut String) {
+        if c.is_whitespace() {
+            self.space = true;
+            return;
+        }
+        if c.is_control() {
+            return;
+        }
+        let digit = c.is_ascii_digit();
+        if std::mem::take(&mut self.space) && !out.is_empty() {
+            out.push(' ');
+            self.digits = false;
+        }
+        if !digit {
+            out.push(c);
+        } else if !self.digits {
+            out.push('0');
+        }
+        self.digits = digit;
+    }
+}
+
+/// Accents that belong to no script of their own, and characters that show nothing.
+fn is_dropped(c: char) -> bool {
+    is_invisible(c)
+        || unicode_normalization::char::is_combining_mark(c)
+            && matches!(c.script(), Script::Inherited | Script::Common)
+}
+
+/// Characters that take no room or turn the direction of writing: zero-width spaces and joiners, soft hyphen,
+/// bidirectional controls, variation selectors, fillers and tags (UAX #44 Default_Ignorable_Code_Point, the
+/// ones that are assigned).
+pub fn is_invisible(c: char) -> bool {
+    match c {
+        '\0'..='\u{AC}' => false,
+        '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}' | '\u{3164}' => {
+            true
+        }
+        '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' => true,
+        '\u{2060}'..='\u{206F}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}' | '\u{FFA0}' => true,
+        '\u{1BCA0}'..='\u{1BCA3}' | '\u{1D173}'..='\u{1D17A}' | '\u{E0000}'..='\u{E0FFF}' => true,
+        _ => false,
+    }
+}
+
+/// Whether all letters are of one script and that is not Latin.
+fn is_of_one_other_script(word: &str) -> bool {
+    let mut scripts =
+        word.chars().map(|c| c.script()).filter(|s| !matches!(s, Script::Common | Script::Inherited));
+    match scripts.next() {
+        Some(Script::Latin) | None => false,
+        Some(first) => scripts.all(|script| script == first),
+    }
+}
+
+/// The ASCII that a character imitates, lower case.
+struct Imitated {
+    ascii: [u8; 8],
+    length: usize,
+}
+
+impl Imitated {
+    /// The character's prototype (UTS #39, skeleton), if that is ASCII.
+    fn by(c: char) -> Option<Imitated> {
+        let mut buffer = [0; 4];
+        let mut imitated = Imitated { ascii: [0; 8], length: 0 };
+        for part in unicode_security::skeleton(c.encode_utf8(&mut buffer)) {
+            *imitated.ascii.get_mut(imitated.length).filter(|_| part.is_ascii())? =
+                part.to_ascii_lowercase() as u8;
+            imitated.length += 1;
+        }
+        // UTS #39 gives `m` the prototype `rn`; ASCII is kept as it is here, so what imitates `m` must be one.
+        if imitated.ascii[..imitated.length] == *b"rn" {
+            imitated = Imitated { ascii: [b'm'; 8], length: 1 };
+        }
+        Some(imitated).filter(|imitated| imitated.length > 0)
+    }
+
+    fn chars(&self) -> impl Iterator<Item = char> {
+        self.ascii.iter().take(self.length).map(|&byte| char::from(byte))
+    }
+
+    fn is_punctuation(&self) -> bool {
+        self.chars().all(|c| c.is_ascii_punctuation())
+    }
+}
+
+/// Zeros of the blocks of ten decimal digits (Unicode general category Nd) beyond ASCII.
+const ZEROS: [u32; 65] = [
+    0x0660, 0x06F0, 0x07C0, 0x0966, 0x09E6, 0x0A66, 0x0AE6, 0x0B66, 0x0BE6, 0x0C66, 0x0CE6, 0x0D66, 0x0DE6,
+    0x0E50, 0x0ED0, 0x0F20, 0x1040, 0x1090, 0x17E0, 0x1810, 0x1946, 0x19D0, 0x1A80, 0x1A90, 0x1B50, 0x1BB0,
+    0x1C40, 0x1C50, 0xA620, 0xA8D0, 0xA900, 0xA9D0, 0xA9F0, 0xAA50, 0xABF0, 0xFF10, 0x104A0, 0x10D30,
+    0x11066, 0x110F0, 0x11136, 0x111D0, 0x112F0, 0x11450, 0x114D0, 0x11650, 0x116C0, 0x11730, 0x118E0,
+    0x11950, 0x11C50, 0x11D50, 0x11DA0, 0x16A60, 0x16AC0, 0x16B50, 0x1D7CE, 0x1D7D8, 0x1D7E2, 0x1D7EC,
+    0x1D7F6, 0x1E140, 0x1E2F0, 0x1E950, 0x1FBF0,
+];
+
+/// The value of a digit of any script, full-width, mathematical, superscript or circled included.
+pub fn digit(c: char) -> Option<u8> {
+    let code = u32::from(c);
+    let value = match c {
+        '0'..='9' => code - 0x30,
+        '\0'..='\u{B1}' => return None,
+        '²' | '³' => code - 0xB0,
+        '¹' => 1,
+        '⁰' => 0,
+        '⁴'..='⁹' => code - 0x2070,
+        '₀'..='₉' => code - 0x2080,
+        '①'..='⑨' => code - 0x245F,
+        '⑴'..='⑼' => code - 0x2473,
+        '⒈'..='⒐' => code - 0x2487,
+        '⓪' | '⓿' => 0,
+        '⓵'..='⓽' => code - 0x24F4,
+        '❶'..='❾' => code - 0x2775,
+        '➀'..='➈' => code - 0x277F,
+        '➊'..='➒' => code - 0x2789,
+        _ => {
+            let block = ZEROS.partition_point(|&zero| zero <= code).checked_sub(1)?;
+            code - ZEROS[block]
+        }
+    };
+    u8::try_from(value).ok().filter(|&value| value <= 9)
+}
+
+/// The text with every digit of [`digit`] written in ASCII; borrowed where nothing changes.
+pub fn fold_digits(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() {
+        return Cow::Borrowed(text);
+    }
+    let fold = |c| digit(c).map_or(c, |value| char::from(b'0' + value));
+    Cow::Owned(text.chars().map(fold).collect())
+}
+
+/// The text with every run of ASCII digits written as one `0`: names of programs without their versions.
+pub fn mask_digits(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if !c.is_ascii_digit() {
+            out.push(c);
+        } else if !out.ends_with('0') {
+            out.push('0');
+        }
+    }
+    out
+}
+
+/// How many words mix Latin letters with Cyrillic or Greek ones that imitate Latin letters.
+pub fn mixed_script_words(text: &str) -> usize {
+    if text.is_ascii() {
+        return 0;
+    }
+    let is_mixed = |word: &&str| {
+        !word.is_ascii()
+            && word.chars().any(|c| c.script() == Script::Latin)
+            && word
+                .chars()
+                .any(|c| matches!(c.script(), Script::Cyrillic | Script::Greek) && Imitated::by(c).is_some())
+    };
+    text.split(|c: char| !c.is_alphabetic()).filter(is_mixed).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        assert_eq!(normalise(text), expected, "{text:?}");
+    }
+
+    #[test]
+    fn disguises_come_off() {
+        check("  Buy\r\n NOW\t 100 % ", "buy now 0 %");
+        check("order 12,345 or 99", "order 0,0 or 0");
+        check("a1b22", "a0b0");
+        check("ＶＩＡＧＲＡ ４２", "viagra 0");
+        check("vi\u{200B}ag\u{AD}ra", "viagra");
+        check("V\u{EF}\u{E0}gr\u{E2}", "viagra");
+        check("Z\u{334}\u{31B}\u{351}algo", "zalgo");
+        check("p\u{430}yp\u{430}l", "paypal");
+        check("\u{421}\u{43E}\u{43B}\u{43E} \u{432} \u{43F}\u{43E}\u{43B}\u{435}", "соло в поле");
+        check("①②③ ٤٥", "0 0");
+        check("⑩", "0");
+        check("한국어", "한국어");
+        check("हिन्दी", "हिन्दी");
+        check("\u{1D400}\u{1D401}", "ab");
+        check("\u{A8CF}", "\u{A8CF}");
+        check("\u{2018}a\u{2011}b\u{2019} \u{964}", "'a-b' \u{964}");
+        check("", "");
+        check("\u{200B}", "");
+    }
+
+    #[test]
+    fn digits_of_all_scripts_have_values() {
+        for (text, expected) in
+            [("０１２９", "0129"), ("٠١٩", "019"), ("१२३", "123"), ("①❷➌", "123"), ("⁷₈", "78"), ("½x", "½x")]
+        {
+            assert_eq!(fold_digits(text), expected);
+        }
+        assert_eq!(digit('\u{66A}'), None, "the Arabic per cent sign follows the digits");
+        assert_eq!(mask_digits("Outlook 16.0.4266"), "Outlook 0.0.0");
+    }
+
+    #[test]
+    fn only_imitations_count_as_mixed() {
+        for (text, expected) in [
+            ("plain", 0),
+            ("p\u{430}ypal and p\u{430}yp\u{430}l", 2),
+            ("привет world", 0),
+            ("10 \u{B5}m", 0),
+            ("k\u{3A9}", 0),
+        ] {
+            assert_eq!(mixed_script_words(text), expected, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn normalising_twice_changes_nothing(text in "\\PC{0,40}|[a-zа-яα-ω\u{300}-\u{310}\u{200b}0-9٠-٩ ]{0,30}|[ -~]{0,60}") {
+            let once = normalise(&text);
+            prop_assert_eq!(normalise(&once), once);
+        }
+    }
+}

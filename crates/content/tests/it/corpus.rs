@@ -1,0 +1,119 @@
+//! Real messages and logs: all are read, and what must be seen in some is seen.
+
+use content::message::{self, Envelope};
+use content::network::Prefixes;
+use content::{log, piece};
+use event::{SchemaBuilder, Value};
+
+use crate::shared::{files, folder};
+use crate::story::Mail;
+
+#[test]
+fn odd_messages_are_read() {
+    let mail = Mail::new();
+    for name in ["data/mail/mime", "data/mail/edge-rspamd", "data/mail/edge-spamassassin"] {
+        let Some(folder) = folder(name) else { continue };
+        let (mut read, mut with_from, mut with_text) = (0, 0, 0);
+        for path in files(&folder) {
+            let raw = std::fs::read(&path).unwrap();
+            let row = mail.row(&raw);
+            assert_eq!(row.get(mail.columns.size), Some(&Value::from(raw.len())), "{}", path.display());
+            for value in row.values().iter().flatten() {
+                piece::pieces(value, piece::Normalise::Text, &mut |piece| assert!(!piece.is_empty()));
+            }
+            read += 1;
+            with_from += usize::from(row.get(mail.columns.from).is_some());
+            with_text += usize::from(row.get(mail.columns.body_text).is_some());
+        }
+        println!("{name}: {read} read, {with_from} with From, {with_text} with text");
+        assert!(read > 90 && with_text * 10 > read * 4, "{name}: {with_text} of {read} have text");
+    }
+}
+
+#[test]
+fn stored_mail_names_its_client_and_time() {
+    let Some(folder) = folder("data/mail/corpus") else { return };
+    let (mut read, mut with_client, mut with_time) = (0, 0, 0);
+    for path in files(&folder) {
+        let raw = std::fs::read(&path).unwrap();
+        read += 1;
+        with_client += usize::from(Envelope::from_headers(&raw).client_ip.is_some());
+        with_time += usize::from(message::time(&raw).is_some());
+    }
+    println!("{read} read, {with_client} with client, {with_time} with time");
+    assert!(
+        with_client * 100 > read * 85 && with_time * 100 > read * 99,
+        "{with_client}, {with_time} of {read}"
+    );
+}
+
+#[test]
+fn every_line_of_a_real_log_is_read() {
+    let Some(path) = folder("data/web/apache_combined.log") else { return };
+    let bytes = std::fs::read(path).unwrap();
+    let mut builder = SchemaBuilder::default();
+    let columns = log::HttpColumns::register(&mut builder).unwrap();
+    let schema = builder.finish();
+    let (mut read, mut bots, mut malformed) = (0, 0, 0);
+    for line in bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+        let event =
+            log::event(line).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(line)));
+        assert!(event.time.is_some());
+        let mut row = schema.empty_row();
+        for (name, value) in event.fields {
+            row.set(schema.slot(&name).unwrap(), value);
+        }
+        log::features(&columns, Prefixes::default(), &mut row);
+        assert!(row.get(columns.client_net).is_some());
+        read += 1;
+        bots += usize::from(row.get(columns.agent_bot) == Some(&Value::Bool(true)));
+        malformed += usize::from(row.get(columns.malformed) == Some(&Value::Bool(true)));
+    }
+    println!("{read} read, {bots} of bots, {malformed} malformed");
+    assert_eq!((read, malformed), (10_000, 0));
+    assert!((1_200..2_500).contains(&bots), "{bots} lines of declared bots");
+}
+
+/// The logs of this folder in one of the formats that are read, and how many of their lines are in another.
+const LOGS: [(&str, usize); 18] = [
+    ("apache2-http-sensitive-files", 0),
+    ("apache2-logs", 2), // of the error log
+    ("apache2-malformed", 0),
+    ("http-cve-probing", 0),
+    ("http-dos-bypass-cache", 0),
+    ("http-dos-invalid-http-versions", 0),
+    ("http-dos-random-uri", 0),
+    ("http-dos-switching-ua", 0),
+    ("http-generic-test", 0),
+    ("http-wordpress_wpconfig", 0),
+    ("nginx-bad-user-agent", 0),
+    ("nginx-cve-2021-41773", 0),
+    ("nginx-http-backdoor", 0),
+    ("nginx-http-malformed", 0),
+    ("nginx-http-open-proxy", 0),
+    ("nginx-http-w00twoot", 0),
+    ("nginx-http-xss-probing", 0),
+    ("traefik_clf", 0),
+];
+
+#[test]
+fn logs_of_attacks_are_read() {
+    let Some(folder) = folder("data/web/crowdsec") else { return };
+    let mut found = Vec::new();
+    for (name, _) in LOGS {
+        let mut refused = Vec::new();
+        for path in
+            files(&folder.join(name)).iter().filter(|path| path.extension().is_some_and(|e| e == "log"))
+        {
+            let bytes = std::fs::read(path).unwrap();
+            for line in bytes.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
+                if let Err(error) = log::event(line) {
+                    refused.push(format!("{error}: {}", String::from_utf8_lossy(line)));
+                }
+            }
+        }
+        println!("{name}: {refused:#?}");
+        found.push((name, refused.len()));
+    }
+    assert_eq!(found, LOGS);
+}

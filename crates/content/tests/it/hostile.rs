@@ -1,0 +1,100 @@
+//! Damaged and outsized input: nothing panics, and every list and text stays within its bound.
+
+use content::message::{Envelope, ITEM_BYTES_MAX, LINKS_MAX, PARTS_MAX, TEXT_BYTES_MAX};
+use content::{json, log, message};
+use event::{Facts, Value};
+use proptest::prelude::*;
+
+use crate::story::Mail;
+
+fn check_bounds(row: &Facts) {
+    for value in row.values().iter().flatten() {
+        match value {
+            Value::String(text) => assert!(text.len() <= 2 * TEXT_BYTES_MAX),
+            Value::List(items) => {
+                assert!(items.len() <= LINKS_MAX);
+                assert!(items.iter().all(|item| item.len() <= ITEM_BYTES_MAX));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn floods_stay_bounded() {
+    let mail = Mail::new();
+    let part = "--b\nContent-Type: application/x; name=a.b\nContent-Transfer-Encoding: base64\n\nAAAA\n";
+    let head = "Content-Type: multipart/mixed; boundary=b\n\n";
+    for (name, raw) in [
+        ("links", format!("\n{}", "http://example.com/a ".repeat(100_000))),
+        (
+            "different links",
+            format!("\n{}", (0..100_000).map(|i| format!("http://h{i}.example.com/ ")).collect::<String>()),
+        ),
+        ("parts", format!("{head}{}", part.repeat(10_000))),
+        (
+            "boundaries that never come",
+            format!("{head}{}", "--b\nContent-Type: multipart/mixed; boundary=x\n\n".repeat(100_000)),
+        ),
+        ("one long word", format!("\n{}", "a.b@c:".repeat(1_000_000))),
+        ("one long dotted word", format!("\n{}", "a.".repeat(1_000_000))),
+        ("anchors", format!("Content-Type: text/html\n\n{}", "<a href=//x>".repeat(100_000))),
+        ("nested elements", format!("Content-Type: text/html\n\n{}", "<div>".repeat(200_000))),
+        ("encoded words", format!("Subject: {}\n\n", "=?a?q?x".repeat(100_000))),
+        ("fields", "X: y\n".repeat(500_000)),
+        ("recipients", format!("To: {}\n\n", "a@b.example, ".repeat(100_000))),
+        ("digits", format!("\n{}", "1".repeat(1_000_000))),
+        ("accents", format!("\na{}", "\u{301}".repeat(500_000))),
+        ("nesting", format!("{}\n", "Content-Type: message/rfc822\n\n".repeat(100_000))),
+        (
+            "large",
+            format!(
+                "Content-Type: application/x\nContent-Transfer-Encoding: base64\n\n{}",
+                "QUFBQUFB".repeat(3_000_000)
+            ),
+        ),
+    ] {
+        let row = mail.row(raw.as_bytes());
+        check_bounds(&row);
+        let Some(Value::Integer(parts)) = row.get(mail.columns.parts) else { panic!("{name}: no parts") };
+        assert!(*parts <= PARTS_MAX as i64, "{name}: {parts} parts");
+    }
+}
+
+const MESSAGE: &[u8] = include_bytes!("../../../../fuzz/seeds/message/phish.eml");
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn random_bytes_are_read(raw in proptest::collection::vec(any::<u8>(), 0..2_000)) {
+        check_bounds(&Mail::new().row(&raw));
+        let _ = message::time(&raw);
+        let _ = log::event(&raw);
+        let _ = json::event(&raw, &Mail::new().schema);
+    }
+
+    #[test]
+    fn damaged_messages_are_read(edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12), cut in any::<prop::sample::Index>()) {
+        let mut raw = MESSAGE.to_vec();
+        for (at, byte) in edits {
+            let at = at.index(raw.len());
+            raw[at] = byte;
+        }
+        raw.truncate(cut.index(2 * MESSAGE.len()).max(1));
+        check_bounds(&Mail::new().row(&raw));
+        let _ = Envelope::from_headers(&raw);
+    }
+
+    #[test]
+    fn damaged_lines_are_read(edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
+        let mut line = br#"a.example 192.0.2.1 - u [17/May/2015:10:05:03 +0000] "GET /a?b=%41\x41 HTTP/1.1" 200 1 "-" "x""#.to_vec();
+        for (at, byte) in edits {
+            let at = at.index(line.len());
+            line[at] = byte;
+        }
+        if let Err(error) = log::event(&line) {
+            prop_assert!(error.at <= line.len());
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The crate over real data and over damaged data.
+
+mod corpus;
+mod hostile;
+mod shared;
+mod story;

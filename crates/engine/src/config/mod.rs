@@ -1,0 +1,526 @@
+//! The configuration: text in layers (defaults, preset, file, environment, flags), merged into one tree in which
+//! every value knows its origin. What it means is compiled into a [`crate::Plan`].
+//!
+//! One language for all: a preset is a file of it without the node's sections, and so is the file of a further
+//! pipeline. Reading never stops at the first error: [`Problems`] lists all.
+
+mod problem;
+mod spec;
+mod tree;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use event::Span;
+
+pub(crate) use problem::expected;
+pub use problem::{Origin, Problem, Problems, Source, SourceKind};
+use spec::{Form, SECTIONS, Shape};
+use tree::{Entry, Node, Table, Tree};
+
+use crate::preset;
+
+/// Largest configuration file that is read.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Values from outside the files, laid over them. They speak of the node and of the main file's pipeline.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// Environment variables; those named `TOLLHOUSE_<SECTION>_<KEY>` after a setting are taken.
+    pub environment: Vec<(String, String)>,
+    /// `section.key` and value, as given to `--set`.
+    pub flags: Vec<(String, String)>,
+}
+
+/// Checked text: a document for each pipeline, the first of which also holds the node's sections.
+#[derive(Debug)]
+pub struct Config {
+    documents: Vec<Document>,
+}
+
+/// One pipeline's merged layers.
+#[derive(Debug)]
+pub struct Document {
+    root: Table,
+    /// The start of the file, for what is missing from it.
+    origin: Origin,
+}
+
+impl Config {
+    /// Reads a main file and the pipelines it names.
+    pub fn load(path: &Path, overrides: &Overrides) -> Result<Config, Problems> {
+        let mut problems = Problems::default();
+        let source = read(path, None, &mut problems);
+        let directory = path.parent().map(Path::to_path_buf);
+        Config::assemble(source, directory, overrides, problems)
+    }
+
+    /// Reads a text as the main file; it cannot name further files.
+    pub fn from_text(name: &str, text: &str, overrides: &Overrides) -> Result<Config, Problems> {
+        let source = Source { kind: SourceKind::File, name: name.to_owned(), text: text.to_owned() };
+        Config::assemble(Arc::new(source), None, overrides, Problems::default())
+    }
+
+    /// A preset by itself, everything else at its default.
+    pub fn from_preset(name: &str, overrides: &Overrides) -> Result<Config, Problems> {
+        Config::from_text(
+            "--preset",
+            &format!("preset = {}\n", Tree::String(name.to_owned()).to_toml()),
+            overrides,
+        )
+    }
+
+    fn assemble(
+        source: Arc<Source>,
+        directory: Option<PathBuf>,
+        overrides: &Overrides,
+        mut problems: Problems,
+    ) -> Result<Config, Problems> {
+        let mut main = Document::layered(&source, true, overrides, &mut problems);
+        let files = main.section("node").map(|view| view.strings("pipelines")).unwrap_or_default();
+        let mut others = Vec::new();
+        for (file, origin) in files {
+            match &directory {
+                Some(directory) => {
+                    let source = read(&directory.join(file), Some(origin), &mut problems);
+                    others.push(Document::layered(&source, false, &Overrides::default(), &mut problems));
+                }
+                None => problems.add(
+                    origin,
+                    format!("`{file}` cannot be found"),
+                    Some("this text is not in a directory".into()),
+                ),
+            }
+        }
+        main.name_from_preset();
+        let mut documents = vec![main];
+        for mut document in others {
+            document.name_from_preset();
+            if let Some(twin) = documents.iter().find(|other| other.name() == document.name()) {
+                let message = format!("two pipelines are called `{}`", document.name());
+                problems.add(&document.origin, message, Some(format!("the other is {}", twin.origin)));
+            }
+            documents.push(document);
+        }
+        problems.or(Config { documents })
+    }
+
+    /// The pipelines' documents; the first is the main file's.
+    pub fn documents(&self) -> &[Document] {
+        &self.documents
+    }
+
+    /// The document that holds the node's sections.
+    pub fn main(&self) -> &Document {
+        &self.documents[0]
+    }
+
+    /// Every value with its origin, one a line: `section.key = value  # origin`. Secrets are not shown.
+    pub fn effective(&self) -> Vec<EffectiveValue> {
+        let mut values = Vec::new();
+        for (document, main) in self.documents.iter().zip([true].into_iter().chain(std::iter::repeat(false)))
+        {
+            document.effective(main, &mut values);
+        }
+        values
+    }
+}
+
+/// One line of `tollhouse config check --effective`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EffectiveValue {
+    /// The pipeline, or `node`.
+    pub scope: String,
+    /// `section.key`, for lists `section.NAME.key`.
+    pub path: String,
+    /// In TOML.
+    pub value: String,
+    /// Where it was said.
+    pub origin: String,
+}
+
+fn read(path: &Path, named_at: Option<&Origin>, problems: &mut Problems) -> Arc<Source> {
+    let name = path.display().to_string();
+    let text = std::fs::metadata(path).and_then(|metadata| {
+        if metadata.len() > FILE_BYTES_MAX {
+            return Err(std::io::Error::other(format!("larger than {} MiB", FILE_BYTES_MAX >> 20)));
+        }
+        std::fs::read_to_string(path)
+    });
+    let (text, error) = match text {
+        Ok(text) => (text, None),
+        Err(error) => (String::new(), Some(error)),
+    };
+    let source = Arc::new(Source { kind: SourceKind::File, name, text });
+    if let Some(error) = error {
+        let here = Origin { source: Arc::clone(&source), range: 0..0 };
+        problems.add(named_at.unwrap_or(&here), format!("cannot read {}: {error}", source.name), None);
+    }
+    source
+}
+
+impl Document {
+    fn layered(source: &Arc<Source>, main: bool, overrides: &Overrides, problems: &mut Problems) -> Document {
+        let origin = Origin { source: Arc::clone(source), range: 0..0 };
+        let file = tree::parse(source, problems);
+        spec::check(&file, main, problems);
+
+        let mut root = defaults(main, problems);
+        if let Some(Node { value: Tree::String(name), origin }) = file.get("preset") {
+            match preset::find(name) {
+                Some(preset) => {
+                    let text = preset.text.to_owned();
+                    let source = Arc::new(Source { kind: SourceKind::Preset, name: name.clone(), text });
+                    let layer = tree::parse(&source, problems);
+                    spec::check(&layer, false, problems);
+                    root.overlay(layer, &spec::identity);
+                }
+                None => {
+                    let names = preset::ALL.iter().map(|preset| preset.name);
+                    problems.add(origin, format!("there is no preset `{name}`"), Some(expected(name, names)));
+                }
+            }
+        }
+        root.overlay(file, &spec::identity);
+        for layer in override_layers(main, overrides, problems) {
+            root.overlay(layer, &spec::identity);
+        }
+        complete_entries(&mut root, problems);
+        Document { root, origin }
+    }
+
+    /// A pipeline without a name is called after its preset, and one without that after nothing in particular.
+    fn name_from_preset(&mut self) {
+        if self.root.get("name").is_none() {
+            let node = self.root.get("preset").cloned().unwrap_or_else(|| Node {
+                value: Tree::String("main".to_owned()),
+                origin: default_origin("\"main\""),
+            });
+            let key_origin = node.origin.clone();
+            self.root.entries.insert(0, Entry { key: "name".to_owned(), key_origin, node });
+        }
+    }
+
+    /// The pipeline's name.
+    pub fn name(&self) -> &str {
+        self.top().str("name").unwrap_or_default()
+    }
+
+    /// The keys at the top.
+    pub(crate) fn top(&self) -> View<'_> {
+        View { table: &self.root, origin: &self.origin }
+    }
+
+    /// A `[section]`.
+    pub(crate) fn section(&self, name: &str) -> Option<View<'_>> {
+        match self.root.get(name)? {
+            Node { value: Tree::Table(table), origin } => Some(View { table, origin }),
+            _ => None,
+        }
+    }
+
+    /// The entries of a `[[section]]`.
+    pub(crate) fn list(&self, name: &str) -> Vec<View<'_>> {
+        let Some(Node { value: Tree::List(items), .. }) = self.root.get(name) else { return Vec::new() };
+        let tables = items.iter().filter_map(|item| match &item.value {
+            Tree::Table(table) => Some(View { table, origin: &item.origin }),
+            _ => None,
+        });
+        tables.collect()
+    }
+
+    /// The whole pipeline as one text in a fixed form, which its version is the hash of. The node's sections
+    /// are left out: they change nothing about a verdict.
+    pub(crate) fn canonical(&self) -> String {
+        let mut values = Vec::new();
+        self.effective(false, &mut values);
+        values.iter().map(|value| format!("{} = {}\n", value.path, value.value)).collect()
+    }
+
+    fn effective(&self, main: bool, values: &mut Vec<EffectiveValue>) {
+        for section in SECTIONS.iter().filter(|section| main || !section.node) {
+            let scope = if section.node { "node" } else { self.name() };
+            let mut push = |path: String, node: &Node, shape: Option<Shape>| {
+                let hidden = matches!(shape, Some(Shape::Secret | Shape::List(Shape::Secret)));
+                let value = if hidden { "\"***\"".to_owned() } else { node.value.to_toml() };
+                values.push(EffectiveValue {
+                    scope: scope.to_owned(),
+                    path,
+                    value,
+                    origin: node.origin.to_string(),
+                });
+            };
+            match section.form {
+                Form::Top => {
+                    for setting in section.settings {
+                        if let Some(node) = self.root.get(setting.key) {
+                            push(setting.key.to_owned(), node, Some(setting.shape));
+                        }
+                    }
+                }
+                Form::Table | Form::Map => {
+                    for entry in self.section(section.name).iter().flat_map(|view| &view.table.entries) {
+                        let shape = section.setting(&entry.key).map(|setting| setting.shape);
+                        push(format!("{}.{}", section.name, entry.key), &entry.node, shape);
+                    }
+                }
+                Form::List(identity) => {
+                    for view in self.list(section.name) {
+                        let name = view.str(identity).unwrap_or_default();
+                        for entry in view.table.entries.iter().filter(|entry| entry.key != identity) {
+                            push(format!("{}.{name}.{}", section.name, entry.key), &entry.node, None);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn default_origin(text: &str) -> Origin {
+    let source = Source { kind: SourceKind::Default, name: "default".to_owned(), text: text.to_owned() };
+    Origin { source: Arc::new(source), range: 0..text.len() }
+}
+
+/// A setting's default as a node whose origin says so.
+fn default_node(text: &str, problems: &mut Problems) -> Node {
+    let origin = default_origin(text);
+    let source =
+        Source { kind: SourceKind::Default, name: "default".to_owned(), text: format!("value = {text}") };
+    let table = tree::parse(&Arc::new(source), problems);
+    let value = table.entries.into_iter().next().map_or(Tree::Bool(false), |entry| entry.node.value);
+    Node { value, origin }
+}
+
+/// The lowest layer: every default of a top-level key or a table.
+fn defaults(main: bool, problems: &mut Problems) -> Table {
+    let mut root = Table::default();
+    for section in SECTIONS.iter().filter(|section| main || !section.node) {
+        let entries: Vec<Entry> = section
+            .settings
+            .iter()
+            .filter_map(|setting| {
+                let node = default_node(setting.default?, problems);
+                Some(Entry { key: setting.key.to_owned(), key_origin: node.origin.clone(), node })
+            })
+            .collect();
+        match section.form {
+            Form::Top => root.entries.extend(entries),
+            Form::Table => {
+                let origin = default_origin("");
+                let node = Node { value: Tree::Table(Table { entries }), origin: origin.clone() };
+                root.entries.push(Entry { key: section.name.to_owned(), key_origin: origin, node });
+            }
+            Form::List(_) | Form::Map => {}
+        }
+    }
+    root
+}
+
+/// Checks the entries of list sections and gives them their defaults, once all layers are merged.
+fn complete_entries(root: &mut Table, problems: &mut Problems) {
+    for entry in &mut root.entries {
+        let (Some(section), Tree::List(items)) = (spec::section(&entry.key), &mut entry.node.value) else {
+            continue;
+        };
+        for item in items {
+            let Tree::Table(table) = &mut item.value else { continue };
+            spec::check_complete(section, table, &item.origin, problems);
+            for setting in section.settings {
+                if let (Some(text), None) = (setting.default, table.get(setting.key)) {
+                    let node = default_node(text, problems);
+                    let key_origin = node.origin.clone();
+                    table.entries.push(Entry { key: setting.key.to_owned(), key_origin, node });
+                }
+            }
+        }
+    }
+}
+
+/// Environment, then flags, as layers of their own.
+fn override_layers(main: bool, overrides: &Overrides, problems: &mut Problems) -> Vec<Table> {
+    let mut layers = Vec::new();
+    if !main {
+        return layers;
+    }
+    for section in SECTIONS.iter().filter(|section| matches!(section.form, Form::Top | Form::Table)) {
+        for setting in section.settings {
+            let path = [section.name, setting.key].join("_");
+            let variable = format!("TOLLHOUSE_{}", path.trim_start_matches('_').to_uppercase());
+            if let Some((_, text)) = overrides.environment.iter().find(|(name, _)| *name == variable) {
+                let source = Source { kind: SourceKind::Environment, name: variable, text: text.clone() };
+                layers.push(override_layer(section, setting, source, problems));
+            }
+        }
+    }
+    for (path, text) in &overrides.flags {
+        let (section_name, key) = path.rsplit_once('.').unwrap_or(("", path));
+        let source = Source { kind: SourceKind::Flag, name: format!("--set {path}"), text: text.clone() };
+        let section =
+            spec::section(section_name).filter(|section| matches!(section.form, Form::Top | Form::Table));
+        match section.and_then(|section| Some((section, section.setting(key)?))) {
+            Some((section, setting)) => layers.push(override_layer(section, setting, source, problems)),
+            None => {
+                let paths: Vec<String> = SECTIONS
+                    .iter()
+                    .filter(|section| matches!(section.form, Form::Top | Form::Table))
+                    .flat_map(|section| section.settings.iter().map(|setting| (section.name, setting.key)))
+                    .map(|(section, key)| [section, key].join(".").trim_start_matches('.').to_owned())
+                    .collect();
+                let origin = Origin { range: 0..text.len(), source: Arc::new(source) };
+                let help = expected(path, paths.iter().map(String::as_str));
+                problems.add(&origin, format!("there is no setting `{path}`"), Some(help));
+            }
+        }
+    }
+    layers
+}
+
+fn override_layer(
+    section: &spec::Section,
+    setting: &spec::Setting,
+    source: Source,
+    problems: &mut Problems,
+) -> Table {
+    let text = source.text.clone();
+    let origin = Origin { range: 0..text.len(), source: Arc::new(source) };
+    let bare = matches!(setting.shape, Shape::Integer(..) | Shape::Float | Shape::List(_));
+    let value = if bare {
+        let assignment = Source {
+            kind: SourceKind::Flag,
+            name: origin.source.name.clone(),
+            text: format!("value = {text}"),
+        };
+        let table = tree::parse(&Arc::new(assignment), problems);
+        table.entries.into_iter().next().map_or(Tree::String(text), |entry| entry.node.value)
+    } else {
+        Tree::String(text)
+    };
+    let wrap = |key: &str, node: Node| Table {
+        entries: vec![Entry { key: key.to_owned(), key_origin: origin.clone(), node }],
+    };
+    let table = wrap(setting.key, Node { value, origin: origin.clone() });
+    let layer = match section.form {
+        Form::Top => table,
+        _ => wrap(section.name, Node { value: Tree::Table(table), origin: origin.clone() }),
+    };
+    spec::check(&layer, true, problems);
+    layer
+}
+
+/// A table's values by key, typed. A value that failed its check is as good as absent: its problem is recorded.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    table: &'a Table,
+    origin: &'a Origin,
+}
+
+impl<'a> View<'a> {
+    /// Where a key's value stands, or the table if it is absent.
+    pub(crate) fn origin(&self, key: &str) -> &'a Origin {
+        self.table.get(key).map_or(self.origin, |node| &node.origin)
+    }
+
+    pub(crate) fn str(&self, key: &str) -> Option<&'a str> {
+        match &self.table.get(key)?.value {
+            Tree::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn integer(&self, key: &str) -> Option<i64> {
+        match self.table.get(key)?.value {
+            Tree::Integer(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn float(&self, key: &str) -> Option<f64> {
+        match self.table.get(key)?.value {
+            Tree::Float(number) => Some(number),
+            Tree::Integer(number) => Some(number as f64),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn span(&self, key: &str) -> Option<Span> {
+        self.str(key)?.parse().ok()
+    }
+
+    pub(crate) fn size(&self, key: &str) -> Option<u64> {
+        spec::parse_size(self.str(key)?)
+    }
+
+    /// The strings of a list, each with its place.
+    pub(crate) fn strings(&self, key: &str) -> Vec<(&'a str, &'a Origin)> {
+        self.table.get(key).map(strings).unwrap_or_default()
+    }
+
+    /// The entries of a map section: key, its place, and the strings of its list.
+    pub(crate) fn map(&self) -> impl Iterator<Item = (&'a str, &'a Origin, Vec<(&'a str, &'a Origin)>)> {
+        self.table.entries.iter().map(|entry| (entry.key.as_str(), &entry.key_origin, strings(&entry.node)))
+    }
+}
+
+fn strings(node: &Node) -> Vec<(&str, &Origin)> {
+    let Tree::List(items) = &node.value else { return Vec::new() };
+    let strings = items.iter().filter_map(|item| match &item.value {
+        Tree::String(text) => Some((text.as_str(), &item.origin)),
+        _ => None,
+    });
+    strings.collect()
+}
+
+/// The reference of every section and key in Markdown: `docs/reference.md` is this text.
+pub fn reference() -> String {
+    let mut text = String::from(
+        "# Configuration reference\n\nGenerated from the list of settings that the checker itself reads; a test holds it to that.\n\
+         A setting of a table can also be given as the environment variable `TOLLHOUSE_<SECTION>_<KEY>` or as\n\
+         `--set section.key=value`; flags override the environment, that the file, that the preset, that the default.\n",
+    );
+    for section in SECTIONS {
+        text += &format!(
+            "\n## {}\n\n{}",
+            if section.name.is_empty() {
+                "Top of the file".into()
+            } else {
+                format!("`{}`", section.heading())
+            },
+            section.doc
+        );
+        if section.node {
+            text += " Main file only.";
+        }
+        text += "\n\n| key | value | default | meaning |\n|---|---|---|---|\n";
+        for setting in section.settings {
+            let default = match (setting.default, setting.required && section.form != Form::Map) {
+                (Some(default), _) => format!("`{default}`"),
+                (None, true) => "required".to_owned(),
+                (None, false) => String::new(),
+            };
+            text += &format!(
+                "| `{}` | {} | {default} | {} |\n",
+                setting.key,
+                shape_doc(&setting.shape),
+                setting.doc
+            );
+        }
+    }
+    text
+}
+
+fn shape_doc(shape: &Shape) -> String {
+    match shape {
+        Shape::Text => "string".into(),
+        Shape::Name => "name".into(),
+        Shape::Secret => "string of at least 16 bytes".into(),
+        Shape::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+        Shape::Integer(min, max) => format!("integer, {min} to {max}"),
+        Shape::Float => "number".into(),
+        Shape::Span => "length of time".into(),
+        Shape::Durability => "`sync`, `none`, length of time".into(),
+        Shape::Size(max) => format!("size such as `64MiB`, up to {}", spec::print_size(*max)),
+        Shape::Socket => "address and port".into(),
+        Shape::List(inner) => format!("list of: {}", shape_doc(inner)),
+    }
+}

@@ -1,0 +1,647 @@
+//! Every section and key of the configuration language, once. The checker, the defaults, the environment
+//! variables, `--effective` and the generated reference are all read off this list.
+
+use event::Span;
+
+use super::problem::{Origin, Problems, expected};
+use super::tree::{Node, Table, Tree};
+
+/// What a value must look like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Shape {
+    /// Any text.
+    Text,
+    /// A name: letters, digits, `_`, `-` and `.`, at most 64 bytes.
+    Name,
+    /// A text that `--effective` does not show, at least 16 bytes.
+    Secret,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A whole number within these bounds.
+    Integer(i64, i64),
+    /// A number.
+    Float,
+    /// A length of time such as `10m`.
+    Span,
+    /// `sync`, `none` or a length of time.
+    Durability,
+    /// A number of bytes such as `64MiB`, up to this.
+    Size(u64),
+    /// Address and port of a socket.
+    Socket,
+    /// A list of values of another shape.
+    List(&'static Shape),
+}
+
+/// One key.
+pub(super) struct Setting {
+    pub(super) key: &'static str,
+    pub(super) shape: Shape,
+    /// In TOML. `None` where there is none: then the key is `required`, or absent means what `doc` says.
+    pub(super) default: Option<&'static str>,
+    pub(super) required: bool,
+    pub(super) doc: &'static str,
+}
+
+/// How a section is written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Form {
+    /// Keys at the top of the file.
+    Top,
+    /// `[name]`.
+    Table,
+    /// `[[name]]`, entries told apart by this key; one of a preset's entries is changed by naming it.
+    List(&'static str),
+    /// `[name]` whose keys are chosen by the user; every value has the one shape that `settings[0]` gives.
+    Map,
+}
+
+/// A group of keys.
+pub(super) struct Section {
+    pub(super) name: &'static str,
+    pub(super) form: Form,
+    /// Belongs to the node, not to a pipeline: stands in the main file only.
+    pub(super) node: bool,
+    pub(super) doc: &'static str,
+    pub(super) settings: &'static [Setting],
+}
+
+const fn setting(
+    key: &'static str,
+    shape: Shape,
+    default: Option<&'static str>,
+    doc: &'static str,
+) -> Setting {
+    Setting { key, shape, default, required: false, doc }
+}
+
+const fn required(key: &'static str, shape: Shape, doc: &'static str) -> Setting {
+    Setting { key, shape, default: None, required: true, doc }
+}
+
+/// The words for a rule's mode.
+const MODES: &[&str] = &["enforce", "shadow", "off"];
+/// The words for what is counted from.
+const INPUTS: &[&str] = &["message", "access-log", "json"];
+const ACTIONS: &[&str] =
+    &["accept", "tag", "quarantine", "reject", "throttle", "shadow", "challenge", "review"];
+const TYPES: &[&str] = &["string", "integer", "float", "bool", "time", "ip", "bytes", "list"];
+/// Kinds above are the ledger's own.
+const KIND_MAX: i64 = stats::Catalog::KINDS as i64 - 1;
+
+/// All sections, in the order in which data flows through them; the node's last.
+pub(super) static SECTIONS: &[Section] = &[
+    Section {
+        name: "",
+        form: Form::Top,
+        node: false,
+        doc: "What the pipeline is called and what it reads.",
+        settings: &[
+            setting(
+                "preset",
+                Shape::Name,
+                None,
+                "Preset that this file extends; without one the file stands alone",
+            ),
+            setting(
+                "name",
+                Shape::Name,
+                None,
+                "The pipeline's name in requests, metrics and the journal; without one the preset's",
+            ),
+            setting(
+                "space",
+                Shape::Integer(0, 65_535),
+                Some("1"),
+                "Number of the space that the keys count in. Pipelines of one space share their statistics",
+            ),
+            setting(
+                "input",
+                Shape::Choice(INPUTS),
+                Some("\"json\""),
+                "What the pipeline reads: RFC 5322 messages, combined-format access-log lines, or JSON objects",
+            ),
+            setting(
+                "on_error",
+                Shape::Choice(&["open", "closed"]),
+                Some("\"open\""),
+                "When statistics cannot be had: judge without them (`open`) or answer `throttle` (`closed`)",
+            ),
+        ],
+    },
+    Section {
+        name: "time",
+        form: Form::Table,
+        node: false,
+        doc: "Event time.",
+        settings: &[
+            setting(
+                "skew_max",
+                Shape::Span,
+                Some("\"5m\""),
+                "How far in the future of its arrival an event may claim to be; what is beyond is clamped and counted in a metric",
+            ),
+            setting(
+                "dedupe",
+                Shape::Span,
+                Some("\"1d\""),
+                "How long an event id is remembered: the same id within this time is counted once",
+            ),
+        ],
+    },
+    Section {
+        name: "networks",
+        form: Form::Table,
+        node: false,
+        doc: "How much of an IP address is its network.",
+        settings: &[
+            setting("ipv4", Shape::Integer(8, 32), Some("24"), "Prefix length of an IPv4 network"),
+            setting("ipv6", Shape::Integer(16, 128), Some("64"), "Prefix length of an IPv6 network"),
+        ],
+    },
+    Section {
+        name: "field",
+        form: Form::List("name"),
+        node: false,
+        doc: "A field that events bring beside those which the input defines.",
+        settings: &[
+            required(
+                "name",
+                Shape::Name,
+                "Dotted name, as in rules; nested JSON objects are flattened to it",
+            ),
+            required("type", Shape::Choice(TYPES), "Type of its values"),
+            setting("description", Shape::Text, Some("\"\""), "What it is, for people"),
+        ],
+    },
+    Section {
+        name: "kind",
+        form: Form::List("name"),
+        node: false,
+        doc: "A kind of piece that is counted.",
+        settings: &[
+            required("name", Shape::Name, "Name by which statistics and rules call it"),
+            required(
+                "number",
+                Shape::Integer(1, KIND_MAX),
+                "Number under which its keys are stored. It must never change its meaning",
+            ),
+            required("of", Shape::Name, "Fact whose value, or each of whose values, is a piece"),
+            setting(
+                "normalise",
+                Shape::Choice(&["exact", "text", "address", "host"]),
+                Some("\"exact\""),
+                "How a piece is normalised before it is hashed",
+            ),
+            setting(
+                "when",
+                Shape::Text,
+                None,
+                "Condition over the facts of the first two stages; an event for which it does not hold has no key of this kind",
+            ),
+            setting("description", Shape::Text, Some("\"\""), "What it is, for people"),
+        ],
+    },
+    Section {
+        name: "statistic",
+        form: Form::List("name"),
+        node: false,
+        doc: "Windowed counters and first and last time, kept for each key of the kinds it names.",
+        settings: &[
+            required("name", Shape::Name, "Its name"),
+            required(
+                "keys",
+                Shape::List(&Shape::Name),
+                "Kinds whose keys have it; a kind has one statistic at most",
+            ),
+            required("counts", Shape::List(&Shape::Name), "Names of its counters"),
+            required(
+                "windows",
+                Shape::List(&Shape::Text),
+                "Tiers of buckets such as `10m x 144`: a fine one and, optionally, a coarse one into which it rolls up",
+            ),
+            setting(
+                "readings",
+                Shape::List(&Shape::Span),
+                Some("[]"),
+                "Trailing windows that are read for every event and journalled, beside those that rules ask for",
+            ),
+            setting(
+                "keep",
+                Shape::Span,
+                None,
+                "How long a key is kept after its last event; without it as long as the longest tier",
+            ),
+        ],
+    },
+    Section {
+        name: "distinct",
+        form: Form::List("name"),
+        node: false,
+        doc: "A count of distinct values for each key of a kind.",
+        settings: &[
+            required("name", Shape::Name, "Its name, as in `distinct('rcpts', '1d')`"),
+            required(
+                "number",
+                Shape::Integer(1, KIND_MAX),
+                "Number under which it is stored, beside those of the kinds",
+            ),
+            required("per", Shape::Name, "Kind for each of whose keys values are counted"),
+            required("of", Shape::Name, "Fact whose values are counted"),
+            required(
+                "window",
+                Shape::Text,
+                "Period, such as `1d`, or `1d x 7` to keep seven before the current one",
+            ),
+            setting(
+                "method",
+                Shape::Choice(&["exact"]),
+                Some("\"exact\""),
+                "`exact`: paired shingles, one stored mark for each value of each key",
+            ),
+        ],
+    },
+    Section {
+        name: "observe",
+        form: Form::Table,
+        node: false,
+        doc: "What every event counts, whatever its verdict.",
+        settings: &[setting(
+            "add",
+            Shape::List(&Shape::Name),
+            Some("[\"seen\"]"),
+            "Counters that go up by one for each key of an event, where its statistic has them",
+        )],
+    },
+    Section {
+        name: "settle",
+        form: Form::Map,
+        node: false,
+        doc: "What a verdict counts: a counter, and the actions that add to it.",
+        settings: &[required(
+            "COUNTER",
+            Shape::List(&Shape::Choice(ACTIONS)),
+            "Actions after which the counter goes up by one",
+        )],
+    },
+    Section {
+        name: "feedback",
+        form: Form::Map,
+        node: false,
+        doc: "What people may say of an event afterwards: a class, and the counters that it adds to.",
+        settings: &[required("CLASS", Shape::List(&Shape::Name), "Counters that go up by one")],
+    },
+    Section {
+        name: "rule",
+        form: Form::List("name"),
+        node: false,
+        doc: "A condition over the facts and what it adds to the score.",
+        settings: &[
+            required("name", Shape::Name, "Its name, as verdicts give it"),
+            required("when", Shape::Text, "Condition in the rule language"),
+            required(
+                "score",
+                Shape::Float,
+                "What it adds to the score when the condition holds; may be negative",
+            ),
+            setting(
+                "description",
+                Shape::Text,
+                Some("\"\""),
+                "What it finds and why that matters, for people",
+            ),
+            setting(
+                "mode",
+                Shape::Choice(MODES),
+                Some("\"enforce\""),
+                "`enforce`; `shadow`: evaluated and journalled, changes nothing; `off`",
+            ),
+        ],
+    },
+    Section {
+        name: "band",
+        form: Form::List("action"),
+        node: false,
+        doc: "The action from a score upwards. Below the lowest band events are accepted.",
+        settings: &[
+            required("at", Shape::Float, "Lowest score of the band"),
+            required("action", Shape::Choice(ACTIONS), "What the caller is asked to do"),
+        ],
+    },
+    Section {
+        name: "node",
+        form: Form::Table,
+        node: true,
+        doc: "This node.",
+        settings: &[setting(
+            "pipelines",
+            Shape::List(&Shape::Text),
+            Some("[]"),
+            "Files of further pipelines, relative to this file",
+        )],
+    },
+    Section {
+        name: "ledger",
+        form: Form::Table,
+        node: true,
+        doc: "Where statistics live.",
+        settings: &[
+            setting(
+                "durability",
+                Shape::Durability,
+                Some("\"1s\""),
+                "`sync`: on disk before the answer; a length of time: at most that much is lost in a crash; `none`: written, never waited for",
+            ),
+            setting("memory", Shape::Size(1 << 50), Some("\"1GiB\""), "Budget for statistics in memory"),
+            setting(
+                "segment",
+                Shape::Size(1 << 30),
+                Some("\"64MiB\""),
+                "Size at which a segment file is closed and the next begun",
+            ),
+        ],
+    },
+    Section {
+        name: "journal",
+        form: Form::Table,
+        node: true,
+        doc: "The log of decisions.",
+        settings: &[
+            setting(
+                "segment",
+                Shape::Size(1 << 30),
+                Some("\"64MiB\""),
+                "Size at which a segment file is closed and the next begun",
+            ),
+            setting(
+                "rotate",
+                Shape::Span,
+                Some("\"1d\""),
+                "Age at which a segment file is closed and the next begun",
+            ),
+            setting("keep", Shape::Span, Some("\"30d\""), "Age at which a closed segment is deleted"),
+            setting(
+                "keep_bytes",
+                Shape::Size(1 << 50),
+                Some("\"8GiB\""),
+                "Size of the whole journal beyond which its oldest segments are deleted",
+            ),
+        ],
+    },
+    Section {
+        name: "server",
+        form: Form::Table,
+        node: true,
+        doc: "The HTTP listener.",
+        settings: &[
+            setting(
+                "listen",
+                Shape::Socket,
+                Some("\"127.0.0.1:8377\""),
+                "Address and port. Any address but a loopback one needs a token",
+            ),
+            setting(
+                "tokens",
+                Shape::List(&Shape::Secret),
+                Some("[]"),
+                "Bearer tokens of which a request must carry one, if there are any",
+            ),
+            setting("body_max", Shape::Size(1 << 50), Some("\"32MiB\""), "Largest request body"),
+            setting("batch_max", Shape::Integer(1, 1_000_000), Some("10000"), "Most events in one batch"),
+            setting(
+                "requests_max",
+                Shape::Integer(1, 1_000_000),
+                Some("512"),
+                "Most requests at work at once; beyond it callers are told 503",
+            ),
+            setting(
+                "connections_max",
+                Shape::Integer(1, 1_000_000),
+                Some("4096"),
+                "Most open connections; beyond it they wait to be accepted",
+            ),
+            setting(
+                "timeout",
+                Shape::Span,
+                Some("\"10s\""),
+                "Longest time for one request, reading its body included",
+            ),
+        ],
+    },
+];
+
+/// The section of this name.
+pub(super) fn section(name: &str) -> Option<&'static Section> {
+    SECTIONS.iter().find(|section| section.name == name)
+}
+
+/// The key that tells the entries of a list section apart.
+pub(super) fn identity(section_name: &str) -> Option<&'static str> {
+    match section(section_name)?.form {
+        Form::List(key) => Some(key),
+        _ => None,
+    }
+}
+
+impl Section {
+    /// The setting of this key.
+    pub(super) fn setting(&self, key: &str) -> Option<&'static Setting> {
+        match self.form {
+            Form::Map => self.settings.first(),
+            _ => self.settings.iter().find(|setting| setting.key == key),
+        }
+    }
+
+    /// `[[rule]]`, for messages.
+    pub(super) fn heading(&self) -> String {
+        match self.form {
+            Form::Top => "the top of the file".to_owned(),
+            Form::Table | Form::Map => format!("[{}]", self.name),
+            Form::List(_) => format!("[[{}]]", self.name),
+        }
+    }
+}
+
+/// Checks a whole document against [`SECTIONS`]. `main` allows the node's sections.
+pub(super) fn check(root: &Table, main: bool, problems: &mut Problems) {
+    let top = &SECTIONS[0];
+    for entry in &root.entries {
+        if let Some(setting) = top.setting(&entry.key) {
+            check_value(&entry.key, &entry.node, setting.shape, problems);
+            continue;
+        }
+        let Some(section) = section(&entry.key).filter(|section| !section.name.is_empty()) else {
+            let names = SECTIONS.iter().filter(|section| main || !section.node).map(|section| section.name);
+            let names =
+                top.settings.iter().map(|setting| setting.key).chain(names.filter(|name| !name.is_empty()));
+            problems.add(
+                &entry.key_origin,
+                format!("unknown key `{}`", entry.key),
+                Some(expected(&entry.key, names)),
+            );
+            continue;
+        };
+        if section.node && !main {
+            let message = format!("{} belongs to the node, not to a pipeline", section.heading());
+            problems.add(&entry.key_origin, message, Some("move it to the main file".to_owned()));
+            continue;
+        }
+        match (section.form, &entry.node.value) {
+            (Form::List(_), Tree::List(items)) => {
+                for item in items {
+                    match &item.value {
+                        Tree::Table(table) => check_table(section, table, problems),
+                        other => wrong_type(&entry.key, &item.origin, other, "a table", problems),
+                    }
+                }
+            }
+            (Form::List(_), other) => {
+                let wanted = format!("a list of tables, written {}", section.heading());
+                wrong_type(&entry.key, &entry.node.origin, other, &wanted, problems);
+            }
+            (_, Tree::Table(table)) => check_table(section, table, problems),
+            (_, other) => {
+                let wanted = format!("a table, written {}", section.heading());
+                wrong_type(&entry.key, &entry.node.origin, other, &wanted, problems);
+            }
+        }
+    }
+}
+
+fn check_table(section: &Section, table: &Table, problems: &mut Problems) {
+    for entry in &table.entries {
+        match section.setting(&entry.key) {
+            Some(setting) => check_value(&entry.key, &entry.node, setting.shape, problems),
+            None => {
+                let message = format!("unknown key `{}` in {}", entry.key, section.heading());
+                let names = section.settings.iter().map(|setting| setting.key);
+                problems.add(&entry.key_origin, message, Some(expected(&entry.key, names)));
+            }
+        }
+    }
+}
+
+/// Checks that nothing is missing from an entry of a list section, once all layers are merged.
+pub(super) fn check_complete(section: &Section, table: &Table, origin: &Origin, problems: &mut Problems) {
+    for setting in
+        section.settings.iter().filter(|setting| setting.required && table.get(setting.key).is_none())
+    {
+        let message = format!("{} has no `{}`", section.heading(), setting.key);
+        problems.add(origin, message, Some(format!("add `{} = ...`: {}", setting.key, setting.doc)));
+    }
+}
+
+fn wrong_type(key: &str, origin: &Origin, found: &Tree, wanted: &str, problems: &mut Problems) {
+    let message = format!("`{key}` is {}", found.type_name());
+    problems.add(origin, message, Some(format!("expected {wanted}")));
+}
+
+fn check_value(key: &str, node: &Node, shape: Shape, problems: &mut Problems) {
+    let wanted = match fit(&node.value, shape) {
+        Ok(()) => return,
+        Err(wanted) => wanted,
+    };
+    if let (Shape::List(inner), Tree::List(items)) = (shape, &node.value) {
+        for item in items {
+            check_value(key, item, *inner, problems);
+        }
+        return;
+    }
+    match &node.value {
+        Tree::String(_) if shape == Shape::Secret => {
+            problems.add(&node.origin, format!("`{key}` is too short"), Some(wanted))
+        }
+        Tree::String(text) => {
+            let message = format!("`{key}` cannot be {}", excerpt(text));
+            problems.add(&node.origin, message, Some(wanted));
+        }
+        Tree::Integer(number) => {
+            problems.add(&node.origin, format!("`{key}` cannot be {number}"), Some(wanted))
+        }
+        other => problems.add(&node.origin, format!("`{key}` is {}", other.type_name()), Some(wanted)),
+    }
+}
+
+fn excerpt(text: &str) -> String {
+    const SHOWN_MAX: usize = 40;
+    let cut: String = text.chars().take(SHOWN_MAX).collect();
+    if cut.len() < text.len() { format!("{cut:?}...") } else { format!("{cut:?}") }
+}
+
+/// Whether a value has a shape; if not, what was expected.
+fn fit(value: &Tree, shape: Shape) -> Result<(), String> {
+    let text = match value {
+        Tree::String(text) => Some(text.as_str()),
+        _ => None,
+    };
+    let (fits, wanted) = match shape {
+        Shape::Text => (text.is_some(), "expected a string".to_owned()),
+        Shape::Name => {
+            let fits = text.is_some_and(|text| {
+                (1..=64).contains(&text.len())
+                    && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
+            });
+            (fits, "expected a name of letters, digits, `_`, `-` and `.`, at most 64 bytes".to_owned())
+        }
+        Shape::Secret => {
+            (text.is_some_and(|text| text.len() >= 16), "expected a string of at least 16 bytes".to_owned())
+        }
+        Shape::Choice(words) => (
+            text.is_some_and(|text| words.contains(&text)),
+            expected(text.unwrap_or_default(), words.iter().copied()),
+        ),
+        Shape::Integer(min, max) => (
+            matches!(value, Tree::Integer(number) if (min..=max).contains(number)),
+            format!("expected an integer from {min} to {max}"),
+        ),
+        Shape::Float => (matches!(value, Tree::Float(_) | Tree::Integer(_)), "expected a number".to_owned()),
+        Shape::Span => (
+            text.is_some_and(|text| text.parse::<Span>().is_ok_and(|span| span > Span::ZERO)),
+            "expected a length of time such as \"90s\", \"10m\" or \"14d\"".to_owned(),
+        ),
+        Shape::Durability => (
+            text.is_some_and(|text| {
+                matches!(text, "sync" | "none") || text.parse::<Span>().is_ok_and(|span| span > Span::ZERO)
+            }),
+            "expected \"sync\", \"none\" or a length of time such as \"1s\"".to_owned(),
+        ),
+        Shape::Size(max) => (
+            text.is_some_and(|text| parse_size(text).is_some_and(|bytes| (1024..=max).contains(&bytes))),
+            format!("expected a number of bytes such as \"64MiB\", from 1KiB to {}", print_size(max)),
+        ),
+        Shape::Socket => (
+            text.is_some_and(|text| text.parse::<std::net::SocketAddr>().is_ok()),
+            "expected an IP address and a port such as \"127.0.0.1:8377\" or \"[::1]:8377\"".to_owned(),
+        ),
+        Shape::List(inner) => match value {
+            Tree::List(items) if items.iter().all(|item| fit(&item.value, *inner).is_ok()) => {
+                (true, String::new())
+            }
+            Tree::List(_) => (false, String::new()),
+            _ => (false, "expected a list, written [...]".to_owned()),
+        },
+    };
+    if fits { Ok(()) } else { Err(wanted) }
+}
+
+/// The form that [`parse_size`] reads, for a whole number of the largest fitting unit.
+pub(super) fn print_size(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let index = (bytes.checked_ilog2().unwrap_or(0) / 10).min(4);
+    format!("{}{}", bytes >> (10 * index), units[index as usize])
+}
+
+/// `512`, `64KiB`, `64MiB`, `2GiB`, `1TiB`.
+pub(super) fn parse_size(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: u64 = text[..digits].parse().ok()?;
+    let scale: u64 = match text[digits..].trim() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
+        _ => return None,
+    };
+    number.checked_mul(scale)
+}

@@ -1,0 +1,197 @@
+//! The data directory: secret, configuration, ledger and journal.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use event::Secret;
+
+use crate::preset::Preset;
+
+/// A data directory.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    path: PathBuf,
+}
+
+/// Why a data directory cannot be made or used.
+#[derive(Debug, thiserror::Error)]
+pub enum DirectoryError {
+    /// There is nothing to open.
+    #[error("{0} is no data directory: it has no `secret`; make one with `tollhouse init --data {0}`")]
+    Absent(PathBuf),
+    /// There is one already.
+    #[error(
+        "{0} already is a data directory; its secret is never replaced, as all that was counted hangs on it"
+    )]
+    Present(PathBuf),
+    /// Others may read the secret.
+    #[error("{path} can be read by others (mode {mode:03o}); mend it with `chmod 600 {path}`")]
+    Exposed {
+        /// The secret's file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// The secret's file holds something else.
+    #[error("{0} holds no secret: expected 32 hexadecimal digits; restore it from a backup")]
+    Secret(PathBuf),
+    /// The operating system said no.
+    #[error("{path}: {error}")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What it said.
+        error: io::Error,
+    },
+}
+
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> DirectoryError {
+    let path = path.to_path_buf();
+    move |error| DirectoryError::Io { path, error }
+}
+
+impl Directory {
+    /// Makes a data directory: a new secret readable by the owner only, and a configuration that extends the
+    /// presets, the first in the main file and each further one in a file of its own. Refuses to touch an existing
+    /// one.
+    pub fn create(path: &Path, presets: &[&Preset]) -> Result<Directory, DirectoryError> {
+        let directory = Directory { path: path.to_path_buf() };
+        if directory.secret_path().exists() {
+            return Err(DirectoryError::Present(path.to_path_buf()));
+        }
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(path).map_err(io_error(path))?;
+        let (main, others) =
+            presets.split_first().map_or((None, presets), |(main, others)| (Some(main), others));
+        for preset in others {
+            directory.write(&format!("{}.toml", preset.name), &pipeline_text(preset), 0o644)?;
+        }
+        directory.write("tollhouse.toml", &main_text(main.copied(), others), 0o644)?;
+        // The secret comes last: a directory with one is whole.
+        let mut bytes = [0; Secret::BYTES];
+        getrandom::fill(&mut bytes).map_err(|error| io_error(path)(io::Error::other(error.to_string())))?;
+        directory.write("secret", &format!("{}\n", Secret::new(bytes).to_hex()), 0o600)?;
+        fs::File::open(path).and_then(|file| file.sync_all()).map_err(io_error(path))?;
+        Ok(directory)
+    }
+
+    /// Opens a data directory; does not lock it yet.
+    pub fn open(path: &Path) -> Result<Directory, DirectoryError> {
+        let directory = Directory { path: path.to_path_buf() };
+        if !directory.secret_path().exists() {
+            return Err(DirectoryError::Absent(path.to_path_buf()));
+        }
+        Ok(directory)
+    }
+
+    fn write(&self, name: &str, text: &str, mode: u32) -> Result<(), DirectoryError> {
+        let path = self.path.join(name);
+        let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&path);
+        let written = file.and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        });
+        written.map_err(io_error(&path))
+    }
+
+    /// The secret that keys every shingle.
+    pub fn secret(&self) -> Result<Secret, DirectoryError> {
+        let path = self.secret_path();
+        let file = fs::File::open(&path).map_err(io_error(&path))?;
+        let mode = file.metadata().map_err(io_error(&path))?.permissions().mode() & 0o777;
+        if mode & 0o077 != 0 {
+            return Err(DirectoryError::Exposed { path, mode });
+        }
+        let mut text = String::new();
+        file.take(1024).read_to_string(&mut text).map_err(io_error(&path))?;
+        Secret::from_hex(&text).ok_or(DirectoryError::Secret(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn secret_path(&self) -> PathBuf {
+        self.path.join("secret")
+    }
+
+    /// The main configuration file.
+    pub fn config_path(&self) -> PathBuf {
+        self.path.join("tollhouse.toml")
+    }
+
+    /// The ledger's files.
+    pub fn ledger_path(&self) -> PathBuf {
+        self.path.join("ledger")
+    }
+
+    /// The journal's files.
+    pub fn journal_path(&self) -> PathBuf {
+        self.path.join("journal")
+    }
+}
+
+fn pipeline_text(preset: &Preset) -> String {
+    format!(
+        "# A pipeline of Tollhouse: the preset `{name}` and what differs from it here.\n\
+         # `tollhouse preset show {name}` prints what is extended; an entry of the same name changes it key by key:\n\
+         #\n\
+         #   [[rule]]\n\
+         #   name = \"SOME_RULE\"\n\
+         #   score = 0.5\n\n\
+         preset = \"{name}\"\n",
+        name = preset.name
+    )
+}
+
+fn main_text(main: Option<&Preset>, others: &[&Preset]) -> String {
+    let mut text = main.map(pipeline_text).unwrap_or_default();
+    // Each pipeline counts in a space of its own unless it is told otherwise by its preset.
+    let files: Vec<String> = others.iter().map(|preset| format!("\"{}.toml\"", preset.name)).collect();
+    if !files.is_empty() {
+        text += &format!("\n[node]\npipelines = [{}]\n", files.join(", "));
+    }
+    text + "\n# The node. `tollhouse config check --effective` shows every value and where it comes from.\n\
+            [ledger]\n\
+            durability = \"1s\"      # \"sync\": on disk before the answer; \"none\"\n\
+            \n\
+            [server]\n\
+            listen = \"127.0.0.1:8377\"\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_made_once_and_its_secret_is_private() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("data");
+        assert!(matches!(Directory::open(&path), Err(DirectoryError::Absent(_))));
+        let directory = Directory::create(&path, &[&crate::preset::ALL[0], &crate::preset::ALL[1]]).unwrap();
+        let secret = directory.secret().unwrap();
+        assert!(matches!(Directory::create(&path, &[]), Err(DirectoryError::Present(_))));
+        assert_eq!(Directory::open(&path).unwrap().secret().unwrap(), secret);
+
+        fs::set_permissions(directory.secret_path(), fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(directory.secret(), Err(DirectoryError::Exposed { mode: 0o644, .. })));
+        fs::set_permissions(directory.secret_path(), fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(directory.secret_path(), "not a secret").unwrap();
+        assert!(matches!(directory.secret(), Err(DirectoryError::Secret(_))));
+    }
+
+    #[test]
+    fn what_init_writes_loads_and_compiles() {
+        let parent = tempfile::tempdir().unwrap();
+        let presets: Vec<&Preset> = crate::preset::ALL.iter().collect();
+        let directory = Directory::create(&parent.path().join("data"), &presets).unwrap();
+        let config = crate::Config::load(&directory.config_path(), &crate::Overrides::default());
+        let plan = crate::Plan::compile(&config.unwrap_or_else(|problems| panic!("{problems}")));
+        let plan = plan.unwrap_or_else(|problems| panic!("{problems}"));
+        let names: Vec<&str> = plan.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
+        assert_eq!(names, crate::preset::ALL.iter().map(|preset| preset.name).collect::<Vec<_>>());
+    }
+}

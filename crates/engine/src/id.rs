@@ -1,0 +1,98 @@
+//! Names of decisions.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use event::Time;
+use serde::{Deserialize, Serialize};
+
+/// The name of a decision or another record of the journal: rising in the order in which records were made, so
+/// that a journal finds one by search. Written as 13 characters of Crockford's base 32, which has no letters that
+/// look alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RecordId(pub u64);
+
+const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+const LENGTH: usize = 13;
+
+impl fmt::Display for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digit = |place: usize| char::from(DIGITS[(self.0 >> (5 * (LENGTH - 1 - place)) & 31) as usize]);
+        (0..LENGTH).try_for_each(|place| fmt::Write::write_char(f, digit(place)))
+    }
+}
+
+/// A text that names no decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordIdError;
+
+impl fmt::Display for RecordIdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected a decision id, {LENGTH} characters such as `{}`", RecordId(0x0001_9a3c_55d0_7f01))
+    }
+}
+
+impl std::error::Error for RecordIdError {}
+
+impl FromStr for RecordId {
+    type Err = RecordIdError;
+
+    fn from_str(text: &str) -> Result<RecordId, RecordIdError> {
+        if text.len() != LENGTH {
+            return Err(RecordIdError);
+        }
+        text.bytes()
+            .try_fold(0u64, |number, byte| {
+                let digit = DIGITS.iter().position(|digit| *digit == byte.to_ascii_lowercase())?;
+                number.checked_mul(32)?.checked_add(digit as u64)
+            })
+            .map(RecordId)
+            .ok_or(RecordIdError)
+    }
+}
+
+/// Hands out rising ids. The leading bits are the arrival in milliseconds, so ids also sort by time and go on
+/// rising after a restart that lost the last of them; where the clock stands still or goes back the next number
+/// is taken.
+#[derive(Debug, Default)]
+pub(crate) struct IdSource(AtomicU64);
+
+/// Ids within one millisecond.
+const SERIAL_BITS: u32 = 20;
+
+impl IdSource {
+    /// Goes on above an id that was given before.
+    pub(crate) fn after(last: RecordId) -> IdSource {
+        IdSource(AtomicU64::new(last.0))
+    }
+
+    pub(crate) fn next(&self, arrival: Time) -> RecordId {
+        let floor = u64::try_from(arrival.0 / 1000).unwrap_or(0) << SERIAL_BITS;
+        let step = |last: u64| floor.max(last.saturating_add(1));
+        // Only the number itself is shared: no other memory hangs on its order.
+        let last = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(step(last)));
+        RecordId(step(last.unwrap_or_else(|last| last)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_read_back_and_rise() {
+        for id in [0, 1, u64::MAX, 0x0001_9a3c_55d0_7f01] {
+            assert_eq!(RecordId(id).to_string().parse(), Ok(RecordId(id)));
+        }
+        for text in ["", "0", "zzzzzzzzzzzzz", "000000000000u", "0000000000é"] {
+            assert_eq!(text.parse::<RecordId>(), Err(RecordIdError), "{text}");
+        }
+        let source = IdSource::default();
+        let times =
+            [Time::from_seconds(5), Time::from_seconds(5), Time::from_seconds(4), Time(-1), Time(i64::MAX)];
+        let ids: Vec<RecordId> = times.iter().map(|time| source.next(*time)).collect();
+        assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
+    }
+}

@@ -1,0 +1,534 @@
+//! The journal: every decision is a row that was logged when it was made.
+//!
+//! Records gather in memory and one thread writes them as compressed blocks to append-only segments, with the
+//! durability of the ledger. Segments are closed by size and age and deleted by age and total size. A record is
+//! found by its id without an index on disk: ids rise, a segment's name is its first id, a block's head says which
+//! ids it holds. What is not promised: records younger than the durability interval after a crash.
+//!
+//! Schemas and configurations that rows refer to are files of their own beside the segments, named by content.
+
+pub mod export;
+mod record;
+mod segment;
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use event::Time;
+use event_listener::Event as Signal;
+use stats::Durability;
+
+pub use record::{Description, Feedback, KeyReading, KindDescription, Record, Row};
+pub use segment::{Block, SegmentError};
+
+use crate::id::RecordId;
+use crate::plan::{JournalPlan, Pipeline};
+
+/// Bytes of records that are gathered into one block at the most.
+const BLOCK_BYTES: usize = 256 << 10;
+/// Bytes of records that may wait for the writer; above it callers wait, too.
+const PENDING_BYTES_MAX: usize = 32 << 20;
+/// How long records wait for their block without a durability that asks for less.
+const GATHER: Duration = Duration::from_secs(1);
+/// Largest stored schema or configuration that is read back.
+const SIDE_FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// Why the journal cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The operating system said no.
+    #[error("journal {path}: {error}")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What it said.
+        error: io::Error,
+    },
+    /// A file holds what no journal wrote.
+    #[error("journal {path}: {error}")]
+    Segment {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: SegmentError,
+    },
+    /// An earlier write failed: nothing more is accepted, as it could not be promised.
+    #[error("the journal stopped after a failed write: {0}; mend the cause and restart")]
+    Poisoned(String),
+}
+
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> JournalError {
+    let path = path.to_path_buf();
+    move |error| JournalError::Io { path, error }
+}
+
+/// The open journal of a data directory.
+#[derive(Debug)]
+pub struct Journal {
+    shared: Arc<Shared>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    /// What was dropped from a torn tail when it was opened, in bytes.
+    torn_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    directory: PathBuf,
+    plan: JournalPlan,
+    durability: Durability,
+    state: Mutex<State>,
+    /// Wakes the writer.
+    wake: Condvar,
+    /// Tells those who wait that something was written, or that nothing will be.
+    written: Signal,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pending: Pending,
+    /// What the writer is writing: still to be found by readers.
+    writing: Arc<Pending>,
+    /// The last id that is as safe as the durability asks.
+    safe: Option<RecordId>,
+    /// Closed and open segments, oldest first.
+    segments: Vec<SegmentFile>,
+    poisoned: Option<String>,
+    /// How often a sync was asked for, and up to which of these it is done.
+    syncs_wanted: u64,
+    syncs_done: u64,
+    closing: bool,
+}
+
+/// Records on their way.
+#[derive(Debug, Default)]
+struct Pending {
+    bytes: Vec<u8>,
+    count: u32,
+    first: Option<RecordId>,
+    last: Option<RecordId>,
+    arrival: Time,
+}
+
+#[derive(Clone, Debug)]
+struct SegmentFile {
+    first: RecordId,
+    path: PathBuf,
+    bytes: u64,
+    /// Arrival of its first and last records.
+    from: Time,
+    to: Time,
+}
+
+/// How much there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalCensus {
+    /// Segment files.
+    pub segments: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes of records not written yet.
+    pub pending_bytes: usize,
+}
+
+impl Journal {
+    /// Opens the journal in a directory, making it if need be, and starts its writer. A torn tail, which a crash
+    /// leaves, is cut off.
+    pub fn open(
+        directory: &Path,
+        plan: JournalPlan,
+        durability: Durability,
+    ) -> Result<Journal, JournalError> {
+        fs::create_dir_all(directory).map_err(io_error(directory))?;
+        let mut segments = Vec::new();
+        for entry in fs::read_dir(directory).map_err(io_error(directory))? {
+            let path = entry.map_err(io_error(directory))?.path();
+            let name = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .and_then(|name| name.strip_suffix(".journal"));
+            if let Some(first) = name.and_then(|name| name.parse().ok()) {
+                segments.push(SegmentFile {
+                    first,
+                    path,
+                    bytes: 0,
+                    from: Time(i64::MAX),
+                    to: Time(i64::MIN),
+                });
+            }
+        }
+        segments.sort_by_key(|segment| segment.first);
+        let mut torn_bytes = 0;
+        let mut safe = None;
+        let last = segments.len().saturating_sub(1);
+        for (index, file) in segments.iter_mut().enumerate() {
+            let summary = segment::summary(&file.path, index == last)?;
+            (file.bytes, file.from, file.to) = (summary.bytes, summary.from, summary.to);
+            torn_bytes += summary.torn_bytes;
+            safe = safe.max(summary.last);
+        }
+        let state = State { segments, safe, ..State::default() };
+        let shared = Arc::new(Shared {
+            directory: directory.to_path_buf(),
+            plan,
+            durability,
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+            written: Signal::new(),
+        });
+        let for_writer = Arc::clone(&shared);
+        let writer = std::thread::Builder::new()
+            .name("journal".to_owned())
+            .spawn(move || for_writer.write_all())
+            .map_err(io_error(directory))?;
+        Ok(Journal { shared, writer: Mutex::new(Some(writer)), torn_bytes })
+    }
+
+    /// Bytes of a torn tail that were cut off when the journal was opened.
+    pub fn torn_bytes(&self) -> u64 {
+        self.torn_bytes
+    }
+
+    /// The id of the last record, if there is one.
+    pub fn last_id(&self) -> Option<RecordId> {
+        let state = self.shared.lock();
+        state.pending.last.or(state.writing.last).or(state.safe)
+    }
+
+    /// Keeps what is needed to read a pipeline's rows, once for each version.
+    pub fn describe(&self, pipeline: &Pipeline) -> Result<(), JournalError> {
+        let description = self.shared.directory.join(description_file(&pipeline.version));
+        let bytes = serde_json::to_vec(&Description::of(pipeline))
+            .map_err(|error| io_error(&description)(io::Error::other(error)))?;
+        let configuration = self.shared.directory.join(format!("{}.pipeline.txt", pipeline.version));
+        // Half a file is never seen under its name, and the description comes last.
+        for (path, content) in [(&configuration, pipeline.canonical.as_bytes()), (&description, &bytes)] {
+            if !path.exists() {
+                let half = path.with_extension("half");
+                fs::write(&half, content)
+                    .and_then(|()| fs::File::open(&half)?.sync_all())
+                    .map_err(io_error(&half))?;
+                fs::rename(&half, path).map_err(io_error(path))?;
+            }
+        }
+        sync_directory(&self.shared.directory)
+    }
+
+    /// What the rows of a pipeline's version mean.
+    pub fn description(&self, version: &str) -> Result<Description, JournalError> {
+        let path = self.shared.directory.join(description_file(version));
+        let file = fs::File::open(&path).map_err(io_error(&path))?;
+        let mut bytes = Vec::new();
+        file.take(SIDE_FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(io_error(&path))?;
+        serde_json::from_slice(&bytes).map_err(|error| io_error(&path)(io::Error::other(error)))
+    }
+
+    /// Appends records and, when the durability is `sync`, waits until they are on disk. Also waits while more than
+    /// 32 MiB are on their way.
+    ///
+    /// The ids of concurrent appends may come out of order; readers do not mind, as a block knows the range of its
+    /// ids and is searched whole.
+    pub async fn append(&self, records: &[(RecordId, Time, Record)]) -> Result<(), JournalError> {
+        let Some(newest) = records.iter().map(|(id, ..)| *id).max() else { return Ok(()) };
+        let mut encoded =
+            records.iter().map(|(id, arrival, record)| (*id, *arrival, record.encode(*id))).peekable();
+        loop {
+            let listener = self.shared.written.listen();
+            {
+                let mut state = self.shared.lock();
+                if let Some(why) = &state.poisoned {
+                    return Err(JournalError::Poisoned(why.clone()));
+                }
+                while state.pending.bytes.len() < PENDING_BYTES_MAX {
+                    let Some((id, arrival, bytes)) = encoded.next() else { break };
+                    state.pending.push(id, arrival, &bytes);
+                }
+                let sync = self.shared.durability == Durability::Sync;
+                if sync || state.pending.bytes.len() >= BLOCK_BYTES {
+                    self.shared.wake.notify_one();
+                }
+                if encoded.peek().is_none() && (!sync || state.is_safe(newest)) {
+                    return Ok(());
+                }
+            }
+            listener.await;
+        }
+    }
+
+    /// Waits until everything appended so far is written and synced. Blocks.
+    pub fn sync(&self) -> Result<(), JournalError> {
+        let mut state = self.shared.lock();
+        state.syncs_wanted += 1;
+        let mine = state.syncs_wanted;
+        self.shared.wake.notify_one();
+        loop {
+            if let Some(why) = &state.poisoned {
+                return Err(JournalError::Poisoned(why.clone()));
+            }
+            if state.syncs_done >= mine || state.closing {
+                return Ok(());
+            }
+            let listener = self.shared.written.listen();
+            drop(state);
+            event_listener::Listener::wait(listener);
+            state = self.shared.lock();
+        }
+    }
+
+    /// Deletes closed segments that are too old or too many.
+    pub fn expire(&self, now: Time) -> Result<(), JournalError> {
+        let doomed = {
+            let mut state = self.shared.lock();
+            let closed = state.segments.len().saturating_sub(1);
+            let mut total: u64 = state.segments.iter().map(|segment| segment.bytes).sum();
+            let doomed = state.segments[..closed]
+                .iter()
+                .take_while(|segment| {
+                    let goes =
+                        segment.to < now - self.shared.plan.keep || total > self.shared.plan.keep_bytes;
+                    total -= if goes { segment.bytes } else { 0 };
+                    goes
+                })
+                .count();
+            state.segments.drain(..doomed).collect::<Vec<_>>()
+        };
+        for segment in doomed {
+            fs::remove_file(&segment.path).map_err(io_error(&segment.path))?;
+        }
+        Ok(())
+    }
+
+    /// The record of this id.
+    pub fn find(&self, id: RecordId) -> Result<Option<Record>, JournalError> {
+        let (waiting, segments) = self.shared.snapshot(id);
+        for bytes in waiting {
+            if let Some(record) = Record::decode_all(&bytes).into_iter().find(|(other, _)| *other == id) {
+                return Ok(Some(record.1));
+            }
+        }
+        // The last segment that begins at or before the id; ids that raced each other can lie in the one before.
+        let after = segments.partition_point(|segment| segment.first <= id);
+        for segment in segments[..after].iter().rev().take(2) {
+            for block in segment::blocks(&segment.path)? {
+                let block = block?;
+                if !(block.first..=block.last).contains(&id) {
+                    continue;
+                }
+                if let Some(record) = block.records()?.into_iter().find(|(other, _)| *other == id) {
+                    return Ok(Some(record.1));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Visits every record, oldest segment first, until `visit` returns false. Records not yet written are
+    /// written first.
+    pub fn scan(&self, mut visit: impl FnMut(RecordId, Record) -> bool) -> Result<(), JournalError> {
+        self.sync()?;
+        let segments = self.shared.lock().segments.clone();
+        for segment in &segments {
+            for block in segment::blocks(&segment.path)? {
+                for (id, record) in block?.records()? {
+                    if !visit(id, record) {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest records, at most about `limit`, newest last: what is on its way and the last segment's end.
+    pub fn recent(&self, limit: usize) -> Result<Vec<(RecordId, Record)>, JournalError> {
+        let (waiting, segments) = self.shared.snapshot(RecordId(u64::MAX));
+        let mut newest: Vec<Vec<(RecordId, Record)>> =
+            waiting.iter().rev().map(|bytes| Record::decode_all(bytes)).collect();
+        let mut count: usize = newest.iter().map(Vec::len).sum();
+        for segment in segments.iter().rev() {
+            if count >= limit {
+                break;
+            }
+            let blocks = segment::blocks(&segment.path)?.collect::<Result<Vec<Block>, _>>()?;
+            for block in blocks.iter().rev() {
+                if count >= limit {
+                    break;
+                }
+                let records = block.records()?;
+                count += records.len();
+                newest.push(records);
+            }
+        }
+        Ok(newest.into_iter().rev().flatten().collect())
+    }
+
+    /// How much there is.
+    pub fn census(&self) -> JournalCensus {
+        let state = self.shared.lock();
+        JournalCensus {
+            segments: state.segments.len(),
+            bytes: state.segments.iter().map(|segment| segment.bytes).sum(),
+            pending_bytes: state.pending.bytes.len() + state.writing.bytes.len(),
+        }
+    }
+
+    /// Writes and syncs everything and stops the writer.
+    pub fn close(&self) -> Result<(), JournalError> {
+        let result = self.sync();
+        self.shared.lock().closing = true;
+        self.shared.wake.notify_one();
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(writer) = writer {
+            // A writer that panicked has poisoned nothing that sync() above did not already report.
+            let _ = writer.join();
+        }
+        result
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // Errors were already given to those who waited for them.
+        let _ = self.close();
+    }
+}
+
+impl State {
+    /// Whether a record is as safe as the durability asks: it is neither waiting nor being written. Ids of
+    /// concurrent appends may be out of order, so the last safe id alone does not tell.
+    fn is_safe(&self, id: RecordId) -> bool {
+        !self.pending.may_hold(id) && !self.writing.may_hold(id)
+    }
+}
+
+impl Pending {
+    fn push(&mut self, id: RecordId, arrival: Time, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.count += 1;
+        self.first = Some(self.first.map_or(id, |first| first.min(id)));
+        self.last = self.last.max(Some(id));
+        self.arrival = self.arrival.max(arrival);
+    }
+
+    fn may_hold(&self, id: RecordId) -> bool {
+        self.first.is_some_and(|first| first <= id) && self.last.is_some_and(|last| id <= last)
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is changed in steps that cannot panic half way.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is on its way and may hold an id, older first, and the segments.
+    fn snapshot(&self, id: RecordId) -> (Vec<Vec<u8>>, Vec<SegmentFile>) {
+        let state = self.lock();
+        let any = id == RecordId(u64::MAX);
+        let waiting =
+            [&*state.writing, &state.pending].into_iter().filter(|pending| any || pending.may_hold(id));
+        (waiting.map(|pending| pending.bytes.clone()).collect(), state.segments.clone())
+    }
+
+    /// The writer thread.
+    fn write_all(&self) {
+        let mut open: Option<segment::Writer> = None;
+        let interval = match self.durability {
+            Durability::Interval(span) => Duration::from_micros(span.0.unsigned_abs()).min(GATHER),
+            Durability::Sync | Durability::None => GATHER,
+        };
+        loop {
+            let (batch, sync, syncs) = {
+                let mut state = self.lock();
+                let idle = |state: &mut State| {
+                    let urgent = self.durability == Durability::Sync && state.pending.count > 0;
+                    let asked = state.syncs_wanted > state.syncs_done;
+                    !(urgent || asked || state.closing || state.pending.bytes.len() >= BLOCK_BYTES)
+                };
+                if idle(&mut state) {
+                    let waited = self.wake.wait_timeout_while(state, interval, idle);
+                    state = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state);
+                }
+                if state.closing && state.pending.count == 0 {
+                    return;
+                }
+                let asked = state.syncs_wanted > state.syncs_done;
+                let sync = asked || !matches!(self.durability, Durability::None);
+                state.writing = Arc::new(std::mem::take(&mut state.pending));
+                (Arc::clone(&state.writing), sync, state.syncs_wanted)
+            };
+            let result = self.write_batch(&mut open, &batch, sync);
+            let mut state = self.lock();
+            match result {
+                Ok(()) => {
+                    state.safe = state.safe.max(batch.last);
+                    state.syncs_done = if sync { syncs } else { state.syncs_done };
+                }
+                Err(error) => state.poisoned = Some(error.to_string()),
+            }
+            state.writing = Arc::default();
+            let stop = state.poisoned.is_some();
+            drop(state);
+            self.written.notify(usize::MAX);
+            if stop {
+                return;
+            }
+        }
+    }
+
+    fn write_batch(
+        &self,
+        open: &mut Option<segment::Writer>,
+        batch: &Pending,
+        sync: bool,
+    ) -> Result<(), JournalError> {
+        let (Some(first), Some(last)) = (batch.first, batch.last) else {
+            return match open {
+                Some(writer) if sync => writer.sync(),
+                _ => Ok(()),
+            };
+        };
+        let full = |segment: &SegmentFile| {
+            segment.bytes >= self.plan.segment || batch.arrival - segment.from >= self.plan.rotate
+        };
+        let newest = self.lock().segments.last().cloned();
+        if newest.as_ref().is_none_or(full) {
+            *open = None;
+        }
+        let writer = match (&mut *open, newest.filter(|segment| !full(segment))) {
+            (Some(writer), _) => writer,
+            (None, Some(segment)) => open.insert(segment::Writer::append(&segment.path)?),
+            (None, None) => {
+                let path = self.directory.join(format!("{first}.journal"));
+                let writer = segment::Writer::create(&path)?;
+                sync_directory(&self.directory)?;
+                let bytes = writer.bytes();
+                let segment = SegmentFile { first, path, bytes, from: batch.arrival, to: batch.arrival };
+                self.lock().segments.push(segment);
+                open.insert(writer)
+            }
+        };
+        writer.write(first, last, batch.arrival, batch.count, &batch.bytes)?;
+        if sync {
+            writer.sync()?;
+        }
+        let bytes = writer.bytes();
+        if let Some(segment) = self.lock().segments.last_mut() {
+            segment.bytes = bytes;
+            segment.from = segment.from.min(batch.arrival);
+            segment.to = segment.to.max(batch.arrival);
+        }
+        Ok(())
+    }
+}
+
+fn description_file(version: &str) -> String {
+    format!("{version}.rows.json")
+}
+
+fn sync_directory(path: &Path) -> Result<(), JournalError> {
+    fs::File::open(path).and_then(|directory| directory.sync_all()).map_err(io_error(path))
+}

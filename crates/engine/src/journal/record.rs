@@ -1,0 +1,144 @@
+//! What a journal's record holds, and its bytes: `postcard`, a compact encoding whose format is published and
+//! stable. A record's first byte tells its variant; new variants are added at the end.
+
+use event::{Column, Facts, Kind, Shingle, Slot, Span, Time};
+use judge::Verdict;
+use serde::{Deserialize, Serialize};
+use stats::Reading;
+
+use crate::id::RecordId;
+use crate::plan::Pipeline;
+
+/// Something that was decided or said.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Record {
+    /// A decision.
+    Decision(Box<Row>),
+    /// What somebody said about one afterwards.
+    Feedback(Feedback),
+}
+
+/// A decision: everything that it was made of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The pipeline.
+    pub pipeline: String,
+    /// Its version: which rules, which configuration, which columns.
+    pub version: String,
+    /// The caller's name for the event.
+    pub event_id: Option<String>,
+    /// When the event happened, and when it arrived.
+    pub time: Time,
+    /// See `time`.
+    pub arrival: Time,
+    /// Whether an event of this id had been counted before, so that this one was not.
+    pub duplicate: bool,
+    /// The facts as the rules saw them, without those that are not journalled.
+    pub facts: Facts,
+    /// The keys with their readings from before the event.
+    pub keys: Vec<KeyReading>,
+    /// What was decided.
+    pub verdict: Verdict,
+}
+
+/// A key of an event and what was known of it before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeyReading {
+    /// The number of the kind, or of the distinct count.
+    pub kind: Kind,
+    /// The hashed piece.
+    pub shingle: Shingle,
+    /// What was known.
+    pub reading: Reading,
+}
+
+/// What somebody said about a decision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Feedback {
+    /// The decision.
+    pub decision: RecordId,
+    /// What was said: one of the pipeline's feedback classes.
+    pub class: String,
+    /// When.
+    pub time: Time,
+}
+
+/// What the rows of one version of a pipeline mean: kept beside the segments, so that a row can be read long after
+/// its configuration is gone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Description {
+    /// The columns of the facts.
+    pub columns: Vec<Column>,
+    /// Kinds and distinct counts.
+    pub kinds: Vec<KindDescription>,
+    /// Name and description of every rule.
+    pub rules: Vec<(String, String)>,
+}
+
+/// What the keys and readings of one kind mean.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KindDescription {
+    /// Its number.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// Column of the facts that its pieces were taken from, and how they were normalised; `None` for a distinct
+    /// count.
+    pub piece: Option<(Slot, String)>,
+    /// What its readings count, in order.
+    pub counters: Vec<String>,
+    /// Over which trailing windows, in order.
+    pub windows: Vec<Span>,
+}
+
+impl Description {
+    pub(crate) fn of(pipeline: &Pipeline) -> Description {
+        let kinds = pipeline.kinds.iter().map(|plan| KindDescription {
+            kind: plan.kind,
+            name: plan.name.clone(),
+            piece: Some((plan.slot, plan.normalise.to_string())),
+            counters: plan.counters.clone(),
+            windows: plan.windows.clone(),
+        });
+        let distincts = pipeline.distincts.iter().map(|plan| KindDescription {
+            kind: plan.kind,
+            name: plan.name.clone(),
+            piece: None,
+            counters: vec!["distinct".to_owned()],
+            windows: plan.windows.clone(),
+        });
+        Description {
+            columns: pipeline.schema.columns().to_vec(),
+            kinds: kinds.chain(distincts).collect(),
+            rules: pipeline
+                .rules
+                .rules()
+                .iter()
+                .map(|rule| (rule.name.clone(), rule.description.clone()))
+                .collect(),
+        }
+    }
+}
+
+impl Record {
+    /// The record's bytes, its id first.
+    pub(super) fn encode(&self, id: RecordId) -> Vec<u8> {
+        // Writing to a vector cannot fail, and no type here refuses to be written.
+        postcard::to_stdvec(&(id, self)).unwrap_or_default()
+    }
+
+    /// Every record of a block's content, up to the first that cannot be read.
+    pub(super) fn decode_all(mut bytes: &[u8]) -> Vec<(RecordId, Record)> {
+        let mut records = Vec::new();
+        while !bytes.is_empty() {
+            match postcard::take_from_bytes::<(RecordId, Record)>(bytes) {
+                Ok((record, rest)) => {
+                    records.push(record);
+                    bytes = rest;
+                }
+                Err(_) => break,
+            }
+        }
+        records
+    }
+}

@@ -1,0 +1,80 @@
+//! What the engine counts about itself, one prefix a stage. The server renders it; nothing here knows a wire
+//! format's framing or reads a clock.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+/// The pipeline that is counted.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct PipelineLabel {
+    pub(crate) pipeline: String,
+}
+
+/// An action of a pipeline.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct ActionLabel {
+    pub(crate) pipeline: String,
+    pub(crate) action: String,
+}
+
+/// A rule of a pipeline that fired, and whether it is enforced.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct RuleLabel {
+    pub(crate) pipeline: String,
+    pub(crate) rule: String,
+    pub(crate) mode: String,
+}
+
+/// The engine's counters. All are cheap to add to and shared by their registry.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    pub(crate) fields_events: Family<PipelineLabel, Counter>,
+    pub(crate) fields_clamped: Family<PipelineLabel, Counter>,
+    pub(crate) fields_ignored: Family<PipelineLabel, Counter>,
+    pub(crate) keys_derived: Family<PipelineLabel, Counter>,
+    pub(crate) observe_duplicates: Family<PipelineLabel, Counter>,
+    pub(crate) observe_failures: Family<PipelineLabel, Counter>,
+    pub(crate) judge_verdicts: Family<ActionLabel, Counter>,
+    pub(crate) judge_fired: Family<RuleLabel, Counter>,
+    pub(crate) settle_failures: Family<PipelineLabel, Counter>,
+    pub(crate) journal_records: Counter,
+    pub(crate) feedback_given: Family<PipelineLabel, Counter>,
+}
+
+impl Metrics {
+    /// Registers all counters under `tollhouse_`.
+    pub fn register(&self, registry: &mut Registry) {
+        let mut register = |name: &str, help: &str, metric: &Family<PipelineLabel, Counter>| {
+            registry.register(name, help, metric.clone());
+        };
+        register("tollhouse_fields_events", "Events taken in", &self.fields_events);
+        register(
+            "tollhouse_fields_clamped",
+            "Events whose time was too far in the future",
+            &self.fields_clamped,
+        );
+        register(
+            "tollhouse_fields_ignored",
+            "Fields that were unknown or of the wrong type",
+            &self.fields_ignored,
+        );
+        register("tollhouse_keys_derived", "Keys that events were counted under", &self.keys_derived);
+        register(
+            "tollhouse_observe_duplicates",
+            "Events that had been counted before",
+            &self.observe_duplicates,
+        );
+        register("tollhouse_observe_failures", "Events judged without statistics", &self.observe_failures);
+        register("tollhouse_settle_failures", "Verdicts that could not be counted", &self.settle_failures);
+        register("tollhouse_feedback_given", "Feedback and learning taken in", &self.feedback_given);
+        registry.register("tollhouse_judge_verdicts", "Verdicts by action", self.judge_verdicts.clone());
+        registry.register("tollhouse_judge_fired", "Rules that fired", self.judge_fired.clone());
+        registry.register(
+            "tollhouse_journal_records",
+            "Records appended to the journal",
+            self.journal_records.clone(),
+        );
+    }
+}

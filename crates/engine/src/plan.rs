@@ -1,0 +1,910 @@
+//! The plan: what a [`Config`] means, checked and compiled. Nothing after this looks at text again.
+//!
+//! Columns are laid out in the order in which the stages fill them: what every event has, the fields, the content
+//! features, the readings. A rule that asks for a reading nobody asked for yet gets a column of its own, so what
+//! the rules read is known before any event comes.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use content::network::Prefixes;
+use content::piece::Normalise;
+use event::{Column, ColumnError, Kind, Schema, SchemaBuilder, Slot, Space, Span, Type};
+use judge::{
+    Action, Band, Bands, Condition, CounterSum, Diagnostic, Mode, Names, ReadingRequest, Rule, RuleSet,
+    Scope, ScopeError,
+};
+use stats::{Catalog, CatalogBuilder, Durability, Layout, LayoutError, Measure, Statistic, Tier};
+
+use crate::config::{Config, Document, Origin, Problems, View, expected};
+
+/// Kind of the marks by which events and feedback with an id are counted once. Configured kinds start at 1.
+pub(crate) const ONCE: Kind = Kind(0);
+
+/// Readings of a key that are no counters.
+const RESERVED: [&str; 2] = ["first_age", "last_age"];
+
+/// Most conditions, kinds or distincts of one pipeline.
+const ENTRIES_MAX: usize = 4096;
+
+/// What a node does: its own settings, its pipelines, and the statistics they share.
+#[derive(Debug)]
+pub struct Plan {
+    /// Settings of the node.
+    pub node: NodePlan,
+    /// The pipelines; the first is the default one.
+    pub pipelines: Vec<Arc<Pipeline>>,
+    /// The statistic of every key kind in every space.
+    pub catalog: Catalog,
+}
+
+/// Settings of the node.
+#[derive(Clone, Debug)]
+pub struct NodePlan {
+    /// What is promised of statistics and journal after a crash.
+    pub durability: Durability,
+    /// Bytes of statistics in memory.
+    pub ledger_memory: usize,
+    /// Bytes of a ledger segment.
+    pub ledger_segment: u32,
+    /// The journal.
+    pub journal: JournalPlan,
+    /// The listener.
+    pub server: ServerPlan,
+}
+
+/// Settings of the journal.
+#[derive(Clone, Debug)]
+pub struct JournalPlan {
+    /// Bytes at which a segment is closed.
+    pub segment: u64,
+    /// Age at which a segment is closed.
+    pub rotate: Span,
+    /// Age at which a closed segment is deleted.
+    pub keep: Span,
+    /// Bytes of the whole journal above which closed segments are deleted, oldest first.
+    pub keep_bytes: u64,
+}
+
+/// Settings of the HTTP listener.
+#[derive(Clone, Debug)]
+pub struct ServerPlan {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Bearer tokens, one of which a request must carry; none means that none is asked for.
+    pub tokens: Vec<String>,
+    /// Bytes of a request body.
+    pub body_max: u64,
+    /// Events of one batch.
+    pub batch_max: usize,
+    /// Requests at work at once.
+    pub requests_max: usize,
+    /// Open connections.
+    pub connections_max: usize,
+    /// Time for one request.
+    pub timeout: Span,
+}
+
+/// What a pipeline reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// RFC 5322 messages.
+    Message,
+    /// Combined-format access-log lines.
+    AccessLog,
+    /// JSON objects with declared fields only.
+    Json,
+}
+
+impl Input {
+    /// What configurations call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Input::Message => "message",
+            Input::AccessLog => "access-log",
+            Input::Json => "json",
+        }
+    }
+}
+
+/// What to do when statistics cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnError {
+    /// Judge by what there is.
+    Open,
+    /// Answer `throttle`.
+    Closed,
+}
+
+event::columns! {
+    /// What every event has.
+    pub struct EventColumns {
+        time: Time "event.time" "When the event happened, clamped to its arrival and the allowed skew",
+        arrival: Time "event.arrival" "When the event arrived",
+    }
+}
+
+/// One stream's way from event to verdict.
+#[derive(Debug)]
+pub struct Pipeline {
+    /// Its name.
+    pub name: String,
+    /// The space its keys count in.
+    pub space: Space,
+    /// What it reads.
+    pub input: Input,
+    /// When statistics cannot be had.
+    pub on_error: OnError,
+    /// Hash of everything that its verdicts depend on: 16 hexadecimal digits.
+    pub version: String,
+    /// What [`Pipeline::version`] is the hash of, one setting a line.
+    pub canonical: String,
+    /// The columns of its rows.
+    pub schema: Arc<Schema>,
+    /// Rules and bands.
+    pub rules: RuleSet,
+    /// Kinds of pieces, in the order of the configuration.
+    pub kinds: Vec<KindPlan>,
+    /// Distinct counts.
+    pub distincts: Vec<DistinctPlan>,
+    pub(crate) columns: InputColumns,
+    pub(crate) readings: Vec<ReadingColumn>,
+    pub(crate) prefixes: Prefixes,
+    pub(crate) skew_max: Span,
+    pub(crate) feedback: HashMap<String, Vec<String>>,
+}
+
+/// The columns that the first two stages fill.
+#[derive(Debug)]
+pub(crate) struct InputColumns {
+    pub(crate) event: EventColumns,
+    /// Declared IP fields and the column of each one's network.
+    pub(crate) networks: Vec<(Slot, Slot)>,
+    pub(crate) content: ContentColumns,
+}
+
+/// The columns of the content features, by input.
+#[derive(Debug)]
+pub(crate) enum ContentColumns {
+    Message { envelope: content::message::EnvelopeColumns, mail: Box<content::message::MailColumns> },
+    AccessLog(Box<content::log::HttpColumns>),
+    Json,
+}
+
+/// A kind of piece.
+#[derive(Debug)]
+pub struct KindPlan {
+    /// Its stored number.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// The fact that its pieces are taken from.
+    pub slot: Slot,
+    /// How a piece is normalised.
+    pub normalise: Normalise,
+    /// What must hold for an event to have keys of this kind.
+    pub(crate) when: Option<Condition>,
+    /// Names of the counters, empty for a kind that nothing is kept for.
+    pub counters: Vec<String>,
+    /// Trailing windows that its readings carry.
+    pub windows: Vec<Span>,
+    /// Counters that every event adds to.
+    pub(crate) observe: Vec<(u8, u64)>,
+    /// Counters that a verdict adds to, by action.
+    pub(crate) settle: Vec<(Action, u8)>,
+}
+
+/// A distinct count.
+#[derive(Debug)]
+pub struct DistinctPlan {
+    /// The stored number of its counts.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// Index of the kind for whose keys values are counted.
+    pub(crate) per: usize,
+    /// The fact whose values are counted.
+    pub(crate) of: Slot,
+    /// Periods kept, the width of one being the window that rules may ask for.
+    pub tier: Tier,
+    pub(crate) windows: Vec<Span>,
+}
+
+/// A column that the observe stage fills.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadingColumn {
+    pub(crate) slot: Slot,
+    pub(crate) source: ReadingSource,
+}
+
+/// What a reading column holds, over all keys of its kind in an event.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ReadingSource {
+    /// The largest count.
+    Count { kind: usize, counter: usize, window: Span },
+    /// The largest share, of keys whose denominator is at least so much.
+    Ratio { kind: usize, over: Vec<(usize, Span)>, under: Vec<(usize, Span)>, at_least: u64 },
+    /// The age of the key that was first seen last; zero for one never seen.
+    FirstAge { kind: usize },
+    /// The time since the key seen most recently was last seen; missing if none was.
+    LastAge { kind: usize },
+    /// The largest number of distinct values.
+    Distinct { distinct: usize, window: Span },
+}
+
+impl KindPlan {
+    /// The index of a counter.
+    pub(crate) fn counter(&self, name: &str) -> Option<u8> {
+        let index = self.counters.iter().position(|counter| counter == name)?;
+        u8::try_from(index).ok()
+    }
+}
+
+impl Plan {
+    /// Compiles a configuration. All problems are found, not only the first.
+    pub fn compile(config: &Config) -> Result<Plan, Problems> {
+        let mut problems = Problems::default();
+        let node = NodePlan::compile(config.main(), &mut problems);
+        let mut drafts: Vec<Draft> =
+            config.documents().iter().map(|document| Draft::compile(document, &mut problems)).collect();
+        let catalog = catalog(&mut drafts, &mut problems);
+        let pipelines = drafts.into_iter().map(|draft| Arc::new(draft.finish())).collect();
+        problems.or(Plan { node, pipelines, catalog })
+    }
+
+    /// The pipeline of this name, or the default one if no name is given.
+    pub fn pipeline(&self, name: Option<&str>) -> Option<&Arc<Pipeline>> {
+        match name {
+            Some(name) => self.pipelines.iter().find(|pipeline| pipeline.name == name),
+            None => self.pipelines.first(),
+        }
+    }
+}
+
+impl NodePlan {
+    fn compile(document: &Document, problems: &mut Problems) -> NodePlan {
+        // The defaults are part of every document, so a value that is absent here is one that failed its check
+        // and what stands in for it is never used.
+        let size = |section: &str, key: &str| {
+            document.section(section).and_then(|view| view.size(key)).unwrap_or(1 << 20)
+        };
+        let span = |section: &str, key: &str| {
+            document.section(section).and_then(|view| view.span(key)).unwrap_or(Span::days(1))
+        };
+        let server = document.section("server");
+        let count = |key: &str| {
+            let number = server.and_then(|view| view.integer(key)).unwrap_or(1);
+            usize::try_from(number).unwrap_or(1)
+        };
+        let listen = server.and_then(|view| view.str("listen")?.parse().ok());
+        let listen: SocketAddr = listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let tokens: Vec<String> = server
+            .map(|view| view.strings("tokens").into_iter().map(|(token, _)| token.to_owned()).collect())
+            .unwrap_or_default();
+        if let (Some(view), false, true) = (server, listen.ip().is_loopback(), tokens.is_empty()) {
+            let message = format!("{listen} can be reached from outside and no token is asked for");
+            let help = "add tokens = [\"...\"] to [server], or listen on a loopback address".to_owned();
+            problems.add(view.origin("listen"), message, Some(help));
+        }
+        let durability = document.section("ledger").and_then(|view| view.str("durability")?.parse().ok());
+        NodePlan {
+            durability: durability.unwrap_or(Durability::Sync),
+            ledger_memory: usize::try_from(size("ledger", "memory")).unwrap_or(usize::MAX),
+            ledger_segment: u32::try_from(size("ledger", "segment")).unwrap_or(u32::MAX),
+            journal: JournalPlan {
+                segment: size("journal", "segment"),
+                rotate: span("journal", "rotate"),
+                keep: span("journal", "keep"),
+                keep_bytes: size("journal", "keep_bytes"),
+            },
+            server: ServerPlan {
+                listen,
+                tokens,
+                body_max: size("server", "body_max"),
+                batch_max: count("batch_max"),
+                requests_max: count("requests_max"),
+                connections_max: count("connections_max"),
+                timeout: span("server", "timeout"),
+            },
+        }
+    }
+}
+
+/// A statistic as configured; its windows are known once all rules have asked.
+struct StatisticDraft<'a> {
+    name: String,
+    view: View<'a>,
+    counters: Vec<String>,
+    tiers: Vec<Tier>,
+    keep: Option<Span>,
+}
+
+/// A pipeline in the making.
+struct Draft<'a> {
+    pipeline: Pipeline,
+    statistics: Vec<StatisticDraft<'a>>,
+    /// For each kind the statistic that it has.
+    statistic_of: Vec<Option<usize>>,
+    dedupe: Span,
+    document: &'a Document,
+}
+
+impl<'a> Draft<'a> {
+    fn compile(document: &'a Document, problems: &mut Problems) -> Draft<'a> {
+        let top = document.top();
+        let mut builder = SchemaBuilder::default();
+        let input = match top.str("input") {
+            Some("message") => Input::Message,
+            Some("access-log") => Input::AccessLog,
+            _ => Input::Json,
+        };
+        let columns = columns(document, input, &mut builder, problems);
+        let canonical = document.canonical();
+        let networks = document.section("networks");
+        let prefix = |key: &str, default: u8| {
+            networks.and_then(|view| u8::try_from(view.integer(key)?).ok()).unwrap_or(default)
+        };
+        let time = document.section("time");
+        let mut draft = Draft {
+            pipeline: Pipeline {
+                name: document.name().to_owned(),
+                space: Space(top.integer("space").and_then(|number| u16::try_from(number).ok()).unwrap_or(0)),
+                input,
+                on_error: if top.str("on_error") == Some("closed") { OnError::Closed } else { OnError::Open },
+                version: crate::content_hash(canonical.as_bytes()),
+                canonical,
+                schema: Arc::default(),
+                rules: RuleSet::default(),
+                kinds: Vec::new(),
+                distincts: Vec::new(),
+                columns,
+                readings: Vec::new(),
+                prefixes: Prefixes { v4: prefix("ipv4", 24), v6: prefix("ipv6", 64) },
+                skew_max: time.and_then(|view| view.span("skew_max")).unwrap_or(Span::minutes(5)),
+                feedback: HashMap::new(),
+            },
+            statistics: Vec::new(),
+            statistic_of: Vec::new(),
+            dedupe: time.and_then(|view| view.span("dedupe")).unwrap_or(Span::days(1)),
+            document,
+        };
+        draft.kinds(&mut builder, problems);
+        draft.statistics(problems);
+        draft.distincts(builder.schema(), problems);
+        draft.adds(problems);
+        draft.configured_readings(&mut builder, problems);
+        draft.rules(&mut builder, problems);
+        draft.pipeline.schema = Arc::new(builder.finish());
+        draft
+    }
+
+    fn kinds(&mut self, builder: &mut SchemaBuilder, problems: &mut Problems) {
+        for view in self.document.list("kind").into_iter().take(ENTRIES_MAX) {
+            let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
+            let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
+            if !self.claim(view, name, kind, problems) {
+                continue;
+            }
+            let of = view.str("of").unwrap_or_default();
+            let slot = fact(builder.schema(), of, view.origin("of"), problems);
+            // Nothing is counted yet, so such a condition can only name facts.
+            let when = view.str("when").and_then(|when| {
+                let compiled = judge::compile(when, &mut PlanScope { draft: self, builder });
+                compiled.map_err(|found| report(found, view.origin("when"), when, name, problems)).ok()
+            });
+            self.pipeline.kinds.push(KindPlan {
+                kind,
+                name: name.to_owned(),
+                slot,
+                normalise: view
+                    .str("normalise")
+                    .and_then(|name| name.parse().ok())
+                    .unwrap_or(Normalise::Exact),
+                when,
+                counters: Vec::new(),
+                windows: Vec::new(),
+                observe: Vec::new(),
+                settle: Vec::new(),
+            });
+            self.statistic_of.push(None);
+        }
+    }
+
+    /// Whether a kind's or distinct count's name and number are still free; if not, says so.
+    fn claim(&self, view: View<'_>, name: &str, kind: Kind, problems: &mut Problems) -> bool {
+        let kinds = self.pipeline.kinds.iter().map(|other| (other.kind, &other.name));
+        let distincts = self.pipeline.distincts.iter().map(|other| (other.kind, &other.name));
+        for (other_kind, other_name) in kinds.chain(distincts) {
+            if other_name == name {
+                let message = format!("`{name}` is defined twice");
+                problems.add(
+                    view.origin("name"),
+                    message,
+                    Some("names of kinds and distinct counts are given once".into()),
+                );
+                return false;
+            }
+            if other_kind == kind {
+                let message = format!("number {} is already that of `{other_name}`", kind.0);
+                problems.add(view.origin("number"), message, Some("give another number".into()));
+                return false;
+            }
+        }
+        true
+    }
+
+    fn statistics(&mut self, problems: &mut Problems) {
+        for view in self.document.list("statistic").into_iter().take(ENTRIES_MAX) {
+            let Some(name) = view.str("name") else { continue };
+            if self.statistics.iter().any(|other| other.name == name) {
+                problems.add(view.origin("name"), format!("statistic `{name}` is defined twice"), None);
+                continue;
+            }
+            let index = self.statistics.len();
+            for (kind_name, origin) in view.strings("keys") {
+                let Some(kind) = self.kind(kind_name, origin, problems) else { continue };
+                match self.statistic_of[kind] {
+                    Some(other) => {
+                        let other = self.statistics.get(other).map_or(name, |other| other.name.as_str());
+                        let message = format!("kind `{kind_name}` already has the statistic `{other}`");
+                        let help = "a kind has one statistic: put all counters there".to_owned();
+                        problems.add(origin, message, Some(help));
+                    }
+                    None => self.statistic_of[kind] = Some(index),
+                }
+            }
+            let (mut tiers, mut sound) = (Vec::new(), true);
+            for (text, origin) in view.strings("windows") {
+                match text.parse::<Tier>() {
+                    Ok(tier) => tiers.push(tier),
+                    Err(error) => {
+                        problems.add(origin, format!("`{text}` is no tier"), Some(error.to_string()));
+                        sound = false;
+                    }
+                }
+            }
+            let counters: Vec<String> =
+                view.strings("counts").into_iter().map(|(name, _)| name.to_owned()).collect();
+            for (counter, origin) in view.strings("counts") {
+                if RESERVED.contains(&counter) || judge::VALUE_METHODS.contains(&counter) {
+                    let message = format!("a counter cannot be called `{counter}`");
+                    problems.add(origin, message, Some("rules call something else by that name".to_owned()));
+                }
+            }
+            let draft =
+                StatisticDraft { name: name.to_owned(), view, counters, tiers, keep: view.span("keep") };
+            // The layout is made twice: now without windows, so that what is wrong with the tiers is said once
+            // and rules can ask it which windows it answers.
+            if let Err(error) = draft.layout(Vec::new()) {
+                if sound {
+                    problems.add(view.origin("windows"), error.to_string(), None);
+                }
+                for statistic in &mut self.statistic_of {
+                    statistic.take_if(|own| *own == index);
+                }
+            }
+            for kind in
+                self.pipeline.kinds.iter_mut().zip(&self.statistic_of).filter(|(_, of)| **of == Some(index))
+            {
+                kind.0.counters = draft.counters.clone();
+            }
+            self.statistics.push(draft);
+        }
+    }
+
+    fn distincts(&mut self, schema: &Schema, problems: &mut Problems) {
+        for view in self.document.list("distinct").into_iter().take(ENTRIES_MAX) {
+            let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
+            let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
+            if !self.claim(view, name, kind, problems) {
+                continue;
+            }
+            let per = view.str("per").and_then(|per| self.kind(per, view.origin("per"), problems));
+            let of = fact(schema, view.str("of").unwrap_or_default(), view.origin("of"), problems);
+            let text = view.str("window").unwrap_or_default();
+            let tier = match text.parse::<Tier>() {
+                Ok(tier) => tier,
+                Err(error) => {
+                    problems.add(
+                        view.origin("window"),
+                        format!("`{text}` is no window"),
+                        Some(error.to_string()),
+                    );
+                    continue;
+                }
+            };
+            if let Some(per) = per {
+                self.pipeline.distincts.push(DistinctPlan {
+                    kind,
+                    name: name.to_owned(),
+                    per,
+                    of,
+                    tier,
+                    windows: vec![tier.width],
+                });
+            }
+        }
+    }
+
+    /// What events, verdicts and feedback add.
+    fn adds(&mut self, problems: &mut Problems) {
+        let counters: Vec<&str> =
+            self.statistics.iter().flat_map(|statistic| &statistic.counters).map(String::as_str).collect();
+        let mut known = |name: &str, origin: &Origin| {
+            let known = counters.contains(&name);
+            if !known {
+                let help = expected(name, counters.iter().copied());
+                problems.add(origin, format!("no statistic has a counter `{name}`"), Some(help));
+            }
+            known
+        };
+        let mut observe = Vec::new();
+        for (name, origin) in
+            self.document.section("observe").map(|view| view.strings("add")).unwrap_or_default()
+        {
+            // A pipeline without statistics counts nothing, and need not say so.
+            if !counters.is_empty() && known(name, origin) {
+                observe.push(name);
+            }
+        }
+        let mut settle: Vec<(Action, &str)> = Vec::new();
+        for (name, origin, actions) in self.document.section("settle").iter().flat_map(View::map) {
+            if known(name, origin) {
+                let actions = actions.iter().filter_map(|(action, _)| action.parse().ok());
+                settle.extend(actions.map(|action: Action| (action, name)));
+            }
+        }
+        let mut feedback = HashMap::new();
+        for (class, _, names) in self.document.section("feedback").iter().flat_map(View::map) {
+            let names = names.into_iter().filter(|(name, origin)| known(name, origin));
+            feedback.insert(class.to_owned(), names.map(|(name, _)| name.to_owned()).collect());
+        }
+        self.pipeline.feedback = feedback;
+        for kind in &mut self.pipeline.kinds {
+            let index = |name: &str| kind.counter(name);
+            let mut adds: Vec<(u8, u64)> =
+                observe.iter().filter_map(|name| Some((index(name)?, 1))).collect();
+            adds.sort_unstable();
+            adds.dedup();
+            let mut settles: Vec<(Action, u8)> =
+                settle.iter().filter_map(|(action, name)| Some((*action, index(name)?))).collect();
+            settles.sort_unstable_by_key(|(action, index)| (action.name(), *index));
+            settles.dedup();
+            (kind.observe, kind.settle) = (adds, settles);
+        }
+    }
+
+    /// Columns for the readings that the configuration asks for whether or not a rule does.
+    fn configured_readings(&mut self, builder: &mut SchemaBuilder, problems: &mut Problems) {
+        for statistic in 0..self.statistics.len() {
+            let view = self.statistics[statistic].view;
+            for (text, origin) in view.strings("readings") {
+                let Ok(window) = text.parse() else { continue };
+                if let Err(error) = self.read_all(statistic, window, builder) {
+                    problems.add(origin, scope_error(error), None);
+                }
+            }
+        }
+    }
+
+    /// Columns for every counter of every kind of a statistic over one window.
+    fn read_all(
+        &mut self,
+        statistic: usize,
+        window: Span,
+        builder: &mut SchemaBuilder,
+    ) -> Result<(), ScopeError> {
+        for index in 0..self.pipeline.kinds.len() {
+            if self.statistic_of[index] != Some(statistic) {
+                continue;
+            }
+            let kind = self.pipeline.kinds[index].name.clone();
+            for counter in &self.statistics[statistic].counters.clone() {
+                let request = ReadingRequest::Count { kind: &kind, counter, window: Some(window) };
+                PlanScope { draft: self, builder }.reading(&request)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn rules(&mut self, builder: &mut SchemaBuilder, problems: &mut Problems) {
+        let mut rules: Vec<Rule> = Vec::new();
+        for view in self.document.list("rule").into_iter().take(ENTRIES_MAX) {
+            let (Some(name), Some(when)) = (view.str("name"), view.str("when")) else { continue };
+            if rules.iter().any(|rule| rule.name == name) {
+                problems.add(view.origin("name"), format!("rule `{name}` is defined twice"), None);
+                continue;
+            }
+            let mode = match view.str("mode") {
+                Some("shadow") => Mode::Shadow,
+                Some("off") => Mode::Off,
+                _ => Mode::Enforce,
+            };
+            match judge::compile(when, &mut PlanScope { draft: self, builder }) {
+                Ok(condition) => rules.push(Rule {
+                    name: name.to_owned(),
+                    description: view.str("description").unwrap_or_default().to_owned(),
+                    score: view.float("score").unwrap_or(0.0),
+                    mode,
+                    condition,
+                }),
+                Err(diagnostics) => report(diagnostics, view.origin("when"), when, name, problems),
+            }
+        }
+        let views = self.document.list("band");
+        let band =
+            |view: &View<'_>| Some(Band { at: view.float("at")?, action: view.str("action")?.parse().ok()? });
+        let mut bands: Vec<Band> = views.iter().filter_map(band).collect();
+        // A layer may have moved one band past another.
+        bands.sort_by(|a, b| a.at.total_cmp(&b.at));
+        let origin = views.first().map_or(self.document.top().origin("band"), |view| view.origin("at"));
+        let bands = Bands::new(bands).map_err(|error| problems.add(origin, error.to_string(), None)).ok();
+        let rules = RuleSet::new(rules, bands.unwrap_or_default());
+        let origin = self.document.top().origin("rule");
+        let rules = rules.map_err(|error| problems.add(origin, error.to_string(), None)).ok();
+        self.pipeline.rules = rules.unwrap_or_default();
+    }
+
+    fn kind(&self, name: &str, origin: &Origin, problems: &mut Problems) -> Option<usize> {
+        let found = self.pipeline.kinds.iter().position(|kind| kind.name == name);
+        if found.is_none() {
+            let names = self.pipeline.kinds.iter().map(|kind| kind.name.as_str());
+            problems.add(origin, format!("there is no kind `{name}`"), Some(expected(name, names)));
+        }
+        found
+    }
+
+    fn finish(self) -> Pipeline {
+        self.pipeline
+    }
+}
+
+impl StatisticDraft<'_> {
+    fn layout(&self, windows: Vec<Span>) -> Result<Layout, LayoutError> {
+        Layout::new(self.counters.clone(), &self.tiers, windows, self.keep)
+    }
+}
+
+/// Merges the pipelines' statistics: where two share a space, a kind number must mean the same to both, and its
+/// readings carry the windows of either.
+fn catalog(drafts: &mut [Draft<'_>], problems: &mut Problems) -> Catalog {
+    let mut windows: HashMap<(Space, Kind), Vec<Span>> = HashMap::new();
+    for draft in drafts.iter() {
+        let space = draft.pipeline.space;
+        let kinds = draft.pipeline.kinds.iter().map(|kind| (kind.kind, &kind.windows));
+        let distincts = draft.pipeline.distincts.iter().map(|distinct| (distinct.kind, &distinct.windows));
+        for (kind, wanted) in kinds.chain(distincts) {
+            let all = windows.entry((space, kind)).or_default();
+            all.extend(wanted);
+            all.sort_unstable();
+            all.dedup();
+        }
+    }
+    let mut builder = CatalogBuilder::default();
+    for draft in drafts.iter_mut() {
+        let space = draft.pipeline.space;
+        let mut add = |kind: Kind, name: &str, kind_name: &str, measure: Measure, origin: &Origin| {
+            let statistic = Statistic { name: name.to_owned(), kind_name: kind_name.to_owned(), measure };
+            if let Err(error) = builder.add(space, kind, statistic) {
+                problems.add(
+                    origin,
+                    error.to_string(),
+                    Some("pipelines of one space share their kinds".into()),
+                );
+            }
+        };
+        let start = draft.document.top().origin("space");
+        add(ONCE, "once", "once", Measure::Once { window: draft.dedupe }, start);
+        for (kind, statistic) in draft.pipeline.kinds.iter_mut().zip(&draft.statistic_of) {
+            let Some(statistic) = statistic.and_then(|index| draft.statistics.get(index)) else { continue };
+            kind.windows = windows.get(&(space, kind.kind)).cloned().unwrap_or_default();
+            if let Ok(layout) = statistic.layout(kind.windows.clone()) {
+                let measure = Measure::Windows(layout);
+                add(kind.kind, &statistic.name, &kind.name, measure, statistic.view.origin("keys"));
+            }
+        }
+        for distinct in &mut draft.pipeline.distincts {
+            distinct.windows = windows.get(&(space, distinct.kind)).cloned().unwrap_or_default();
+            let measure = Measure::Distinct { tier: distinct.tier, windows: distinct.windows.clone() };
+            add(distinct.kind, &distinct.name, &distinct.name, measure, start);
+        }
+    }
+    builder.build()
+}
+
+fn columns(
+    document: &Document,
+    input: Input,
+    builder: &mut SchemaBuilder,
+    problems: &mut Problems,
+) -> InputColumns {
+    // The inputs' own columns have names of their own, which a test holds them to.
+    let registered = (|| -> Result<_, ColumnError> {
+        let event = EventColumns::register(builder)?;
+        let content = match input {
+            Input::Message => ContentColumns::Message {
+                envelope: content::message::EnvelopeColumns::register(builder)?,
+                mail: Box::new(content::message::MailColumns::register(builder)?),
+            },
+            Input::AccessLog => {
+                ContentColumns::AccessLog(Box::new(content::log::HttpColumns::register(builder)?))
+            }
+            Input::Json => ContentColumns::Json,
+        };
+        Ok((event, content))
+    })();
+    let (event, content) = registered.unwrap_or_else(|error| unreachable!("columns of {input:?}: {error}"));
+    let mut networks = Vec::new();
+    for view in document.list("field").into_iter().take(ENTRIES_MAX) {
+        let (Some(name), Some(kind)) =
+            (view.str("name"), view.str("type").and_then(|kind| kind.parse().ok()))
+        else {
+            continue;
+        };
+        let doc = view.str("description").unwrap_or_default().to_owned();
+        let mut add = |name: String, kind: Type, doc: String| {
+            let added = builder.add(Column { name: name.clone(), kind, doc, journalled: true });
+            added.map_err(|error| problems.add(view.origin("name"), format!("`{name}`: {error}"), None)).ok()
+        };
+        let Some(slot) = add(name.to_owned(), kind, doc) else { continue };
+        if kind == Type::Ip {
+            let doc = format!("The network of {name}");
+            networks.extend(add(format!("{name}_net"), Type::String, doc).map(|net| (slot, net)));
+        }
+    }
+    InputColumns { event, networks, content }
+}
+
+fn fact(schema: &Schema, name: &str, origin: &Origin, problems: &mut Problems) -> Slot {
+    schema.slot(name).unwrap_or_else(|| {
+        let names = schema.columns().iter().map(|column| column.name.as_str());
+        problems.add(origin, format!("there is no fact `{name}`"), Some(expected(name, names)));
+        Slot(u16::MAX)
+    })
+}
+
+fn scope_error(error: ScopeError) -> String {
+    match error {
+        ScopeError::Counter { name, known } => format!("no counter `{name}` among {}", known.join(", ")),
+        ScopeError::Window(why) | ScopeError::Unavailable(why) => why,
+    }
+}
+
+/// What is wrong with the condition of a rule or a kind.
+fn report(diagnostics: Vec<Diagnostic>, origin: &Origin, when: &str, name: &str, problems: &mut Problems) {
+    for diagnostic in diagnostics {
+        let place = inside(origin, when, diagnostic.range);
+        problems.add(&place, format!("`{name}`: {}", diagnostic.message), diagnostic.help);
+    }
+}
+
+/// The place of a range of a TOML string's value: exact where the string has no escapes.
+fn inside(origin: &Origin, value: &str, range: std::ops::Range<usize>) -> Origin {
+    let raw = origin.source.text.get(origin.range.clone()).unwrap_or_default();
+    match raw.find(value) {
+        Some(start) => origin.within(start + range.start..start + range.end),
+        None => origin.clone(),
+    }
+}
+
+/// What rules can name: facts of the schema, and readings, which get a column when first asked for.
+struct PlanScope<'d, 'a, 'b> {
+    draft: &'d mut Draft<'a>,
+    builder: &'b mut SchemaBuilder,
+}
+
+impl PlanScope<'_, '_, '_> {
+    /// The column of a reading, named as rules write it.
+    fn column(
+        &mut self,
+        request: &ReadingRequest<'_>,
+        doc: String,
+        source: ReadingSource,
+    ) -> Result<Slot, ScopeError> {
+        if let Some(known) = self.draft.pipeline.readings.iter().find(|column| column.source == source) {
+            return Ok(known.slot);
+        }
+        let column = Column { name: request.to_string(), kind: request.column_type(), doc, journalled: true };
+        let slot = self.builder.add(column).map_err(|error| ScopeError::Unavailable(error.to_string()))?;
+        self.draft.pipeline.readings.push(ReadingColumn { slot, source });
+        Ok(slot)
+    }
+
+    /// The index of a kind that has a statistic.
+    fn kind(&self, name: &str) -> Result<usize, ScopeError> {
+        let kind = self.draft.pipeline.kinds.iter().position(|kind| kind.name == name);
+        kind.filter(|kind| self.draft.statistic_of[*kind].is_some()).ok_or_else(|| {
+            let mend = "name it in the `keys` of a [[statistic]]";
+            ScopeError::Unavailable(format!("nothing is counted for the kind `{name}`: {mend}"))
+        })
+    }
+
+    fn counter(&self, kind: usize, name: &str) -> Result<usize, ScopeError> {
+        let known = &self.draft.pipeline.kinds[kind].counters;
+        known
+            .iter()
+            .position(|counter| counter == name)
+            .ok_or_else(|| ScopeError::Counter { name: name.to_owned(), known: known.clone() })
+    }
+
+    /// Makes sure that the readings of a kind carry a window; none named is the longest that is kept.
+    fn window(&mut self, kind: usize, window: Option<Span>) -> Result<Span, ScopeError> {
+        let statistic = self.draft.statistic_of[kind].and_then(|index| self.draft.statistics.get(index));
+        let statistic = statistic.ok_or_else(|| ScopeError::Unavailable("nothing is counted".to_owned()))?;
+        let longest = statistic.tiers.iter().map(|tier| tier.span()).max().unwrap_or_default();
+        let window = window.unwrap_or(longest);
+        statistic.layout(vec![window]).map_err(|error| ScopeError::Window(error.to_string()))?;
+        let windows = &mut self.draft.pipeline.kinds[kind].windows;
+        if !windows.contains(&window) {
+            windows.push(window);
+        }
+        Ok(window)
+    }
+
+    fn sum(&mut self, kind: usize, sum: &CounterSum<'_>) -> Result<Vec<(usize, Span)>, ScopeError> {
+        let window = self.window(kind, sum.window)?;
+        sum.counters.iter().map(|counter| Ok((self.counter(kind, counter)?, window))).collect()
+    }
+}
+
+impl Scope for PlanScope<'_, '_, '_> {
+    fn fact(&self, name: &str) -> Option<(Slot, Type)> {
+        let schema = self.builder.schema();
+        // Columns of readings are not named as facts: rules ask for the reading.
+        let slot = schema.slot(name).filter(|_| !name.contains('('))?;
+        Some((slot, schema.column(slot).kind))
+    }
+
+    fn reading(&mut self, request: &ReadingRequest<'_>) -> Result<Slot, ScopeError> {
+        let source = match request {
+            ReadingRequest::Count { kind, counter, window } => {
+                let kind = self.kind(kind)?;
+                let counter = self.counter(kind, counter)?;
+                ReadingSource::Count { kind, counter, window: self.window(kind, *window)? }
+            }
+            ReadingRequest::Ratio { kind, numerator, denominator, at_least } => {
+                let kind = self.kind(kind)?;
+                let (over, under) = (self.sum(kind, numerator)?, self.sum(kind, denominator)?);
+                ReadingSource::Ratio { kind, over, under, at_least: *at_least }
+            }
+            ReadingRequest::FirstAge { kind } => ReadingSource::FirstAge { kind: self.kind(kind)? },
+            ReadingRequest::LastAge { kind } => ReadingSource::LastAge { kind: self.kind(kind)? },
+            ReadingRequest::Distinct { name, window } => {
+                let distincts = &mut self.draft.pipeline.distincts;
+                let index = distincts.iter().position(|distinct| distinct.name == *name);
+                let (index, plan) = index
+                    .and_then(|index| Some((index, distincts.get_mut(index)?)))
+                    .ok_or_else(|| ScopeError::Unavailable(format!("nothing distinct is called `{name}`")))?;
+                let measure = Measure::Distinct { tier: plan.tier, windows: vec![*window] };
+                measure.check().map_err(|error| ScopeError::Window(error.to_string()))?;
+                if !plan.windows.contains(window) {
+                    plan.windows.push(*window);
+                }
+                ReadingSource::Distinct { distinct: index, window: *window }
+            }
+        };
+        let over = "from before the event; the most telling of the event's keys";
+        self.column(request, format!("Reading `{request}`, {over}"), source)
+    }
+
+    fn is_kind(&self, name: &str) -> bool {
+        self.draft.pipeline.kinds.iter().any(|kind| kind.name == name)
+    }
+
+    fn is_distinct(&self, name: &str) -> bool {
+        self.draft.pipeline.distincts.iter().any(|distinct| distinct.name == name)
+    }
+
+    fn names(&self, of: Names) -> Vec<String> {
+        let pipeline = &self.draft.pipeline;
+        match of {
+            Names::Fact => {
+                let names = self.builder.schema().columns().iter().map(|column| column.name.clone());
+                names.filter(|name| !name.contains('(')).collect()
+            }
+            Names::Kind => pipeline.kinds.iter().map(|kind| kind.name.clone()).collect(),
+            Names::Distinct => pipeline.distincts.iter().map(|distinct| distinct.name.clone()).collect(),
+        }
+    }
+}

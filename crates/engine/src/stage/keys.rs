@@ -1,0 +1,141 @@
+//! Stage 3, keys: the facts that are counted are cut into pieces and hashed with the secret.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use event::{Facts, Key, Kind, Secret, Shingle, Time};
+
+use super::fields::Fielded;
+use crate::plan::{ONCE, Pipeline};
+
+/// Most pairs of one event, over all distinct counts.
+const PAIRS_MAX: usize = 1024;
+/// Most keys of one event. An event that would have more is counted by its first ones.
+pub const KEYS_MAX: usize = stats::Request::OBSERVATIONS_MAX - PAIRS_MAX;
+
+/// An event whose facts and keys are known: all that can be done without statistics.
+#[derive(Debug)]
+pub struct Prepared {
+    pub(crate) pipeline: Arc<Pipeline>,
+    pub(crate) event_id: Option<String>,
+    pub(crate) time: Time,
+    pub(crate) arrival: Time,
+    pub(crate) clamped: bool,
+    pub(crate) ignored: u32,
+    pub(crate) facts: Facts,
+    /// The keys of all kinds, kind by kind.
+    pub(crate) keys: Vec<Key>,
+    /// For each kind its part of `keys`.
+    pub(crate) by_kind: Vec<Range<usize>>,
+    /// Owner and pair, distinct count by distinct count.
+    pub(crate) pairs: Vec<Pair>,
+    /// For each distinct count its part of `pairs`.
+    pub(crate) by_distinct: Vec<Range<usize>>,
+    /// The mark by which the event is counted once.
+    pub(crate) once: Option<Key>,
+}
+
+/// A value of a distinct count, under its owner.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pair {
+    pub(crate) owner: Key,
+    pub(crate) pair: Shingle,
+}
+
+impl Prepared {
+    /// The facts so far.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The pipeline it is prepared for.
+    pub fn pipeline(&self) -> &Arc<Pipeline> {
+        &self.pipeline
+    }
+
+    /// When it happened.
+    pub fn time(&self) -> Time {
+        self.time
+    }
+}
+
+/// Cuts and hashes.
+pub(crate) fn derive(row: Fielded, secret: &Secret) -> Prepared {
+    let pipeline = &row.pipeline;
+    let mut keys = Vec::with_capacity(64);
+    let mut by_kind = Vec::with_capacity(pipeline.kinds.len());
+    for (index, plan) in pipeline.kinds.iter().enumerate() {
+        let start = keys.len();
+        pieces(pipeline, index, &row.facts, |piece| {
+            if keys.len() < KEYS_MAX {
+                let shingle = secret.shingle(piece.as_bytes());
+                keys.push(Key { space: pipeline.space, kind: plan.kind, shingle });
+            }
+        });
+        by_kind.push(start..keys.len());
+    }
+    let mut pairs = Vec::new();
+    let mut by_distinct = Vec::with_capacity(pipeline.distincts.len());
+    for distinct in &pipeline.distincts {
+        let start = pairs.len();
+        if let Some(value) = row.facts.get(distinct.of) {
+            content::piece::pieces(value, content::piece::Normalise::Exact, &mut |piece| {
+                let value = secret.shingle(piece.as_bytes());
+                for owner in
+                    by_kind.get(distinct.per).and_then(|range| keys.get(range.clone())).unwrap_or_default()
+                {
+                    if pairs.len() < PAIRS_MAX {
+                        let pair = secret.pair(owner.shingle, value);
+                        pairs.push(Pair { owner: Key { kind: distinct.kind, ..*owner }, pair });
+                    }
+                }
+            });
+        }
+        by_distinct.push(start..pairs.len());
+    }
+    let once = row.event_id.as_deref().map(|id| once(pipeline, secret, "event", id));
+    Prepared {
+        event_id: row.event_id,
+        time: row.time,
+        arrival: row.arrival,
+        clamped: row.clamped,
+        ignored: row.ignored,
+        facts: row.facts,
+        keys,
+        by_kind,
+        pairs,
+        by_distinct,
+        once,
+        pipeline: row.pipeline,
+    }
+}
+
+/// The pieces of one kind in a row, normalised as they are hashed.
+pub(crate) fn pieces(pipeline: &Pipeline, kind: usize, facts: &Facts, mut each: impl FnMut(&str)) {
+    let Some(plan) = pipeline.kinds.get(kind) else { return };
+    if plan.when.as_ref().is_some_and(|when| !when.fires(facts)) {
+        return;
+    }
+    if let Some(value) = facts.get(plan.slot) {
+        content::piece::pieces(value, plan.normalise, &mut |piece| each(piece));
+    }
+}
+
+/// The key of a mark by which something is counted once. What it names and whose it is are hashed, too, so that an
+/// event's id never marks feedback.
+pub(crate) fn once(pipeline: &Pipeline, secret: &Secret, what: &str, id: &str) -> Key {
+    let name = format!("{what}\0{}\0{id}", pipeline.name);
+    Key { space: pipeline.space, kind: ONCE, shingle: secret.shingle(name.as_bytes()) }
+}
+
+/// The piece, for people, of every key in a row whose fact was journalled.
+pub(crate) fn labels(
+    pipeline: &Pipeline,
+    secret: &Secret,
+    facts: &Facts,
+    mut each: impl FnMut(Kind, Shingle, &str),
+) {
+    for (index, plan) in pipeline.kinds.iter().enumerate() {
+        pieces(pipeline, index, facts, |piece| each(plan.kind, secret.shingle(piece.as_bytes()), piece));
+    }
+}

@@ -1,0 +1,8 @@
+//! The numbered stages of the flow, one module each. `judge`, the fifth, is a crate of its own; the seventh is
+//! the journal.
+
+pub(crate) mod features;
+pub(crate) mod fields;
+pub(crate) mod keys;
+pub(crate) mod observe;
+pub(crate) mod settle;

@@ -1,0 +1,137 @@
+//! Each preset compiles and judges its corpus as recorded. `UPDATE=1` records anew: look at the difference.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use content::message::{self, Envelope};
+use engine::{Config, Decision, Engine, Overrides, Plan, Prepared};
+use event::Time;
+
+pub(crate) fn engine(preset: &str) -> Engine {
+    let config =
+        Config::from_preset(preset, &Overrides::default()).unwrap_or_else(|problems| panic!("{problems}"));
+    let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+    Engine::ephemeral(plan).unwrap()
+}
+
+fn corpus(name: &str) -> Vec<u8> {
+    let path = format!("{}/../../corpora/{name}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The messages of an mboxrd file with the word behind `From `.
+pub(crate) fn mbox() -> Vec<(String, Vec<u8>)> {
+    let mut messages: Vec<(String, Vec<u8>)> = Vec::new();
+    for line in corpus("mail.mbox").split_inclusive(|byte| *byte == b'\n') {
+        if let Some(rest) = line.strip_prefix(b"From ") {
+            let name = rest.split(|byte| *byte == b' ').next().unwrap_or_default();
+            messages.push((String::from_utf8_lossy(name).into_owned(), Vec::new()));
+        } else if let Some((_, message)) = messages.last_mut() {
+            let quoted = line.iter().take_while(|byte| **byte == b'>').count();
+            let unquote = quoted > 0 && line[quoted..].starts_with(b"From ");
+            message.extend_from_slice(&line[usize::from(unquote)..]);
+        }
+    }
+    messages
+}
+
+fn decide(engine: &Engine, prepared: Prepared) -> Decision {
+    pollster::block_on(engine.decide(vec![prepared])).unwrap().remove(0)
+}
+
+pub(crate) fn prepare_mail(engine: &Engine, raw: &[u8]) -> Prepared {
+    let time = message::time(raw).unwrap_or(Time::from_seconds(1_700_000_000));
+    let mut event = message::event(raw.to_vec(), Envelope::from_headers(raw));
+    event.time = Some(time);
+    engine.prepare(&engine.plan().pipelines[0], event, time)
+}
+
+fn line(out: &mut String, name: &str, decision: &Decision) {
+    let rules: Vec<&str> = decision.verdict.reasons.iter().map(|reason| reason.rule.as_str()).collect();
+    writeln!(out, "{name} {} {:.2} {}", decision.verdict.action, decision.verdict.score, rules.join(","))
+        .unwrap();
+}
+
+#[track_caller]
+fn check(name: &str, found: &str) {
+    let path = format!("{}/../../corpora/{name}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, found).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    let changed = found.lines().zip(expected.lines()).find(|(found, expected)| found != expected);
+    if let Some((found, expected)) = changed {
+        panic!("corpora/{name} says\n  {expected}\nand the preset\n  {found}\nUPDATE=1 records it anew");
+    }
+    assert_eq!(found.lines().count(), expected.lines().count(), "corpora/{name} has other samples");
+}
+
+#[test]
+fn mail() {
+    let engine = engine("mail");
+    let mut found = String::new();
+    for (name, raw) in mbox() {
+        line(&mut found, &name, &decide(&engine, prepare_mail(&engine, &raw)));
+    }
+    check("mail.expected", &found);
+}
+
+#[test]
+fn web() {
+    let engine = engine("web");
+    let pipeline = Arc::clone(&engine.plan().pipelines[0]);
+    let mut found = String::new();
+    for (number, text) in corpus("web.log").split(|byte| *byte == b'\n').enumerate() {
+        if text.is_empty() {
+            continue;
+        }
+        let event = content::log::event(text).unwrap_or_else(|error| panic!("line {}: {error}", number + 1));
+        let arrival = event.time.unwrap();
+        let decision = decide(&engine, engine.prepare(&pipeline, event, arrival));
+        line(&mut found, &(number + 1).to_string(), &decision);
+    }
+    check("web.expected", &found);
+}
+
+#[test]
+fn the_presets_are_as_large_as_promised() {
+    for (preset, kinds, rules) in [("mail", 24, 25), ("web", 8, 12)] {
+        let engine = engine(preset);
+        let pipeline = &engine.plan().pipelines[0];
+        assert!(pipeline.kinds.len() >= kinds, "{preset}: {} kinds", pipeline.kinds.len());
+        let rules_there = pipeline.rules.rules();
+        assert!(rules_there.len() >= rules, "{preset}: {} rules", rules_there.len());
+        assert!(
+            rules_there.iter().all(|rule| !rule.description.is_empty()),
+            "{preset}: a rule is not described"
+        );
+    }
+}
+
+#[test]
+fn every_odd_message_is_judged() {
+    let root = std::env::var_os("TOLLHOUSE_SHARED").map_or_else(
+        || concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared").into(),
+        std::path::PathBuf::from,
+    );
+    let engine = engine("mail");
+    let mut count = 0;
+    for folder in ["mime", "edge-rspamd", "edge-spamassassin"] {
+        let mut folders = vec![root.join("data/mail").join(folder)];
+        while let Some(path) = folders.pop() {
+            let Ok(entries) = std::fs::read_dir(&path) else { continue };
+            for path in entries.map(|entry| entry.unwrap().path()) {
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let decision = decide(&engine, prepare_mail(&engine, &std::fs::read(&path).unwrap()));
+                    assert!(decision.verdict.score.is_finite(), "{}", path.display());
+                    count += 1;
+                }
+            }
+        }
+    }
+    if count == 0 {
+        println!("skipped: odd messages are judged: no mail samples in {}", root.display());
+    }
+}

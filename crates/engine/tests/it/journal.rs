@@ -1,0 +1,192 @@
+//! The journal keeps what was appended, across restarts, rotation and torn tails, and gives it back as tables.
+
+use engine::journal::{Journal, Record, export};
+use engine::{Directory, Engine, JournalPlan, RecordId};
+use event::{Span, Time};
+use stats::Durability;
+
+use crate::corpora;
+
+const NOW: Time = Time::from_seconds(1_700_000_000);
+
+fn plan() -> JournalPlan {
+    JournalPlan { segment: 16 << 10, rotate: Span::days(1), keep: Span::days(30), keep_bytes: 1 << 30 }
+}
+
+fn feedback(number: u64) -> (RecordId, Time, Record) {
+    let record = Record::Feedback(engine::journal::Feedback {
+        decision: RecordId(number),
+        // Does not compress, so that segments fill.
+        class: (0..8)
+            .map(|word| format!("{:x}", (number * 8 + word).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+            .collect(),
+        time: NOW,
+    });
+    (RecordId(number), NOW + Span::seconds(number as i64), record)
+}
+
+fn append(journal: &Journal, numbers: std::ops::Range<u64>) {
+    let records: Vec<_> = numbers.map(feedback).collect();
+    pollster::block_on(journal.append(&records)).unwrap();
+}
+
+fn ids(journal: &Journal) -> Vec<u64> {
+    let mut ids = Vec::new();
+    journal
+        .scan(|id, _| {
+            ids.push(id.0);
+            true
+        })
+        .unwrap();
+    ids
+}
+
+#[test]
+fn records_are_found_before_and_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = Journal::open(directory.path(), plan(), Durability::None).unwrap();
+    append(&journal, 1..4);
+    assert_eq!(journal.find(RecordId(2)).unwrap(), Some(feedback(2).2), "not written yet");
+    for start in (4..1000).step_by(83) {
+        append(&journal, start..(start + 83).min(1000));
+        journal.sync().unwrap();
+    }
+    assert!(journal.census().segments > 3, "{:?}", journal.census());
+    drop(journal);
+    let journal = Journal::open(directory.path(), plan(), Durability::None).unwrap();
+    assert_eq!(journal.last_id(), Some(RecordId(999)));
+    for number in 1..1000 {
+        assert_eq!(journal.find(RecordId(number)).unwrap(), Some(feedback(number).2), "{number}");
+    }
+    assert_eq!(journal.find(RecordId(1000)).unwrap(), None);
+    assert_eq!(ids(&journal), (1..1000).collect::<Vec<_>>());
+    let recent: Vec<u64> = journal.recent(10).unwrap().iter().map(|(id, _)| id.0).collect();
+    assert!(recent.len() >= 10 && recent.ends_with(&[998, 999]) && recent.is_sorted(), "{recent:?}");
+}
+
+#[test]
+fn old_segments_go() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = Journal::open(directory.path(), plan(), Durability::None).unwrap();
+    for start in (1..1000).step_by(100) {
+        append(&journal, start..start + 100);
+        journal.sync().unwrap();
+    }
+    let before = journal.census().segments;
+    journal.expire(NOW).unwrap();
+    assert_eq!(journal.census().segments, before);
+    journal.expire(NOW + Span::days(31)).unwrap();
+    assert_eq!(journal.census().segments, 1, "the open one stays");
+    let left = ids(&journal);
+    assert!(left.ends_with(&[1000]) && left.len() < 500, "{left:?}");
+}
+
+#[test]
+fn a_torn_tail_costs_only_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = Journal::open(directory.path(), plan(), Durability::Sync).unwrap();
+    append(&journal, 1..10);
+    append(&journal, 10..20);
+    drop(journal);
+    let path =
+        std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()).next().unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    for length in 0..whole.len() {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        let journal = Journal::open(directory.path(), plan(), Durability::Sync).unwrap();
+        let left = ids(&journal);
+        assert!([vec![], (1..10).collect()].contains(&left), "cut at {length}: {left:?}");
+        append(&journal, 100..101);
+        assert_eq!(ids(&journal).last(), Some(&100), "cut at {length}");
+    }
+}
+
+#[test]
+fn damage_is_said_and_never_panics() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = Journal::open(directory.path(), plan(), Durability::Sync).unwrap();
+    append(&journal, 1..40);
+    drop(journal);
+    let path =
+        std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()).next().unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    // A later segment, so that the damaged one is not the tail.
+    let later = directory.path().join(format!("{}.journal", RecordId(500)));
+    std::fs::write(&later, &whole).unwrap();
+    for at in (0..whole.len()).step_by(7) {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 0x10;
+        std::fs::write(&path, flipped).unwrap();
+        let journal = match Journal::open(directory.path(), plan(), Durability::Sync) {
+            Ok(journal) => journal,
+            Err(error) => {
+                assert!(
+                    at < 12,
+                    "only a damaged head keeps the journal from opening, not byte {at}: {error}"
+                );
+                continue;
+            }
+        };
+        assert!(journal.scan(|_, _| true).is_err(), "a flip at {at} went unnoticed");
+    }
+}
+
+#[test]
+fn decisions_are_exported_as_tables() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory =
+        Directory::create(&parent.path().join("data"), &[engine::preset::find("mail").unwrap()]).unwrap();
+    let config = engine::Config::load(&directory.config_path(), &engine::Overrides::default()).unwrap();
+    let engine = Engine::open(&directory, engine::Plan::compile(&config).unwrap()).unwrap();
+    let mail = corpora::mbox();
+    let prepared: Vec<_> = mail.iter().take(60).map(|(_, raw)| corpora::prepare_mail(&engine, raw)).collect();
+    let decisions = pollster::block_on(engine.decide(prepared)).unwrap();
+    pollster::block_on(engine.feedback(decisions[3].id, "spam", NOW)).unwrap();
+
+    let journal = engine.journal().unwrap();
+    let mut lines = Vec::new();
+    assert_eq!(export::ndjson(journal, &export::Filter::default(), &mut lines).unwrap(), 60);
+    let lines: Vec<serde_json::Value> = lines
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice(line).unwrap())
+        .collect();
+    for (line, decision) in lines.iter().zip(&decisions) {
+        assert_eq!(line["id"], decision.id.to_string());
+        assert_eq!(line["score"], decision.verdict.score);
+        assert!(line["facts"]["mail.size"].as_i64().unwrap() > 0);
+        assert_eq!(line["facts"].get("mail.body_text"), None, "what is transient is not journalled");
+    }
+    assert_eq!(lines[3]["label"], "spam");
+
+    let labelled = export::Filter { labelled: true, ..export::Filter::default() };
+    let mut only = Vec::new();
+    assert_eq!(export::ndjson(journal, &labelled, &mut only).unwrap(), 1);
+
+    // Read back by the format's own library.
+    use parquet::file::reader::FileReader;
+    use parquet::record::RowAccessor;
+    let path = parent.path().join("table.parquet");
+    let file = std::fs::File::create(&path).unwrap();
+    assert_eq!(export::parquet(journal, &export::Filter::default(), file).unwrap(), 60);
+    let reader = parquet::file::serialized_reader::SerializedFileReader::try_from(path.as_path()).unwrap();
+    let fields = reader.metadata().file_metadata().schema().get_fields().to_vec();
+    let index = |name: &str| {
+        fields.iter().position(|field| field.name() == name).unwrap_or_else(|| panic!("no {name}"))
+    };
+    let rows: Vec<parquet::record::Row> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+    assert_eq!(rows.len(), 60);
+    for (row, line) in rows.iter().zip(&lines) {
+        assert_eq!(row.get_string(index("id")).unwrap(), line["id"].as_str().unwrap());
+        assert_eq!(row.get_double(index("score")).unwrap(), line["score"].as_f64().unwrap());
+        assert_eq!(row.get_long(index("mail.size")).unwrap(), line["facts"]["mail.size"].as_i64().unwrap());
+        let rules = row.get_list(index("rules")).unwrap();
+        assert_eq!(rules.len(), line["reasons"].as_array().unwrap().len());
+        match line["facts"].get("mail.links") {
+            Some(links) => {
+                assert_eq!(row.get_list(index("mail.links")).unwrap().len(), links.as_array().unwrap().len())
+            }
+            None => assert!(row.get_list(index("mail.links")).is_err(), "a missing list is null"),
+        }
+    }
+}

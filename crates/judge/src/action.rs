@@ -1,0 +1,251 @@
+//! What the caller is asked to do, and the score bands that decide it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::diagnostic::did_you_mean;
+
+/// Declares an enum whose variants are known by one lower-case word, in text and in serde alike.
+macro_rules! words {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        pub enum $name { $($(#[$doc])* $variant,)* }
+
+        impl $name {
+            /// All of them, in the order in which they are documented.
+            pub const ALL: [$name; [$($name::$variant),*].len()] = [$($name::$variant),*];
+
+            /// The word by which configurations, answers and journals call it.
+            pub const fn name(self) -> &'static str {
+                match self { $($name::$variant => $word,)* }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = UnknownWord;
+
+            fn from_str(text: &str) -> Result<$name, UnknownWord> {
+                let known = $name::ALL.into_iter().find(|word| word.name() == text);
+                known.ok_or_else(|| UnknownWord::new(text, &$name::ALL.map($name::name)))
+            }
+        }
+    };
+}
+
+words! {
+    /// What the caller is asked to do with an event. How it is carried out is the caller's, or an adapter's.
+    pub enum Action {
+        /// Let it through.
+        Accept = "accept",
+        /// Let it through, marked as suspicious.
+        Tag = "tag",
+        /// Keep it where only its addressee or a moderator looks.
+        Quarantine = "quarantine",
+        /// Refuse it and say so.
+        Reject = "reject",
+        /// Refuse it for now; it may be tried again later.
+        Throttle = "throttle",
+        /// Answer as if all were well and do nothing.
+        Shadow = "shadow",
+        /// Let it through once its sender has solved something, such as a proof of work.
+        Challenge = "challenge",
+        /// Hold it until a person has looked.
+        Review = "review",
+    }
+}
+
+words! {
+    /// How seriously a rule is taken.
+    pub enum Mode {
+        /// Its score counts.
+        Enforce = "enforce",
+        /// It is judged and reported beside the verdict, on which it has no influence.
+        Shadow = "shadow",
+        /// It is checked when loaded, and never judged.
+        Off = "off",
+    }
+}
+
+/// A word that names none of a fixed set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownWord(String);
+
+impl UnknownWord {
+    fn new(text: &str, known: &[&str]) -> UnknownWord {
+        let help =
+            did_you_mean(text, known).unwrap_or_else(|| format!("expected one of {}", known.join(", ")));
+        let shown: String = text.chars().take(40).collect();
+        UnknownWord(format!("unknown word `{}`: {help}", shown.escape_debug()))
+    }
+}
+
+impl fmt::Display for UnknownWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UnknownWord {}
+
+/// From a score of `at` on, `action` is asked for, until the next band begins.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Band {
+    /// The lowest score of the band.
+    pub at: f64,
+    /// What its scores ask for.
+    pub action: Action,
+}
+
+/// The bands of a pipeline, from the lowest to the highest. Below the lowest, events are accepted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bands(Vec<Band>);
+
+/// Why bands were refused.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BandsError {
+    /// The band begins at infinity, or at no number.
+    NotFinite(Band),
+    /// The band does not begin above the one before it.
+    NotAscending(Band),
+    /// Another band asks for the same.
+    Duplicate(Band),
+    /// There are more than [`Bands::COUNT_MAX`].
+    TooMany,
+}
+
+impl fmt::Display for BandsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BandsError::NotFinite(Band { at, action }) => {
+                write!(f, "the band of `{action}` begins at {at}, which is no finite number")
+            }
+            BandsError::NotAscending(Band { at, action }) => {
+                write!(f, "the band of `{action}` begins at {at}, which is not above the band before it")
+            }
+            BandsError::Duplicate(Band { at, action }) => {
+                write!(f, "the band at {at} asks for `{action}`, which another band does already")
+            }
+            BandsError::TooMany => write!(f, "there are at most {} bands", Bands::COUNT_MAX),
+        }
+    }
+}
+
+impl std::error::Error for BandsError {}
+
+/// The next band above a score.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Next {
+    /// What it asks for.
+    pub action: Action,
+    /// How much is missing to it, above 0.
+    pub distance: f64,
+}
+
+impl Bands {
+    /// Most bands: each asks for something else.
+    pub const COUNT_MAX: usize = Action::ALL.len();
+
+    /// Checks that the bands ascend, are finite and each ask for something else.
+    pub fn new(bands: Vec<Band>) -> Result<Bands, BandsError> {
+        if bands.len() > Bands::COUNT_MAX {
+            return Err(BandsError::TooMany);
+        }
+        let mut before: Vec<Band> = Vec::with_capacity(bands.len());
+        for band in bands {
+            if !band.at.is_finite() {
+                return Err(BandsError::NotFinite(band));
+            }
+            if before.last().is_some_and(|last| last.at >= band.at) {
+                return Err(BandsError::NotAscending(band));
+            }
+            if before.iter().any(|other| other.action == band.action) {
+                return Err(BandsError::Duplicate(band));
+            }
+            before.push(band);
+        }
+        Ok(Bands(before))
+    }
+
+    /// The bands, ascending.
+    pub fn as_slice(&self) -> &[Band] {
+        &self.0
+    }
+
+    /// What a score asks for.
+    pub fn action(&self, score: f64) -> Action {
+        self.0.iter().rev().find(|band| band.at <= score).map_or(Action::Accept, |band| band.action)
+    }
+
+    /// The next band above a score, if there is one.
+    pub fn next(&self, score: f64) -> Option<Next> {
+        let band = self.0.iter().find(|band| band.at > score)?;
+        Some(Next { action: band.action, distance: (band.at - score).min(f64::MAX) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn band(at: f64, action: Action) -> Band {
+        Band { at, action }
+    }
+
+    #[test]
+    fn words_read_back() {
+        for action in Action::ALL {
+            assert_eq!(action.to_string().parse(), Ok(action));
+            assert_eq!(serde_json::to_string(&action).unwrap(), format!("\"{action}\""));
+        }
+        for mode in Mode::ALL {
+            assert_eq!(mode.to_string().parse(), Ok(mode));
+        }
+        let error = "rejct".parse::<Action>().unwrap_err();
+        assert_eq!(error.to_string(), "unknown word `rejct`: did you mean `reject`?");
+        let error = "".parse::<Mode>().unwrap_err();
+        assert_eq!(error.to_string(), "unknown word ``: expected one of enforce, shadow, off");
+    }
+
+    #[test]
+    fn bands_ascend_and_differ() {
+        let check = |bands: &[(f64, Action)], expected: &str| {
+            let error =
+                Bands::new(bands.iter().map(|(at, action)| band(*at, *action)).collect()).unwrap_err();
+            assert_eq!(error.to_string(), expected);
+        };
+        check(&[(f64::NAN, Action::Tag)], "the band of `tag` begins at NaN, which is no finite number");
+        check(
+            &[(5.0, Action::Tag), (5.0, Action::Reject)],
+            "the band of `reject` begins at 5, which is not above the band before it",
+        );
+        check(
+            &[(5.0, Action::Tag), (9.0, Action::Tag)],
+            "the band at 9 asks for `tag`, which another band does already",
+        );
+        check(&[(0.0, Action::Tag); 9], "there are at most 8 bands");
+    }
+
+    #[test]
+    fn a_band_begins_at_its_score() {
+        let bands = Bands::new(vec![band(4.0, Action::Tag), band(8.0, Action::Reject)]).unwrap();
+        let check = |score: f64, action: Action, next: Option<(Action, f64)>| {
+            assert_eq!(bands.action(score), action, "{score}");
+            assert_eq!(bands.next(score).map(|next| (next.action, next.distance)), next, "{score}");
+        };
+        check(-1.0, Action::Accept, Some((Action::Tag, 5.0)));
+        check(4.0, Action::Tag, Some((Action::Reject, 4.0)));
+        check(8.0, Action::Reject, None);
+        check(f64::MIN, Action::Accept, Some((Action::Tag, f64::MAX)));
+        assert_eq!(Bands::default().action(f64::MAX), Action::Accept);
+    }
+}

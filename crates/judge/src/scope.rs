@@ -1,0 +1,165 @@
+//! How the names of a condition are resolved: the engine knows facts, kinds and statistics, this crate does
+//! not.
+
+use std::fmt;
+
+use event::{Slot, Span, Type};
+
+/// The names that a condition may use. The engine implements it over its plan.
+///
+/// Asking for a reading has an effect: the engine sets aside a column of the row for it, and fills that
+/// column before it judges. The same request twice should give the same slot.
+pub trait Scope {
+    /// The slot and type of a fact by its dotted name, e.g. `mail.subject`.
+    fn fact(&self, name: &str) -> Option<(Slot, Type)>;
+
+    /// The slot in which the engine will put a reading. The column has [`ReadingRequest::column_type`].
+    fn reading(&mut self, request: &ReadingRequest<'_>) -> Result<Slot, ScopeError>;
+
+    /// Whether there is a kind of this name, e.g. `from`.
+    fn is_kind(&self, name: &str) -> bool;
+
+    /// Whether there is a distinct statistic of this name, e.g. `rcpts`.
+    fn is_distinct(&self, name: &str) -> bool;
+
+    /// All names of one sort, from which the nearest is offered when one is unknown.
+    fn names(&self, of: Names) -> Vec<String>;
+}
+
+/// A sort of names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// Facts, dotted.
+    Fact,
+    /// Kinds of keys.
+    Kind,
+    /// Distinct statistics.
+    Distinct,
+}
+
+/// What a condition wants to know of the statistics of an event's keys, as they were before the event.
+///
+/// An event may have several keys of a kind (links). The engine takes the largest count, the largest ratio
+/// (made per key) and the youngest age over them. It leaves the slot empty, which is missing, where the event
+/// has no key of the kind or the statistic cannot be read.
+///
+/// Prints as rules write it (`from.seen('1h')`), which is a name for the column: equal requests print
+/// equally.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ReadingRequest<'a> {
+    /// A counter's sum over a window; [`Type::Integer`], not negative.
+    Count {
+        /// The kind.
+        kind: &'a str,
+        /// The counter of the kind.
+        counter: &'a str,
+        /// The trailing window; `None` is all that is kept.
+        window: Option<Span>,
+    },
+    /// The numerator divided by the denominator, [`Type::Float`], not negative; 0 where the denominator is
+    /// below `at_least`.
+    Ratio {
+        /// The kind of both.
+        kind: &'a str,
+        /// What is divided.
+        numerator: CounterSum<'a>,
+        /// What it is divided by.
+        denominator: CounterSum<'a>,
+        /// The least denominator that says something, at least 1.
+        at_least: u64,
+    },
+    /// How long ago a key was first seen; [`Type::Integer`], microseconds, not negative. 0 for a key that was
+    /// never seen before.
+    FirstAge {
+        /// The kind.
+        kind: &'a str,
+    },
+    /// How long ago a key was last seen before this event; [`Type::Integer`], microseconds, not negative.
+    /// Missing for a key that was never seen before.
+    LastAge {
+        /// The kind.
+        kind: &'a str,
+    },
+    /// The number of distinct values; [`Type::Integer`], not negative.
+    Distinct {
+        /// The distinct statistic.
+        name: &'a str,
+        /// The trailing window.
+        window: Span,
+    },
+}
+
+/// Counters of one kind added up over one window.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CounterSum<'a> {
+    /// The counters, at least one, in the order written.
+    pub counters: Vec<&'a str>,
+    /// The trailing window; `None` is all that is kept.
+    pub window: Option<Span>,
+}
+
+impl ReadingRequest<'_> {
+    /// The type of the column that holds the reading. Ages are whole microseconds.
+    pub fn column_type(&self) -> Type {
+        match self {
+            ReadingRequest::Ratio { .. } => Type::Float,
+            _ => Type::Integer,
+        }
+    }
+
+    /// Whether the reading is a length of time.
+    pub fn is_age(&self) -> bool {
+        matches!(self, ReadingRequest::FirstAge { .. } | ReadingRequest::LastAge { .. })
+    }
+}
+
+fn write_count(f: &mut fmt::Formatter<'_>, kind: &str, counter: &str, window: Option<Span>) -> fmt::Result {
+    match window {
+        Some(window) => write!(f, "{kind}.{counter}('{window}')"),
+        None => write!(f, "{kind}.{counter}()"),
+    }
+}
+
+fn write_sum(f: &mut fmt::Formatter<'_>, kind: &str, sum: &CounterSum<'_>) -> fmt::Result {
+    for (index, counter) in sum.counters.iter().enumerate() {
+        if index > 0 {
+            f.write_str(" + ")?;
+        }
+        write_count(f, kind, counter, sum.window)?;
+    }
+    Ok(())
+}
+
+impl fmt::Display for ReadingRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadingRequest::Count { kind, counter, window } => write_count(f, kind, counter, *window),
+            ReadingRequest::Ratio { kind, numerator, denominator, at_least } => {
+                f.write_str("ratio(")?;
+                write_sum(f, kind, numerator)?;
+                f.write_str(", ")?;
+                write_sum(f, kind, denominator)?;
+                write!(f, ", {at_least})")
+            }
+            ReadingRequest::FirstAge { kind } => write!(f, "{kind}.first_age()"),
+            ReadingRequest::LastAge { kind } => write!(f, "{kind}.last_age()"),
+            ReadingRequest::Distinct { name, window } => write!(f, "distinct('{name}', '{window}')"),
+        }
+    }
+}
+
+/// Why the engine cannot give a reading.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScopeError {
+    /// The kind has no such counter.
+    Counter {
+        /// The counter asked for.
+        name: String,
+        /// The counters that it has.
+        known: Vec<String>,
+    },
+    /// The statistic does not keep such a window; the text says which windows it does keep.
+    Window(String),
+    /// The kind's statistics have no such reading at all, or there is no column left.
+    Unavailable(String),
+}

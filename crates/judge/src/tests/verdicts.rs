@@ -1,0 +1,122 @@
+use event::{Facts, Value};
+
+use super::{TestScope, mail};
+use crate::{Action, Band, Bands, Mode, Rule, RuleSet, RuleSetError, RuleSource, Verdict, judge};
+
+fn source(name: &str, when: &str, score: f64, mode: Mode) -> RuleSource {
+    RuleSource { name: name.to_owned(), when: when.to_owned(), score, description: String::new(), mode }
+}
+
+fn set(scope: &mut TestScope, rules: &[(&str, &str, f64, Mode)]) -> RuleSet {
+    let rules = rules
+        .iter()
+        .map(|(name, when, score, mode)| Rule::compile(source(name, when, *score, *mode), scope).unwrap());
+    let bands = vec![
+        Band { at: 4.0, action: Action::Tag },
+        Band { at: 8.0, action: Action::Quarantine },
+        Band { at: 12.0, action: Action::Reject },
+    ];
+    RuleSet::new(rules.collect(), Bands::new(bands).unwrap()).unwrap()
+}
+
+fn told(verdict: &Verdict) -> String {
+    let names = |reasons: &[crate::Reason]| {
+        reasons.iter().map(|reason| format!("{}:{}", reason.rule, reason.score)).collect::<Vec<_>>().join(" ")
+    };
+    let next = verdict.next.map_or(String::new(), |next| format!(" {} in {}", next.action, next.distance));
+    format!(
+        "{} {}{next} [{}] ({})",
+        verdict.score,
+        verdict.action,
+        names(&verdict.reasons),
+        names(&verdict.shadow)
+    )
+}
+
+#[test]
+fn scores_add_up_to_an_action() {
+    use Mode::{Enforce, Off, Shadow};
+    let check = |rules: &[(&str, &str, f64, Mode)], expected: &str| {
+        let mut scope = TestScope::new();
+        let set = set(&mut scope, rules);
+        assert_eq!(told(&judge(&set, &mail(&scope))), expected);
+    };
+    let (yes, no, missing) = ("mail.size == 7", "mail.size == 8", "mail.caps > 0.5");
+    check(&[], "0 accept tag in 4 [] ()");
+    check(&[("a", no, 9.0, Enforce), ("b", missing, 9.0, Enforce)], "0 accept tag in 4 [] ()");
+    check(
+        &[
+            ("b", yes, 2.0, Enforce),
+            ("a", yes, -2.0, Enforce),
+            ("c", yes, 6.5, Enforce),
+            ("d", no, 9.0, Enforce),
+        ],
+        "6.5 tag quarantine in 1.5 [c:6.5 a:-2 b:2] ()",
+    );
+    check(
+        &[("a", yes, 5.0, Shadow), ("b", yes, 7.0, Shadow), ("c", yes, 9.0, Off), ("d", no, 9.0, Shadow)],
+        "0 accept tag in 4 [] (b:7 a:5)",
+    );
+    check(&[("a", "true", 12.0, Enforce)], "12 reject [a:12] ()");
+    check(&[("a", yes, 3.3, Enforce), ("b", yes, 0.7, Enforce)], "4 tag quarantine in 4 [a:3.3 b:0.7] ()");
+    check(
+        &[("a", yes, 0.7, Enforce), ("b", yes, 0.1, Enforce), ("c", yes, 7.2, Enforce)],
+        "8 quarantine reject in 4 [c:7.2 a:0.7 b:0.1] ()",
+    );
+    let most = judge(
+        &set(&mut TestScope::new(), &[("a", "true", f64::MAX, Enforce), ("b", "true", f64::MAX, Enforce)]),
+        &Facts::default(),
+    );
+    assert_eq!(most.score, f64::MAX);
+}
+
+#[test]
+fn reasons_tell_the_values_seen() {
+    let mut scope = TestScope::new();
+    let when = "from.seen('1h') > 1000 && (has(mail.caps) || mail.subject != '') && 'x' in mail.links \
+                && subject.first_age() < duration('1d')";
+    let set = set(
+        &mut scope,
+        &[("mass", when, 5.0, Mode::Enforce), ("odd", "size(mail.body) == 3", 1.0, Mode::Shadow)],
+    );
+    let row = scope.row(&[
+        ("from.seen('1h')", Value::from(2310i64)),
+        ("mail.subject", Value::from("\"\u{202e}".to_owned() + &"é".repeat(100))),
+        ("mail.links", Value::from(["x", "y", "z\n", "w", "v", "u"].map(str::to_owned).to_vec())),
+        ("subject.first_age()", Value::from(5_400_000_000i64)),
+        ("mail.body", Value::Bytes(Box::new([0; 3]))),
+    ]);
+    let mut verdict = judge(&set, &row);
+    assert_eq!(verdict.reasons[0].detail, "");
+    set.explain(&mut verdict, &row);
+    assert_eq!(
+        verdict.reasons[0].detail,
+        format!(
+            "from.seen('1h') = 2310, mail.caps is missing, mail.subject = \"\\\"\\u{{202e}}{}…\", \
+             mail.links = [\"x\", \"y\", \"z\\n\", \"w\", \"… 2 more\"], subject.first_age() = 1h30m",
+            "é".repeat(78)
+        )
+    );
+    assert_eq!(verdict.reasons[0].values[1], ("mail.caps".to_owned(), None));
+    assert_eq!(verdict.reasons[0].values[4], ("subject.first_age()".to_owned(), Some(Value::from("1h30m"))));
+    assert_eq!(verdict.shadow[0].detail, "mail.body = 3 bytes");
+    let written = serde_json::to_string(&verdict).unwrap();
+    assert_eq!(serde_json::from_str::<Verdict>(&written).unwrap(), verdict);
+    // Another set leaves alone what it does not know.
+    let before = verdict.clone();
+    RuleSet::default().explain(&mut verdict, &row);
+    assert_eq!(verdict, before);
+}
+
+#[test]
+fn a_set_refuses_what_it_cannot_name_or_add() {
+    let check = |rules: &[(&str, f64)], expected: RuleSetError| {
+        let rules = rules.iter().map(|(name, score)| {
+            Rule::compile(source(name, "true", *score, Mode::Enforce), &mut TestScope::new()).unwrap()
+        });
+        assert_eq!(RuleSet::new(rules.collect(), Bands::default()).unwrap_err(), expected);
+    };
+    check(&[("a", 1.0), ("a", 2.0)], RuleSetError::Duplicate("a".to_owned()));
+    check(&[("a", f64::NAN)], RuleSetError::Score("a".to_owned()));
+    check(&[("", 1.0)], RuleSetError::Name(String::new()));
+}

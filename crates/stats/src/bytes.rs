@@ -1,0 +1,82 @@
+//! Variable-length numbers (LEB128, as in Protocol Buffers) and short texts, written and read back with bounds.
+
+/// Appends seven bits a byte, least significant first.
+pub(crate) fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}
+
+/// Appends a signed number so that small magnitudes stay short.
+pub(crate) fn push_zigzag(bytes: &mut Vec<u8>, value: i64) {
+    push_varint(bytes, ((value << 1) ^ (value >> 63)).cast_unsigned());
+}
+
+/// Appends a length and the text.
+pub(crate) fn push_text(bytes: &mut Vec<u8>, text: &str) {
+    push_varint(bytes, text.len() as u64);
+    bytes.extend_from_slice(text.as_bytes());
+}
+
+/// Takes values from the front of untrusted bytes; `None` where they end early or are not well-formed.
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(crate) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    pub(crate) fn varint(&mut self) -> Option<u64> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return None;
+            }
+            value |= bits << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    pub(crate) fn zigzag(&mut self) -> Option<i64> {
+        let value = self.varint()?;
+        Some((value >> 1).cast_signed() ^ -((value & 1).cast_signed()))
+    }
+
+    pub(crate) fn text(&mut self) -> Option<&'a str> {
+        let length = usize::try_from(self.varint()?).ok()?;
+        std::str::from_utf8(self.take(length)?).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_back() {
+        for value in [0, 1, -1, 63, -64, 300, i64::MAX, i64::MIN] {
+            let mut bytes = Vec::new();
+            push_zigzag(&mut bytes, value);
+            push_varint(&mut bytes, value.cast_unsigned());
+            let mut reader = Reader(&bytes);
+            assert_eq!((reader.zigzag(), reader.varint()), (Some(value), Some(value.cast_unsigned())));
+            assert!(reader.0.is_empty());
+        }
+        assert_eq!(Reader(&[0xff; 10]).varint(), None, "more than 64 bits");
+        assert_eq!(Reader(&[0x80]).varint(), None, "cut short");
+    }
+}

@@ -1,0 +1,378 @@
+//! How a statistic's time is divided: tiers of equal buckets, and the trailing windows that readings carry.
+//!
+//! Windows are sliding windows made of fixed sub-windows: as cheap as counters, and strict: the oldest bucket, of
+//! which only a part still lies in the window, counts in full.
+
+use std::fmt;
+use std::str::FromStr;
+
+use event::{Span, Time};
+
+/// Buckets of one width: `10m x 144` keeps 144 whole ten-minute buckets beside the current one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tier {
+    /// Length of a bucket; bucket numbers are [`Time::bucket`]s of it.
+    pub width: Span,
+    /// Whole buckets that are kept beside the current one.
+    pub buckets: u32,
+}
+
+impl Tier {
+    /// The longest window that the tier can answer.
+    pub fn span(&self) -> Span {
+        self.width.times(i64::from(self.buckets))
+    }
+}
+
+/// A text that is no tier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TierError;
+
+impl fmt::Display for TierError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "expected a bucket's width and how many are kept, such as `10m x 144`, or a width alone for one",
+        )
+    }
+}
+
+impl std::error::Error for TierError {}
+
+impl FromStr for Tier {
+    type Err = TierError;
+
+    fn from_str(text: &str) -> Result<Tier, TierError> {
+        let (width, buckets) = match text.split_once('x') {
+            Some((width, buckets)) => (width, buckets.trim().parse().map_err(|_| TierError)?),
+            None => (text, 1),
+        };
+        let width: Span = width.trim().parse().map_err(|_| TierError)?;
+        if width <= Span::ZERO || buckets == 0 {
+            return Err(TierError);
+        }
+        Ok(Tier { width, buckets })
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} x {}", self.width, self.buckets)
+    }
+}
+
+/// Why a layout cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// No counters, too many, or one whose name is empty, too long or there twice.
+    #[error("counters: {0}")]
+    Counters(String),
+    /// Tiers that do not fit each other or the limits.
+    #[error("tiers: {0}")]
+    Tiers(String),
+    /// A window that no tier can answer.
+    #[error("no tier can answer the window {window}; possible are {possible}")]
+    Window {
+        /// The window asked for.
+        window: Span,
+        /// The ranges of windows that can be answered.
+        possible: String,
+    },
+    /// Shorter than the longest tier.
+    #[error("keep = {keep} is shorter than the tier {tier}: make it at least {}", tier.span())]
+    Keep {
+        /// As configured.
+        keep: Span,
+        /// The tier that needs more.
+        tier: Tier,
+    },
+}
+
+/// The dimensions of a cell: what its bytes depend on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    counters: usize,
+    fine: Tier,
+    coarse: Option<Tier>,
+    keep: Span,
+}
+
+impl Shape {
+    /// Most counters.
+    pub const COUNTERS_MAX: usize = 64;
+    /// Most numbers a cell may hold; the product of buckets and counters is bounded by it.
+    pub const WORDS_MAX: usize = 1 << 16;
+    /// The longest time that a tier may span, or a cell be kept: some 290 years, so that sums of times do not overflow.
+    pub const SPAN_MAX: Span = Span(i64::MAX / 1000);
+
+    /// Checks and makes a shape with this many counters.
+    ///
+    /// # Errors
+    /// [`LayoutError::Tiers`], [`LayoutError::Counters`] or [`LayoutError::Keep`].
+    pub fn new(counters: usize, tiers: &[Tier], keep: Option<Span>) -> Result<Shape, LayoutError> {
+        let wrong = |text: String| Err(LayoutError::Tiers(text));
+        if counters == 0 || counters > Shape::COUNTERS_MAX {
+            return Err(LayoutError::Counters(format!(
+                "{counters} of them, 1 to {} can be kept",
+                Shape::COUNTERS_MAX
+            )));
+        }
+        for tier in tiers {
+            let span = i128::from(tier.width.0) * i128::from(tier.buckets);
+            if tier.width <= Span::ZERO || tier.buckets == 0 || span > i128::from(Shape::SPAN_MAX.0) {
+                return wrong(format!(
+                    "{tier}: the width or the number of buckets is zero, or their product too long"
+                ));
+            }
+        }
+        let (fine, coarse) = match *tiers {
+            [fine] => (fine, None),
+            [fine, coarse] => {
+                if coarse.width <= fine.width || coarse.width.0 % fine.width.0 != 0 {
+                    return wrong(format!(
+                        "{coarse} must have buckets that are a multiple of {}",
+                        fine.width
+                    ));
+                }
+                if coarse.span() < fine.span() {
+                    return wrong(format!("{coarse} must reach at least as far back as {fine}"));
+                }
+                (fine, Some(coarse))
+            }
+            _ => return wrong(format!("{} of them, one or two can be kept", tiers.len())),
+        };
+        let rows: u64 = tiers.iter().map(|tier| u64::from(tier.buckets) + 1).sum();
+        if rows * (counters as u64 + 1) > Shape::WORDS_MAX as u64 {
+            return wrong(format!("{rows} buckets of {counters} counters are too many for one cell"));
+        }
+        let longest = coarse.unwrap_or(fine);
+        let keep = keep.unwrap_or(longest.span());
+        if keep < longest.span() || keep > Shape::SPAN_MAX {
+            return Err(LayoutError::Keep { keep, tier: longest });
+        }
+        Ok(Shape { counters, fine, coarse, keep })
+    }
+
+    /// Number of counters.
+    pub fn counters(&self) -> usize {
+        self.counters
+    }
+
+    /// The finest tier.
+    pub fn fine(&self) -> Tier {
+        self.fine
+    }
+
+    /// The tier that the finest folds into.
+    pub fn coarse(&self) -> Option<Tier> {
+        self.coarse
+    }
+
+    /// How long a cell is kept after its last event, at least.
+    pub fn keep(&self) -> Span {
+        self.keep
+    }
+
+    /// Fine buckets in a coarse one.
+    pub(crate) fn ratio(&self) -> i64 {
+        self.coarse.map_or(1, |coarse| coarse.width.0 / self.fine.width.0)
+    }
+
+    /// When a cell with this last event may be forgotten: no window reaches it any more, and `keep` is over.
+    pub fn expires(&self, last: Time) -> Time {
+        let longest = self.coarse.unwrap_or(self.fine);
+        let bucket_end = Time(last.bucket(longest.width).saturating_add(1).saturating_mul(longest.width.0));
+        (bucket_end + longest.span()).max(last + self.keep)
+    }
+}
+
+/// The buckets that answer one window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Trail {
+    pub(crate) tier: usize,
+    width: Span,
+    window: Span,
+    /// Buckets at the old end that are left out: 1 where whole periods are counted, the current one among them.
+    skip: i64,
+}
+
+impl Trail {
+    pub(crate) fn periods(width: Span, window: Span) -> Trail {
+        Trail { tier: 0, width, window, skip: 1 }
+    }
+
+    /// First and last bucket as of `now`.
+    pub(crate) fn buckets(&self, now: Time) -> (i64, i64) {
+        ((now - self.window).bucket(self.width).saturating_add(self.skip), now.bucket(self.width))
+    }
+}
+
+/// What is kept per key: named counters over one or two tiers, first and last event time, and the windows that
+/// readings carry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    counters: Vec<String>,
+    shape: Shape,
+    windows: Vec<Span>,
+    trails: Vec<Trail>,
+}
+
+impl Layout {
+    /// Longest name of a counter, in bytes.
+    pub const NAME_BYTES_MAX: usize = 64;
+    /// Most windows.
+    pub const WINDOWS_MAX: usize = 64;
+
+    /// Checks and compiles. Tiers are one, or a fine and a coarse one; `keep` defaults to the longest tier.
+    ///
+    /// # Errors
+    /// Says what does not fit and what would.
+    pub fn new(
+        counters: Vec<String>,
+        tiers: &[Tier],
+        windows: Vec<Span>,
+        keep: Option<Span>,
+    ) -> Result<Layout, LayoutError> {
+        for (index, name) in counters.iter().enumerate() {
+            if name.is_empty() || name.len() > Layout::NAME_BYTES_MAX {
+                return Err(LayoutError::Counters(format!(
+                    "the name `{name}` must have 1 to {} bytes",
+                    Layout::NAME_BYTES_MAX
+                )));
+            }
+            if counters[..index].contains(name) {
+                return Err(LayoutError::Counters(format!("`{name}` is there twice")));
+            }
+        }
+        let shape = Shape::new(counters.len(), tiers, keep)?;
+        if windows.len() > Layout::WINDOWS_MAX {
+            return Err(LayoutError::Tiers(format!("more than {} windows", Layout::WINDOWS_MAX)));
+        }
+        let trails = windows.iter().map(|window| shape.trail(*window)).collect::<Result<_, _>>()?;
+        Ok(Layout { counters, shape, windows, trails })
+    }
+
+    /// Names of the counters, in the order of their indices.
+    pub fn counters(&self) -> &[String] {
+        &self.counters
+    }
+
+    /// The index of a counter.
+    pub fn counter(&self, name: &str) -> Option<u8> {
+        self.counters.iter().position(|counter| counter == name).map(|index| index as u8)
+    }
+
+    /// The trailing windows that readings carry, in this order.
+    pub fn windows(&self) -> &[Span] {
+        &self.windows
+    }
+
+    /// The dimensions of its cells.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    pub(crate) fn trails(&self) -> &[Trail] {
+        &self.trails
+    }
+}
+
+impl Shape {
+    /// The finest tier that can answer a window: its buckets are no longer, and together no shorter.
+    pub(crate) fn trail(&self, window: Span) -> Result<Trail, LayoutError> {
+        let tiers = [Some(self.fine), self.coarse];
+        let fits = |tier: &Tier| tier.width <= window && window <= tier.span();
+        for (index, tier) in tiers.iter().flatten().enumerate() {
+            if fits(tier) {
+                return Ok(Trail { tier: index, width: tier.width, window, skip: 0 });
+            }
+        }
+        let ranges: Vec<String> =
+            tiers.iter().flatten().map(|tier| format!("{} to {}", tier.width, tier.span())).collect();
+        Err(LayoutError::Window { window, possible: ranges.join(", ") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tiers(texts: &[&str]) -> Vec<Tier> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn tiers_read_back_what_they_print() {
+        for text in ["10m x 144", "1d x 14", "1d x 1"] {
+            assert_eq!(text.parse::<Tier>().unwrap().to_string(), text);
+        }
+        assert_eq!("1d".parse::<Tier>().unwrap(), Tier { width: Span::days(1), buckets: 1 });
+        for text in ["", "x", "10m x", "10m x 0", "0s x 3", "10m x -1", "10m x 99999999999", "x 3"] {
+            assert_eq!(text.parse::<Tier>(), Err(TierError), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn layouts_are_checked_with_the_mend_named() {
+        let check =
+            |counters: &[&str], tier_texts: &[&str], windows: &[&str], keep: Option<Span>, message: &str| {
+                let made = Layout::new(
+                    counters.iter().map(|name| (*name).to_owned()).collect(),
+                    &tiers(tier_texts),
+                    windows.iter().map(|window| window.parse().unwrap()).collect(),
+                    keep,
+                );
+                let text = made.err().map_or(String::new(), |error| error.to_string());
+                assert_eq!(text, message);
+            };
+        let two = &["10m x 144", "1d x 14"];
+        check(&["seen", "spam"], two, &["10m", "1h", "1d", "2d", "14d"], None, "");
+        check(
+            &["seen"],
+            two,
+            &["15d"],
+            None,
+            "no tier can answer the window 15d; possible are 10m to 1d, 1d to 14d",
+        );
+        check(
+            &["seen"],
+            &["1h x 3"],
+            &["1m"],
+            None,
+            "no tier can answer the window 1m; possible are 1h to 3h",
+        );
+        check(&["a", "a"], two, &[], None, "counters: `a` is there twice");
+        check(&[], two, &[], None, "counters: 0 of them, 1 to 64 can be kept");
+        check(&["a"], &[], &[], None, "tiers: 0 of them, one or two can be kept");
+        check(
+            &["a"],
+            &["7m x 9", "1h x 9"],
+            &[],
+            None,
+            "tiers: 1h x 9 must have buckets that are a multiple of 7m",
+        );
+        check(
+            &["a"],
+            &["1m x 180", "1h x 2"],
+            &[],
+            None,
+            "tiers: 1h x 2 must reach at least as far back as 1m x 180",
+        );
+        check(
+            &["a"],
+            &["1s x 90000"],
+            &[],
+            None,
+            "tiers: 90001 buckets of 1 counters are too many for one cell",
+        );
+        let message = "keep = 1d is shorter than the tier 1d x 14: make it at least 14d";
+        check(&["a"], two, &[], Some(Span::days(1)), message);
+    }
+
+    #[test]
+    fn the_finest_tier_answers() {
+        let shape = Shape::new(1, &tiers(&["10m x 144", "1d x 14"]), None).unwrap();
+        for (window, tier) in [("10m", 0), ("1d", 0), ("1d10m", 1), ("14d", 1)] {
+            assert_eq!(shape.trail(window.parse().unwrap()).unwrap().tier, tier, "{window}");
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! The [`Ledger`] trait: reading and adding statistics, whatever their home.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use event::{Key, Kind, Shingle, Space, Span, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::catalog::CatalogError;
+use crate::layout::LayoutError;
+
+/// What a ledger's awaited methods answer: a future that any runtime, or none, can drive.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, LedgerError>> + Send + 'a>>;
+
+/// A look at one key, and what is added to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observation {
+    /// The key.
+    pub key: Key,
+    /// The event's time: the reading is as of it, the addition lands in its bucket.
+    pub time: Time,
+    /// What is added.
+    pub add: Add,
+}
+
+/// What an observation adds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Add {
+    /// Nothing: a peek. It creates nothing either.
+    Nothing,
+    /// Amounts to counters of a [`crate::Measure::Windows`].
+    Counters(Amounts),
+    /// A value of a [`crate::Measure::Distinct`]; the key is the owner's.
+    Distinct {
+        /// [`event::Secret::pair`] of the owner and the value: it has the owner's route bits.
+        pair: Shingle,
+    },
+}
+
+const INLINE: usize = 3;
+
+/// Counter indices and amounts; few of them are held without an allocation.
+#[derive(Clone, Debug, Default)]
+pub struct Amounts {
+    len: u8,
+    inline: [(u8, u64); INLINE],
+    more: Vec<(u8, u64)>,
+}
+
+impl Amounts {
+    /// Adds an amount. The same counter may come several times.
+    pub fn push(&mut self, counter: u8, amount: u64) {
+        match self.inline.get_mut(usize::from(self.len)) {
+            Some(free) => {
+                *free = (counter, amount);
+                self.len += 1;
+            }
+            None => self.more.push((counter, amount)),
+        }
+    }
+
+    /// The amounts in the order in which they were pushed.
+    pub fn iter(&self) -> impl Iterator<Item = (u8, u64)> + '_ {
+        self.inline.iter().take(usize::from(self.len)).chain(&self.more).copied()
+    }
+}
+
+impl FromIterator<(u8, u64)> for Amounts {
+    fn from_iter<I: IntoIterator<Item = (u8, u64)>>(amounts: I) -> Amounts {
+        let mut all = Amounts::default();
+        amounts.into_iter().for_each(|(counter, amount)| all.push(counter, amount));
+        all
+    }
+}
+
+impl<const N: usize> From<[(u8, u64); N]> for Amounts {
+    fn from(amounts: [(u8, u64); N]) -> Amounts {
+        amounts.into_iter().collect()
+    }
+}
+
+impl PartialEq for Amounts {
+    fn eq(&self, other: &Amounts) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Amounts {}
+
+/// A mark that a request leaves, so that it is counted once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Once {
+    /// A key of a [`crate::Measure::Once`] kind; its shingle is that of the request's id. Such keys cannot be
+    /// observed, their [`Ledger::timeline`] can be read.
+    pub key: Key,
+    /// The event's time.
+    pub time: Time,
+}
+
+/// Observations that belong together, usually those of one event. Its additions and its mark are kept or lost
+/// together in a crash.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// If this mark is there already, nothing of the request is added; readings are answered all the same.
+    pub once: Option<Once>,
+    /// In order; a later observation of a key sees what an earlier one added.
+    pub observations: Vec<Observation>,
+}
+
+impl Request {
+    /// Most observations of one request.
+    pub const OBSERVATIONS_MAX: usize = 4096;
+
+    /// Whether it may add anything.
+    pub fn adds(&self) -> bool {
+        self.once.is_some() || self.observations.iter().any(|observation| observation.add != Add::Nothing)
+    }
+}
+
+/// The answer to a [`Request`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The request's mark was there already: nothing was added.
+    pub duplicate: bool,
+    /// One per observation, in its order.
+    pub readings: Vec<Reading>,
+}
+
+/// How far a reading can be trusted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Quality {
+    /// All that was counted and is kept.
+    #[default]
+    Exact,
+    /// From a sketch: close to the truth.
+    Estimated,
+    /// What was counted could not be read: the reading holds at most what was added since.
+    Missing,
+}
+
+/// A statistic's values for one key, as they were before the observation's own addition.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Reading {
+    /// How far it can be trusted.
+    pub quality: Quality,
+    /// The key's first event.
+    pub first: Option<Time>,
+    /// The key's last event.
+    pub last: Option<Time>,
+    /// For [`Add::Distinct`]: the pair had not been seen in the time's period. False for a pair that comes so late
+    /// that its period is forgotten.
+    pub fresh: bool,
+    pub(crate) counters: u8,
+    /// Windows by counters; empty for a key without counts.
+    pub(crate) sums: Vec<u64>,
+}
+
+impl Reading {
+    /// The reading of a key whose statistics cannot be had.
+    pub fn missing() -> Reading {
+        Reading { quality: Quality::Missing, ..Reading::default() }
+    }
+
+    /// The sum of a counter over a window, both by their index in the statistic's definition; 0 where nothing was
+    /// counted.
+    pub fn sum(&self, window: usize, counter: usize) -> u64 {
+        if counter >= usize::from(self.counters) {
+            return 0;
+        }
+        self.sums.get(window * usize::from(self.counters) + counter).copied().unwrap_or(0)
+    }
+}
+
+impl PartialEq for Reading {
+    /// Readings are equal if nobody could tell them apart.
+    fn eq(&self, other: &Reading) -> bool {
+        let parts = |reading: &Reading| (reading.quality, reading.first, reading.last, reading.fresh);
+        let longest = self.sums.len().max(other.sums.len());
+        let sum = |reading: &Reading, at: usize| reading.sums.get(at).copied().unwrap_or(0);
+        parts(self) == parts(other) && (0..longest).all(|at| sum(self, at) == sum(other, at))
+    }
+}
+
+impl Eq for Reading {}
+
+/// All that is kept of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timeline {
+    /// Names of the counters.
+    pub counters: Vec<String>,
+    /// First event.
+    pub first: Time,
+    /// Last event.
+    pub last: Time,
+    /// Buckets that hold anything: folded coarse ones and then fine ones, each oldest first. No count is in two.
+    pub buckets: Vec<Bucket>,
+}
+
+/// One bucket of a [`Timeline`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// Where it starts.
+    pub start: Time,
+    /// How long it is.
+    pub width: Span,
+    /// What was counted, by counter.
+    pub counts: Vec<u64>,
+}
+
+/// What a ledger holds and has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Cells in memory.
+    pub cells: u64,
+    /// Their memory, about.
+    pub memory_bytes: u64,
+    /// The part of it that is not written yet.
+    pub dirty_bytes: u64,
+    /// Keys on disk.
+    pub disk_keys: u64,
+    /// Memory of the directory of keys on disk.
+    pub directory_bytes: u64,
+    /// Length of the files.
+    pub disk_bytes: u64,
+    /// Flushes that wrote.
+    pub flushes: u64,
+    /// Cells read back from disk.
+    pub loads: u64,
+    /// Cells that left memory to make room. Without a disk they are lost.
+    pub evictions: u64,
+    /// Cells that were let go because no window reaches them any more.
+    pub expired: u64,
+    /// Images that could not be read.
+    pub damaged: u64,
+    /// Nothing is added any more because a write failed.
+    pub poisoned: bool,
+}
+
+/// Why a ledger cannot answer.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// The catalog has no statistic for the kind.
+    #[error("no statistic is configured for kind {} of space {}", kind.0, space.0)]
+    Unknown {
+        /// Whose.
+        space: Space,
+        /// Of which kind.
+        kind: Kind,
+    },
+    /// What is to be added does not fit the kind's statistic.
+    #[error("statistic `{statistic}`: {why}")]
+    Unfit {
+        /// Its name.
+        statistic: String,
+        /// What does not fit.
+        why: String,
+    },
+    /// A window that the statistic cannot answer.
+    #[error(transparent)]
+    Window(#[from] LayoutError),
+    /// More observations in one request than [`Request::OBSERVATIONS_MAX`].
+    #[error("a request of {0} observations is too large: at most {max}", max = Request::OBSERVATIONS_MAX)]
+    TooLarge(usize),
+    /// A write or sync failed, so that later additions could be lost: none is taken until the ledger is reopened.
+    #[error("nothing is added any more, a write failed: {why}")]
+    Poisoned {
+        /// The failure.
+        why: Arc<str>,
+    },
+    /// The ledger was closed.
+    #[error("the ledger is closed")]
+    Closed,
+    /// The catalog does not fit what is stored.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] store::StoreError),
+    /// The system refused a thread.
+    #[error("the flusher could not be started: {0}")]
+    Thread(std::io::Error),
+}
+
+/// Where statistics live. Every home passes the same conformance suite.
+pub trait Ledger: Send + Sync {
+    /// Answers readings and adds; answers only when what was added is as durable as configured. Readings of one
+    /// request are not isolated from requests of other callers.
+    ///
+    /// # Errors
+    /// Requests that do not fit the catalog are refused before anything is added. After an error of the store some
+    /// of the requests may have been added: with [`Request::once`] they can be sent again.
+    fn observe<'a>(&'a self, requests: &'a [Request]) -> Answer<'a, Vec<Outcome>>;
+
+    /// All buckets of a key; `None` if nothing is kept of it.
+    ///
+    /// # Errors
+    /// For a kind without statistic, or the store's.
+    fn timeline<'a>(&'a self, key: Key) -> Answer<'a, Option<Timeline>>;
+
+    /// The keys with the largest sums of a counter over a trailing window, among the cells in memory; largest first,
+    /// keys without counts left out. Looks at every cell in memory.
+    ///
+    /// # Errors
+    /// For a kind without statistic, or a window that it cannot answer.
+    fn hottest<'a>(
+        &'a self,
+        space: Space,
+        kind: Kind,
+        counter: u8,
+        window: Span,
+        now: Time,
+        limit: usize,
+    ) -> Answer<'a, Vec<(Key, u64)>>;
+
+    /// Writes what is dirty, lets go of what has expired at `now`, and tidies the disk a little. To be called on an
+    /// interval, from a thread that may block. What has expired is gone even if a later `now` is earlier.
+    ///
+    /// # Errors
+    /// If poisoned, or the store's.
+    fn maintain(&self, now: Time) -> Result<(), LedgerError>;
+
+    /// Writes and syncs everything; nothing can be added afterwards.
+    ///
+    /// # Errors
+    /// If poisoned, or the store's.
+    fn close(&self) -> Result<(), LedgerError>;
+
+    /// What the ledger holds and has done.
+    fn census(&self) -> Census;
+}
+
+impl fmt::Display for Quality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Quality::Exact => "exact",
+            Quality::Estimated => "estimated",
+            Quality::Missing => "missing",
+        })
+    }
+}

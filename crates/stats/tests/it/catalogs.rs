@@ -1,0 +1,130 @@
+//! What becomes of stored cells when the configuration changes.
+
+use event::Kind;
+use stats::{Catalog, Durability, Embedded, Ledger, LedgerError, Measure, Options};
+use store::MemoryDevice;
+
+use crate::support::*;
+
+fn with_mass(measure: Measure) -> Catalog {
+    let mut builder = Catalog::builder();
+    builder.add(SPACE, MASS, statistic("mass", "from", measure)).unwrap();
+    builder.build()
+}
+
+fn open(device: &MemoryDevice, catalog: Catalog) -> Result<Embedded, LedgerError> {
+    Embedded::open(
+        store(device, 8_000),
+        catalog,
+        Options { memory_bytes: 1 << 20, durability: Durability::Sync },
+    )
+}
+
+/// Counts under one layout and reads the timeline under another, with a restart in between and without one.
+fn check(before: Measure, after: Measure, expected: &[(i64, &str, &[u64])]) {
+    let key = key(MASS, 1);
+    let count = |ledger: &Embedded| {
+        let observations =
+            [1200, 1215, 1290, 1300].map(|time| add(key, at(time), [(0, 1), (1, 10)])).to_vec();
+        observe(ledger, &[request(observations)]);
+    };
+    let compare = |ledger: &Embedded| {
+        let timeline = pollster::block_on(ledger.timeline(key)).unwrap().unwrap();
+        assert_eq!((timeline.first, timeline.last), (at(1200), at(1300)));
+        let found: Vec<(i64, String, Vec<u64>)> = timeline
+            .buckets
+            .into_iter()
+            .map(|bucket| (bucket.start.seconds(), bucket.width.to_string(), bucket.counts))
+            .collect();
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(start, width, counts)| (*start, (*width).to_owned(), counts.to_vec()))
+            .collect();
+        assert_eq!(found, expected);
+    };
+    let device = MemoryDevice::new();
+    let ledger = open(&device, with_mass(before.clone())).unwrap();
+    count(&ledger);
+    drop(ledger);
+    let ledger = open(&device, with_mass(after.clone())).unwrap();
+    compare(&ledger);
+    observe(&ledger, &[request(vec![peek(key, at(1300))])]);
+    compare(&ledger);
+
+    let ledger = open(&MemoryDevice::new(), with_mass(before)).unwrap();
+    count(&ledger);
+    ledger.set_catalog(with_mass(after)).unwrap();
+    compare(&ledger);
+    observe(&ledger, &[request(vec![peek(key, at(1300))])]);
+    compare(&ledger);
+}
+
+#[test]
+fn cells_are_translated_when_the_layout_changes() {
+    let two = &["10s x 6", "1m x 5"];
+    let before = || windows(&["seen", "spam"], two, &[], None);
+    let same: &[(i64, &str, &[u64])] =
+        &[(1200, "1m", &[2, 20]), (1290, "10s", &[1, 10]), (1300, "10s", &[1, 10])];
+    check(before(), windows(&["seen", "spam"], two, &["1m"], None), same);
+    let turned: &[(i64, &str, &[u64])] =
+        &[(1200, "1m", &[20, 0, 2]), (1290, "10s", &[10, 0, 1]), (1300, "10s", &[10, 0, 1])];
+    check(before(), windows(&["spam", "new", "seen"], two, &[], None), turned);
+    check(
+        before(),
+        windows(&["spam"], &["30s x 2", "2m x 3"], &[], None),
+        &[(1200, "2m", &[20]), (1290, "30s", &[20])],
+    );
+    check(before(), windows(&["seen"], &["1m x 5"], &[], None), &[(1200, "1m", &[2]), (1260, "1m", &[2])]);
+    check(before(), windows(&["seen"], &["15s x 8"], &[], None), &[]);
+}
+
+#[test]
+fn a_kind_that_would_change_its_meaning_is_refused() {
+    let layout = || windows(&["seen"], &["10s x 6"], &[], None);
+    let device = MemoryDevice::new();
+    drop(open(&device, with_mass(layout())).unwrap());
+    let other = |name: &str, kind_name: &str, measure: Measure| {
+        let mut builder = Catalog::builder();
+        builder.add(SPACE, MASS, statistic(name, kind_name, measure)).unwrap();
+        builder.build()
+    };
+    let distinct = Measure::Distinct { tier: "1m".parse().unwrap(), windows: vec![] };
+    for (catalog, now) in [
+        (other("other", "from", layout()), "windows `other` of `from`"),
+        (other("mass", "ip", layout()), "windows `mass` of `ip`"),
+        (other("mass", "from", distinct), "distinct `mass` of `from`"),
+    ] {
+        let message = format!(
+            "kind 1 of space 3 is stored as windows `mass` of `from` and now configured as {now}: \
+             give the new one a number of its own"
+        );
+        assert_eq!(open(&device, catalog.clone()).err().unwrap().to_string(), message);
+        let ledger = open(&device, with_mass(layout())).unwrap();
+        assert_eq!(ledger.set_catalog(catalog).unwrap_err().to_string(), message);
+        observe(&ledger, &[request(vec![add(key(MASS, 1), at(1000), [(0, 1)])])]);
+    }
+    assert!(open(&device, Catalog::default()).is_ok(), "a kind may go and come back");
+}
+
+#[test]
+fn catalogs_are_checked() {
+    let layout = || windows(&["seen"], &["10s x 6"], &[], None);
+    let mut builder = Catalog::builder();
+    builder.add(SPACE, MASS, statistic("mass", "from", layout())).unwrap();
+    builder.add(SPACE, MASS, statistic("mass", "from", layout())).unwrap();
+    let mut check = |kind: Kind, name: &str, measure: Measure, message: &str| {
+        let refused = builder.add(SPACE, kind, statistic(name, "from", measure)).err().unwrap();
+        assert_eq!(refused.to_string(), message);
+    };
+    check(MASS, "other", layout(), "kind 1 of space 3 is `mass` already and cannot be `other` too");
+    check(Kind(0x7fff), "x", layout(), "kind 32767 is out of range: kinds are numbered below 32767");
+    check(Kind(5), "", layout(), "the name `` must have 1 to 64 bytes");
+    let distinct =
+        Measure::Distinct { tier: "1m x 2".parse().unwrap(), windows: vec!["4m".parse().unwrap()] };
+    let message = "statistic `d`: no tier can answer the window 4m; possible are multiples of 1m up to 3m";
+    check(Kind(5), "d", distinct, message);
+    let catalog = builder.build();
+    assert_eq!(catalog.iter().count(), 1);
+    assert_eq!(catalog.get(SPACE, MASS).unwrap().name, "mass");
+    assert!(catalog.get(SPACE, Kind(9)).is_none());
+}

@@ -1,0 +1,8 @@
+//! Every home of the statistics against one conformance suite and a plain model; and what is promised after a crash.
+
+mod catalogs;
+mod conformance;
+mod faults;
+mod kill;
+mod model;
+mod support;

@@ -1,0 +1,156 @@
+//! Where segments lie: a flat directory of append-only files.
+//!
+//! The store works on the [`Device`] trait so that tests can cut the power ([`crate::MemoryDevice`]). A device
+//! holds no meaning and no cache; all it adds to a directory is a lock against a second process.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// A directory of append-only files. A file's bytes are durable after [`Blob::sync`], its name (or the absence of
+/// a removed one) after [`Device::sync_names`].
+pub trait Device: Send + Sync {
+    /// The names of all files, in any order.
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// Creates an empty file; an existing one of this name is an error.
+    fn create(&self, name: &str) -> io::Result<Box<dyn Blob>>;
+    /// Opens an existing file.
+    fn open(&self, name: &str) -> io::Result<Box<dyn Blob>>;
+    /// Removes a file; open handles may go on reading it.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes creations and removals durable.
+    fn sync_names(&self) -> io::Result<()>;
+}
+
+/// An open append-only file.
+pub trait Blob: Send + Sync {
+    /// Its length in bytes.
+    fn size(&self) -> io::Result<u64>;
+    /// Adds bytes at the end. After an error any part of them may have been added.
+    fn append(&self, bytes: &[u8]) -> io::Result<()>;
+    /// Reads from `offset` until `into` is full or the file ends; answers how many bytes were read.
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize>;
+    /// Cuts the file to `size` bytes.
+    fn truncate(&self, size: u64) -> io::Result<()>;
+    /// Makes the bytes and the length durable.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A directory of the operating system, locked against other processes for as long as the value lives.
+#[derive(Debug)]
+pub struct FileDevice {
+    directory: PathBuf,
+    _lock: File,
+}
+
+impl FileDevice {
+    const LOCK: &'static str = "LOCK";
+
+    /// Opens the directory, creating it where it is missing.
+    ///
+    /// # Errors
+    /// Names the path; [`io::ErrorKind::WouldBlock`] if another process has it open.
+    pub fn open(directory: impl Into<PathBuf>) -> io::Result<FileDevice> {
+        let directory = directory.into();
+        let named =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", directory.display()));
+        fs::create_dir_all(&directory).map_err(named)?;
+        let path = directory.join(FileDevice::LOCK);
+        let lock = OpenOptions::new().create(true).append(true).open(&path).map_err(named)?;
+        match lock.try_lock() {
+            Ok(()) => {
+                if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                    sync_directory(parent).map_err(named)?;
+                }
+                Ok(FileDevice { directory, _lock: lock })
+            }
+            Err(TryLockError::WouldBlock) => Err(io::Error::new(
+                io::ErrorKind::WouldBlock,
+                format!(
+                    "{} is in use by another process (it holds the lock on {})",
+                    directory.display(),
+                    path.display()
+                ),
+            )),
+            Err(TryLockError::Error(error)) => Err(named(error)),
+        }
+    }
+}
+
+impl Device for FileDevice {
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn Blob>> {
+        let path = self.directory.join(name);
+        Ok(Box::new(FileBlob(OpenOptions::new().read(true).append(true).create_new(true).open(path)?)))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn Blob>> {
+        Ok(Box::new(FileBlob(OpenOptions::new().read(true).append(true).open(self.directory.join(name))?)))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.directory.join(name))
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        sync_directory(&self.directory)
+    }
+}
+
+/// A directory's entries are made durable through a handle on the directory itself; where directories cannot be
+/// opened as files the file system orders names on its own.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
+}
+
+struct FileBlob(File);
+
+impl Blob for FileBlob {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        (&self.0).write_all(bytes)
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let mut done = 0;
+        while done < into.len() {
+            match read_some(&self.0, offset + done as u64, &mut into[done..]) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn truncate(&self, size: u64) -> io::Result<()> {
+        self.0.set_len(size)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+#[cfg(unix)]
+fn read_some(file: &File, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, into, offset)
+}
+
+#[cfg(windows)]
+fn read_some(file: &File, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, into, offset)
+}
