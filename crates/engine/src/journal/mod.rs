@@ -23,7 +23,8 @@ use event_listener::Event as Signal;
 use stats::Durability;
 
 pub use record::{Description, Feedback, KeyReading, KindDescription, Record, Row};
-pub use segment::{Block, SegmentError};
+use segment::Summary;
+pub use segment::{Block, Blocks, Head, SegmentError};
 
 use crate::id::RecordId;
 use crate::plan::{JournalPlan, Pipeline};
@@ -64,6 +65,11 @@ pub enum JournalError {
 fn io_error(path: &Path) -> impl FnOnce(io::Error) -> JournalError {
     let path = path.to_path_buf();
     move |error| JournalError::Io { path, error }
+}
+
+fn segment_error(path: &Path) -> impl FnOnce(SegmentError) -> JournalError {
+    let path = path.to_path_buf();
+    move |error| JournalError::Segment { path, error }
 }
 
 /// The open journal of a data directory.
@@ -113,14 +119,11 @@ struct Pending {
     arrival: Time,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct SegmentFile {
     first: RecordId,
     path: PathBuf,
-    bytes: u64,
-    /// Arrival of its first and last records.
-    from: Time,
-    to: Time,
+    summary: Summary,
 }
 
 /// How much there is.
@@ -151,13 +154,7 @@ impl Journal {
                 .and_then(|name| name.to_str())
                 .and_then(|name| name.strip_suffix(".journal"));
             if let Some(first) = name.and_then(|name| name.parse().ok()) {
-                segments.push(SegmentFile {
-                    first,
-                    path,
-                    bytes: 0,
-                    from: Time(i64::MAX),
-                    to: Time(i64::MIN),
-                });
+                segments.push(SegmentFile { first, path, summary: Summary::empty() });
             }
         }
         segments.sort_by_key(|segment| segment.first);
@@ -165,10 +162,10 @@ impl Journal {
         let mut safe = None;
         let last = segments.len().saturating_sub(1);
         for (index, file) in segments.iter_mut().enumerate() {
-            let summary = segment::summary(&file.path, index == last)?;
-            (file.bytes, file.from, file.to) = (summary.bytes, summary.from, summary.to);
-            torn_bytes += summary.torn_bytes;
-            safe = safe.max(summary.last);
+            let torn;
+            (file.summary, torn) = segment::summary(&file.path, index == last)?;
+            torn_bytes += torn;
+            safe = safe.max(file.summary.last);
         }
         let state = State { segments, safe, ..State::default() };
         let shared = Arc::new(Shared {
@@ -233,8 +230,9 @@ impl Journal {
     /// ids and is searched whole.
     pub async fn append(&self, records: &[(RecordId, Time, Record)]) -> Result<(), JournalError> {
         let Some(newest) = records.iter().map(|(id, ..)| *id).max() else { return Ok(()) };
-        let mut encoded =
-            records.iter().map(|(id, arrival, record)| (*id, *arrival, record.encode(*id))).peekable();
+        let encoded: Vec<(RecordId, Time, Vec<u8>)> =
+            records.iter().map(|(id, arrival, record)| (*id, *arrival, record.encode(*id))).collect();
+        let mut encoded = encoded.into_iter().peekable();
         loop {
             let listener = self.shared.written.listen();
             {
@@ -283,13 +281,13 @@ impl Journal {
         let doomed = {
             let mut state = self.shared.lock();
             let closed = state.segments.len().saturating_sub(1);
-            let mut total: u64 = state.segments.iter().map(|segment| segment.bytes).sum();
+            let mut total = state.bytes();
             let doomed = state.segments[..closed]
                 .iter()
                 .take_while(|segment| {
-                    let goes =
-                        segment.to < now - self.shared.plan.keep || total > self.shared.plan.keep_bytes;
-                    total -= if goes { segment.bytes } else { 0 };
+                    let Summary { to, bytes, .. } = segment.summary;
+                    let goes = to < now - self.shared.plan.keep || total > self.shared.plan.keep_bytes;
+                    total -= if goes { bytes } else { 0 };
                     goes
                 })
                 .count();
@@ -303,23 +301,23 @@ impl Journal {
 
     /// The record of this id.
     pub fn find(&self, id: RecordId) -> Result<Option<Record>, JournalError> {
-        let (waiting, segments) = self.shared.snapshot(id);
+        let (waiting, places) = {
+            let state = self.shared.lock();
+            // The last segment that begins at or before the id; ids that raced each other can lie in the one before.
+            let after = state.segments.partition_point(|segment| segment.first <= id);
+            let places = state.segments[..after].iter().rev().take(2);
+            let places = places.map(|segment| (segment.path.clone(), segment.summary.range(id)));
+            (state.waiting(|pending| pending.may_hold(id)), places.collect::<Vec<_>>())
+        };
         for bytes in waiting {
-            if let Some(record) = Record::decode_all(&bytes).into_iter().find(|(other, _)| *other == id) {
-                return Ok(Some(record.1));
+            if let Some((_, record)) = Record::decode_all(&bytes).into_iter().find(|(other, _)| *other == id)
+            {
+                return Ok(Some(record));
             }
         }
-        // The last segment that begins at or before the id; ids that raced each other can lie in the one before.
-        let after = segments.partition_point(|segment| segment.first <= id);
-        for segment in segments[..after].iter().rev().take(2) {
-            for block in segment::blocks(&segment.path)? {
-                let block = block?;
-                if !(block.first..=block.last).contains(&id) {
-                    continue;
-                }
-                if let Some(record) = block.records()?.into_iter().find(|(other, _)| *other == id) {
-                    return Ok(Some(record.1));
-                }
+        for (path, (at, end)) in places {
+            if let Some(record) = segment::find(&path, at, end, id)? {
+                return Ok(Some(record));
             }
         }
         Ok(None)
@@ -329,10 +327,11 @@ impl Journal {
     /// written first.
     pub fn scan(&self, mut visit: impl FnMut(RecordId, Record) -> bool) -> Result<(), JournalError> {
         self.sync()?;
-        let segments = self.shared.lock().segments.clone();
-        for segment in &segments {
-            for block in segment::blocks(&segment.path)? {
-                for (id, record) in block?.records()? {
+        let paths = self.shared.lock().paths();
+        for path in &paths {
+            for block in segment::open(path)? {
+                let records = block.and_then(|block| block.records()).map_err(segment_error(path))?;
+                for (id, record) in records {
                     if !visit(id, record) {
                         return Ok(());
                     }
@@ -344,20 +343,24 @@ impl Journal {
 
     /// The newest records, at most about `limit`, newest last: what is on its way and the last segment's end.
     pub fn recent(&self, limit: usize) -> Result<Vec<(RecordId, Record)>, JournalError> {
-        let (waiting, segments) = self.shared.snapshot(RecordId(u64::MAX));
+        let (waiting, paths) = {
+            let state = self.shared.lock();
+            (state.waiting(|_| true), state.paths())
+        };
         let mut newest: Vec<Vec<(RecordId, Record)>> =
             waiting.iter().rev().map(|bytes| Record::decode_all(bytes)).collect();
         let mut count: usize = newest.iter().map(Vec::len).sum();
-        for segment in segments.iter().rev() {
+        for path in paths.iter().rev() {
             if count >= limit {
                 break;
             }
-            let blocks = segment::blocks(&segment.path)?.collect::<Result<Vec<Block>, _>>()?;
+            let blocks: Result<Vec<Block>, _> = segment::open(path)?.collect();
+            let blocks = blocks.map_err(segment_error(path))?;
             for block in blocks.iter().rev() {
                 if count >= limit {
                     break;
                 }
-                let records = block.records()?;
+                let records = block.records().map_err(segment_error(path))?;
                 count += records.len();
                 newest.push(records);
             }
@@ -370,7 +373,7 @@ impl Journal {
         let state = self.shared.lock();
         JournalCensus {
             segments: state.segments.len(),
-            bytes: state.segments.iter().map(|segment| segment.bytes).sum(),
+            bytes: state.bytes(),
             pending_bytes: state.pending.bytes.len() + state.writing.bytes.len(),
         }
     }
@@ -397,6 +400,20 @@ impl Drop for Journal {
 }
 
 impl State {
+    fn bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.summary.bytes).sum()
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        self.segments.iter().map(|segment| segment.path.clone()).collect()
+    }
+
+    /// What is on its way and wanted, older first.
+    fn waiting(&self, wanted: impl Fn(&Pending) -> bool) -> Vec<Vec<u8>> {
+        let all = [&*self.writing, &self.pending].into_iter();
+        all.filter(|pending| wanted(pending)).map(|pending| pending.bytes.clone()).collect()
+    }
+
     /// Whether a record is as safe as the durability asks: it is neither waiting nor being written. Ids of
     /// concurrent appends may be out of order, so the last safe id alone does not tell.
     fn is_safe(&self, id: RecordId) -> bool {
@@ -422,15 +439,6 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         // The state is changed in steps that cannot panic half way.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What is on its way and may hold an id, older first, and the segments.
-    fn snapshot(&self, id: RecordId) -> (Vec<Vec<u8>>, Vec<SegmentFile>) {
-        let state = self.lock();
-        let any = id == RecordId(u64::MAX);
-        let waiting =
-            [&*state.writing, &state.pending].into_iter().filter(|pending| any || pending.may_hold(id));
-        (waiting.map(|pending| pending.bytes.clone()).collect(), state.segments.clone())
     }
 
     /// The writer thread.
@@ -491,35 +499,32 @@ impl Shared {
                 _ => Ok(()),
             };
         };
-        let full = |segment: &SegmentFile| {
-            segment.bytes >= self.plan.segment || batch.arrival - segment.from >= self.plan.rotate
-        };
-        let newest = self.lock().segments.last().cloned();
-        if newest.as_ref().is_none_or(full) {
+        // The newest segment goes on unless it is full.
+        let newest = self.lock().segments.last().and_then(|segment| {
+            let Summary { bytes, from, .. } = segment.summary;
+            let full = bytes >= self.plan.segment || batch.arrival - from >= self.plan.rotate;
+            (!full).then(|| segment.path.clone())
+        });
+        if newest.is_none() {
             *open = None;
         }
-        let writer = match (&mut *open, newest.filter(|segment| !full(segment))) {
+        let writer = match (&mut *open, newest) {
             (Some(writer), _) => writer,
-            (None, Some(segment)) => open.insert(segment::Writer::append(&segment.path)?),
+            (None, Some(path)) => open.insert(segment::Writer::append(&path)?),
             (None, None) => {
                 let path = self.directory.join(format!("{first}.journal"));
                 let writer = segment::Writer::create(&path)?;
                 sync_directory(&self.directory)?;
-                let bytes = writer.bytes();
-                let segment = SegmentFile { first, path, bytes, from: batch.arrival, to: batch.arrival };
-                self.lock().segments.push(segment);
+                self.lock().segments.push(SegmentFile { first, path, summary: Summary::empty() });
                 open.insert(writer)
             }
         };
-        writer.write(first, last, batch.arrival, batch.count, &batch.bytes)?;
+        let head = writer.write(first, last, batch.arrival, batch.count, &batch.bytes)?;
         if sync {
             writer.sync()?;
         }
-        let bytes = writer.bytes();
         if let Some(segment) = self.lock().segments.last_mut() {
-            segment.bytes = bytes;
-            segment.from = segment.from.min(batch.arrival);
-            segment.to = segment.to.max(batch.arrival);
+            segment.summary.add(&head);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use event::Time;
 
-use super::{JournalError, Record, io_error};
+use super::{JournalError, Record, io_error, segment_error};
 use crate::id::RecordId;
 
 const MAGIC: [u8; 8] = *b"TOLLJRNL";
@@ -19,8 +19,8 @@ const RAW_BYTES_MAX: usize = 128 << 20;
 /// zstd's own default.
 const LEVEL: i32 = 3;
 
-/// What is wrong with a segment's bytes.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// What is wrong with a segment.
+#[derive(Debug, thiserror::Error)]
 pub enum SegmentError {
     /// It does not begin like a segment.
     #[error("this is not a journal segment")]
@@ -28,14 +28,17 @@ pub enum SegmentError {
     /// A newer program wrote it.
     #[error("format {0} is newer than this program, which reads up to {VERSION}; use the newer program")]
     Newer(u32),
-    /// A block's checksum or lengths do not fit.
+    /// A block's checksum, lengths or content do not fit.
     #[error("the block at byte {0} is damaged")]
     Damaged(u64),
+    /// The operating system said no.
+    #[error(transparent)]
+    Io(#[from] io::Error),
 }
 
-/// The head of a block, and its compressed content.
-#[derive(Debug)]
-pub struct Block {
+/// The head of a block.
+#[derive(Clone, Debug)]
+pub struct Head {
     /// Smallest id in it.
     pub first: RecordId,
     /// Largest id in it.
@@ -44,53 +47,60 @@ pub struct Block {
     pub arrival: Time,
     /// Records in it.
     pub count: u32,
+    /// Where it begins in its segment.
+    pub at: u64,
+    length: usize,
     raw_bytes: usize,
+}
+
+/// A block: its head, and its compressed content.
+#[derive(Debug)]
+pub struct Block {
+    /// Its head.
+    pub head: Head,
     content: Vec<u8>,
-    path: PathBuf,
-    at: u64,
 }
 
 impl Block {
     /// The records.
-    pub fn records(&self) -> Result<Vec<(RecordId, Record)>, JournalError> {
-        let raw = zstd::bulk::decompress(&self.content, self.raw_bytes);
+    pub fn records(&self) -> Result<Vec<(RecordId, Record)>, SegmentError> {
+        let raw = zstd::bulk::decompress(&self.content, self.head.raw_bytes);
         let records = raw.map(|raw| Record::decode_all(&raw)).unwrap_or_default();
-        if records.len() != self.count as usize {
-            let error = SegmentError::Damaged(self.at);
-            return Err(JournalError::Segment { path: self.path.clone(), error });
+        if records.len() == self.head.count as usize {
+            Ok(records)
+        } else {
+            Err(SegmentError::Damaged(self.head.at))
         }
-        Ok(records)
     }
 }
 
-/// The blocks of a file one after another; ends after the first that is damaged.
+/// The blocks of a segment one after another; ends after the first that is damaged.
 #[derive(Debug)]
-pub(super) struct Blocks {
-    reader: BufReader<File>,
-    path: PathBuf,
+pub struct Blocks<R> {
+    reader: R,
     at: u64,
     failed: bool,
 }
 
-/// Opens a segment and reads its head.
-pub(super) fn blocks(path: &Path) -> Result<Blocks, JournalError> {
-    let mut reader = BufReader::new(File::open(path).map_err(io_error(path))?);
-    let mut head = [0; HEAD_BYTES];
-    let fail = |error| JournalError::Segment { path: path.to_path_buf(), error };
-    match reader.read_exact(&mut head) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(fail(SegmentError::Magic)),
-        Err(error) => return Err(io_error(path)(error)),
+impl<R: Read> Blocks<R> {
+    /// Reads a segment's head. Reads in small pieces: give it a buffered reader.
+    pub fn new(mut reader: R) -> Result<Blocks<R>, SegmentError> {
+        let mut head = [0; HEAD_BYTES];
+        if read_up_to(&mut reader, &mut head)? < HEAD_BYTES || !head.starts_with(&MAGIC) {
+            return Err(SegmentError::Magic);
+        }
+        match u32_at(&head, MAGIC.len()) {
+            VERSION => Ok(Blocks { reader, at: HEAD_BYTES as u64, failed: false }),
+            0 => Err(SegmentError::Magic),
+            newer => Err(SegmentError::Newer(newer)),
+        }
     }
-    let (magic, version) = head.split_at(MAGIC.len());
-    let version = u32_at(version, 0);
-    if magic != MAGIC {
-        return Err(fail(SegmentError::Magic));
-    }
-    if version > VERSION {
-        return Err(fail(SegmentError::Newer(version)));
-    }
-    Ok(Blocks { reader, path: path.to_path_buf(), at: HEAD_BYTES as u64, failed: false })
+}
+
+/// Opens a segment file.
+pub(super) fn open(path: &Path) -> Result<Blocks<BufReader<File>>, JournalError> {
+    let file = File::open(path).map_err(io_error(path))?;
+    Blocks::new(BufReader::new(file)).map_err(segment_error(path))
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -101,51 +111,68 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|part| part.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-impl Blocks {
-    fn read(&mut self) -> Result<Option<Block>, JournalError> {
-        let damaged = || {
-            let error = SegmentError::Damaged(self.at);
-            JournalError::Segment { path: self.path.clone(), error }
-        };
-        let mut head = [0; BLOCK_HEAD_BYTES];
-        let got = read_up_to(&mut self.reader, &mut head).map_err(io_error(&self.path))?;
+impl<R: Read> Blocks<R> {
+    /// The bytes of the next head, and what they say.
+    fn read_head(&mut self) -> Result<Option<([u8; BLOCK_HEAD_BYTES], Head)>, SegmentError> {
+        let mut bytes = [0; BLOCK_HEAD_BYTES];
+        let got = read_up_to(&mut self.reader, &mut bytes)?;
         if got == 0 {
             return Ok(None);
         }
-        let (length, raw_bytes) = (u32_at(&head, 0) as usize, u32_at(&head, 4) as usize);
-        if got < BLOCK_HEAD_BYTES
-            || raw_bytes > RAW_BYTES_MAX
-            || length > zstd::zstd_safe::compress_bound(raw_bytes)
-        {
-            return Err(damaged());
-        }
-        let mut content = vec![0; length];
-        let got = read_up_to(&mut self.reader, &mut content).map_err(io_error(&self.path))?;
-        let mut hasher = crc32fast::Hasher::new();
-        hasher.update(&head[..BLOCK_HEAD_BYTES - 4]);
-        hasher.update(&content);
-        if got < length || hasher.finalize() != u32_at(&head, BLOCK_HEAD_BYTES - 4) {
-            return Err(damaged());
-        }
-        let block = Block {
-            count: u32_at(&head, 8),
-            first: RecordId(u64_at(&head, 12)),
-            last: RecordId(u64_at(&head, 20)),
-            arrival: Time(u64_at(&head, 28) as i64),
-            raw_bytes,
-            content,
-            path: self.path.clone(),
+        let head = Head {
+            length: u32_at(&bytes, 0) as usize,
+            raw_bytes: u32_at(&bytes, 4) as usize,
+            count: u32_at(&bytes, 8),
+            first: RecordId(u64_at(&bytes, 12)),
+            last: RecordId(u64_at(&bytes, 20)),
+            arrival: Time(u64_at(&bytes, 28) as i64),
             at: self.at,
         };
-        self.at += (BLOCK_HEAD_BYTES + length) as u64;
-        Ok(Some(block))
+        let plausible = head.raw_bytes <= RAW_BYTES_MAX
+            && head.length <= zstd::zstd_safe::compress_bound(head.raw_bytes)
+            && head.count as usize <= head.raw_bytes;
+        if got < BLOCK_HEAD_BYTES || !plausible {
+            return Err(SegmentError::Damaged(self.at));
+        }
+        Ok(Some((bytes, head)))
+    }
+
+    fn read(&mut self) -> Result<Option<Block>, SegmentError> {
+        let Some((bytes, head)) = self.read_head()? else { return Ok(None) };
+        let mut content = vec![0; head.length];
+        let got = read_up_to(&mut self.reader, &mut content)?;
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&bytes[..BLOCK_HEAD_BYTES - 4]);
+        hasher.update(&content);
+        if got < head.length || hasher.finalize() != u32_at(&bytes, BLOCK_HEAD_BYTES - 4) {
+            return Err(SegmentError::Damaged(self.at));
+        }
+        self.at += (BLOCK_HEAD_BYTES + head.length) as u64;
+        Ok(Some(Block { head, content }))
     }
 }
 
-impl Iterator for Blocks {
-    type Item = Result<Block, JournalError>;
+impl<R: Read + Seek> Blocks<BufReader<R>> {
+    /// The next block's head; its content is passed over unread and unchecked.
+    fn next_head(&mut self) -> Result<Option<Head>, SegmentError> {
+        let Some((_, head)) = self.read_head()? else { return Ok(None) };
+        self.reader.seek_relative(head.length as i64)?;
+        self.at += (BLOCK_HEAD_BYTES + head.length) as u64;
+        Ok(Some(head))
+    }
 
-    fn next(&mut self) -> Option<Result<Block, JournalError>> {
+    /// Goes on at a block that begins here.
+    fn seek(&mut self, at: u64) -> Result<(), SegmentError> {
+        self.reader.seek(SeekFrom::Start(at))?;
+        self.at = at;
+        Ok(())
+    }
+}
+
+impl<R: Read> Iterator for Blocks<R> {
+    type Item = Result<Block, SegmentError>;
+
+    fn next(&mut self) -> Option<Result<Block, SegmentError>> {
         if self.failed {
             return None;
         }
@@ -168,46 +195,101 @@ fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
+/// The record of this id among the blocks from `at` to `end`.
+pub(super) fn find(path: &Path, at: u64, end: u64, id: RecordId) -> Result<Option<Record>, JournalError> {
+    let search = || {
+        let mut blocks = Blocks::new(BufReader::new(File::open(path)?))?;
+        blocks.seek(at)?;
+        while blocks.at < end {
+            let start = blocks.at;
+            let Some(head) = blocks.next_head()? else { break };
+            if !(head.first..=head.last).contains(&id) {
+                continue;
+            }
+            blocks.seek(start)?;
+            let records = blocks.read()?.map(|block| block.records()).transpose()?.unwrap_or_default();
+            if let Some((_, record)) = records.into_iter().find(|(other, _)| *other == id) {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    };
+    search().map_err(segment_error(path))
+}
+
 /// What a segment holds. One without records is from the end of time to its beginning.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Summary {
     pub(super) bytes: u64,
-    pub(super) torn_bytes: u64,
     pub(super) last: Option<RecordId>,
     pub(super) from: Time,
     pub(super) to: Time,
+    /// The smallest id from a block on, and where that block begins: an entry for every [`INDEX_BYTES`] or so.
+    index: Vec<(RecordId, u64)>,
 }
 
-/// Reads a segment's heads and checksums. In the newest segment what follows the last whole block is a torn tail
-/// and is cut off; elsewhere damage is left as it is, for readers to report.
-pub(super) fn summary(path: &Path, newest: bool) -> Result<Summary, JournalError> {
-    let bytes = std::fs::metadata(path).map_err(io_error(path))?.len();
-    let mut summary = Summary { bytes, torn_bytes: 0, last: None, from: Time(i64::MAX), to: Time(i64::MIN) };
-    if newest && bytes < HEAD_BYTES as u64 {
-        // A crash between making the file and writing its head.
-        summary.torn_bytes = bytes;
-        Writer::create(path)?;
-        summary.bytes = HEAD_BYTES as u64;
+/// Bytes of a segment for which its index in memory has one entry.
+const INDEX_BYTES: u64 = 256 << 10;
+
+impl Summary {
+    pub(super) fn empty() -> Summary {
+        let bytes = HEAD_BYTES as u64;
+        Summary { bytes, last: None, from: Time(i64::MAX), to: Time(i64::MIN), index: Vec::new() }
     }
-    let mut blocks = blocks(path)?;
-    for block in &mut blocks {
-        match block {
-            Ok(block) => {
-                summary.last = summary.last.max(Some(block.last));
-                summary.from = summary.from.min(block.arrival);
-                summary.to = summary.to.max(block.arrival);
-            }
-            Err(JournalError::Segment { .. }) => break,
-            Err(error) => return Err(error),
+
+    /// Takes in a block that was read or written.
+    pub(super) fn add(&mut self, head: &Head) {
+        self.last = self.last.max(Some(head.last));
+        self.from = self.from.min(head.arrival);
+        self.to = self.to.max(head.arrival);
+        self.bytes = head.at + (BLOCK_HEAD_BYTES + head.length) as u64;
+        match self.index.last_mut() {
+            Some((first, at)) if head.at - *at < INDEX_BYTES => *first = (*first).min(head.first),
+            _ => self.index.push((head.first, head.at)),
         }
     }
-    if newest && blocks.at < summary.bytes {
-        summary.torn_bytes += summary.bytes - blocks.at;
-        summary.bytes = blocks.at;
-        let file = OpenOptions::new().write(true).open(path).map_err(io_error(path))?;
-        file.set_len(blocks.at).and_then(|()| file.sync_all()).map_err(io_error(path))?;
+
+    /// Where the blocks that may hold an id begin and end. Appends race for their ids, so that neighbouring
+    /// entries may overlap: one more is searched on either side.
+    pub(super) fn range(&self, id: RecordId) -> (u64, u64) {
+        let after = self.index.partition_point(|(first, _)| *first <= id);
+        let at = |index: usize| self.index.get(index).map(|(_, at)| *at);
+        (at(after.saturating_sub(2)).unwrap_or(HEAD_BYTES as u64), at(after + 1).unwrap_or(self.bytes))
     }
-    Ok(summary)
+}
+
+/// Reads what a segment holds, and how many bytes of a torn tail were cut off. The newest segment is checked byte
+/// by byte and what follows its last whole block is cut off; of an older one only the heads are read, and damage
+/// is left as it is for readers to report.
+pub(super) fn summary(path: &Path, newest: bool) -> Result<(Summary, u64), JournalError> {
+    let length = std::fs::metadata(path).map_err(io_error(path))?.len();
+    let mut summary = Summary::empty();
+    if newest && length < HEAD_BYTES as u64 {
+        // A crash between making the file and writing its head.
+        Writer::create(path)?;
+        return Ok((summary, length));
+    }
+    let mut blocks = open(path)?;
+    loop {
+        let head = if newest {
+            blocks.read().map(|block| block.map(|block| block.head))
+        } else {
+            blocks.next_head()
+        };
+        match head {
+            Ok(Some(head)) => summary.add(&head),
+            Ok(None) => break,
+            Err(SegmentError::Io(error)) => return Err(io_error(path)(error)),
+            Err(_) => break,
+        }
+    }
+    if newest && summary.bytes < length {
+        let file = OpenOptions::new().write(true).open(path).map_err(io_error(path))?;
+        file.set_len(summary.bytes).and_then(|()| file.sync_all()).map_err(io_error(path))?;
+        return Ok((summary.clone(), length - summary.bytes));
+    }
+    summary.bytes = length;
+    Ok((summary, 0))
 }
 
 /// An open segment at its end.
@@ -233,11 +315,7 @@ impl Writer {
         Ok(Writer { file, path: path.to_path_buf(), bytes })
     }
 
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Writes one block.
+    /// Writes one block and returns its head.
     pub(super) fn write(
         &mut self,
         first: RecordId,
@@ -245,7 +323,7 @@ impl Writer {
         arrival: Time,
         count: u32,
         raw: &[u8],
-    ) -> Result<(), JournalError> {
+    ) -> Result<Head, JournalError> {
         let content = zstd::bulk::compress(raw, LEVEL).map_err(io_error(&self.path))?;
         let mut block = Vec::with_capacity(BLOCK_HEAD_BYTES + content.len());
         block.extend_from_slice(&(content.len() as u32).to_le_bytes());
@@ -260,8 +338,9 @@ impl Writer {
         block.extend_from_slice(&hasher.finalize().to_le_bytes());
         block.extend_from_slice(&content);
         self.file.write_all(&block).map_err(io_error(&self.path))?;
+        let (at, length, raw_bytes) = (self.bytes, content.len(), raw.len());
         self.bytes += block.len() as u64;
-        Ok(())
+        Ok(Head { first, last, arrival, count, at, length, raw_bytes })
     }
 
     pub(super) fn sync(&mut self) -> Result<(), JournalError> {
