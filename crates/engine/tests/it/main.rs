@@ -2,5 +2,6 @@
 
 mod config;
 mod corpora;
+mod fixtures;
 mod journal;
 mod pipeline;

@@ -104,14 +104,14 @@ at = 5
 action = "reject"
 "#;
 
-fn plan() -> Plan {
+pub(crate) fn plan() -> Plan {
     let config = Config::from_text("signup.toml", CONFIG, &Overrides::default());
     config.and_then(|config| Plan::compile(&config)).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-const NOW: Time = Time::from_seconds(1_700_000_000);
+pub(crate) const NOW: Time = Time::from_seconds(1_700_000_000);
 
-fn event(ip: &str, mail: &str) -> Event {
+pub(crate) fn event(ip: &str, mail: &str) -> Event {
     let mut event = Event::default();
     event.push("user.ip", ip);
     event.push("user.mail", mail);
@@ -119,7 +119,7 @@ fn event(ip: &str, mail: &str) -> Event {
     event
 }
 
-fn decide_at(engine: &Engine, event: Event, arrival: Time) -> Decision {
+pub(crate) fn decide_at(engine: &Engine, event: Event, arrival: Time) -> Decision {
     let prepared = engine.prepare(&Arc::clone(&engine.plan().pipelines[0]), event, arrival);
     pollster::block_on(engine.decide(vec![prepared])).unwrap().remove(0)
 }
