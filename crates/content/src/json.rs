@@ -23,6 +23,8 @@ pub const LIST_ITEMS_MAX: usize = 1_000;
 pub const STRING_BYTES_MAX: usize = 64 * 1024;
 /// How much of a value that does not fit is shown.
 const SHOWN_BYTES_MAX: usize = 40;
+/// Longest reason of a syntax error.
+const REASON_BYTES_MAX: usize = 160;
 
 /// An event and what was left out of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +38,7 @@ pub struct Parsed {
 /// Why bytes are no event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JsonError {
-    /// They are not one JSON object. The reason names line and column.
+    /// They are not one JSON object. The reason is short and mostly names line and column.
     Syntax(String),
     /// A value does not fit the column of its name.
     Type {
@@ -91,7 +93,10 @@ pub fn event(bytes: &[u8], schema: &Schema) -> Result<Parsed, JsonError> {
     let outcome = Root(&mut sink).deserialize(&mut deserializer).and_then(|()| deserializer.end());
     match (sink.error, outcome) {
         (Some(error), _) => Err(error),
-        (None, Err(error)) => Err(JsonError::Syntax(error.to_string())),
+        // The reason may quote what was found, however long it is.
+        (None, Err(error)) => {
+            Err(JsonError::Syntax(truncate(&error.to_string(), REASON_BYTES_MAX).to_owned()))
+        }
         (None, Ok(())) => Ok(sink.parsed),
     }
 }
@@ -469,6 +474,10 @@ mod tests {
             "expected one JSON object: invalid type: sequence, expected an object at line 1 column 0",
         );
         check_error("{} x", "expected one JSON object: trailing characters at line 1 column 4");
+        check_error(
+            &format!("\"{}\"", "x".repeat(10_000)),
+            &format!("expected one JSON object: invalid type: string \"{}", "x".repeat(138)),
+        );
         check_error(&r#"{"a":"#.repeat(10_000), "an event has at most 8 levels of objects");
         check_error(
             &format!("{{\"z\":{}", "[".repeat(10_000)),

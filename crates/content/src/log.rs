@@ -94,7 +94,7 @@ pub fn event(line: &[u8]) -> Result<Event, LogError> {
     }
     let mut event = Event::default();
     let (bracket, time) = memchr_iter(b'[', line)
-        .find_map(|at| Some((at, log_time(line.get(at + 1..at + 1 + TIME_BYTES)?)?)))
+        .find_map(|at| Some((at, log_time(line.get(at + 1..at + TIME_BYTES + 2)?.strip_suffix(b"]")?)?)))
         .ok_or(LogError { at: 0, expected: "a time such as `[17/May/2015:10:05:03 +0000]` somewhere" })?;
     event.time = Some(time);
     client(&line[..bracket], &mut event)?;
@@ -630,6 +630,10 @@ mod tests {
     fn hopeless_lines_say_what_is_wrong() {
         for (line, expected) in [
             ("", "expected a time such as `[17/May/2015:10:05:03 +0000]` somewhere at byte 0 of the line"),
+            (
+                "192.0.2.1 - - [17/May/2015:10:05:03 +0000",
+                "expected a time such as `[17/May/2015:10:05:03 +0000]` somewhere at byte 0 of the line",
+            ),
             (
                 "example.com - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.0\" 200 1",
                 "expected the client's address, perhaps behind a virtual host at byte 0 of the line",

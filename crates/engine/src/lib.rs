@@ -9,6 +9,7 @@ mod directory;
 mod explain;
 mod id;
 pub mod journal;
+mod json;
 mod metrics;
 mod plan;
 pub mod preset;
@@ -29,6 +30,7 @@ pub use explain::{ExplainedKey, Explanation};
 use id::IdSource;
 pub use id::{RecordId, RecordIdError};
 use journal::{Feedback, Journal, JournalError, KeyReading, Record, Row};
+pub use json::json_value;
 pub use metrics::Metrics;
 use metrics::{ActionLabel, PipelineLabel, RuleLabel};
 use plan::OnError;
@@ -466,10 +468,10 @@ impl Engine {
                     continue;
                 }
                 keys::labels(pipeline, &self.secret, &row.facts, |other, shingle, piece| {
-                    if other == plan.kind {
-                        if let Some(hot) = hot.iter_mut().find(|hot| hot.shingle == shingle) {
-                            hot.piece.get_or_insert_with(|| piece.to_owned());
-                        }
+                    if other == plan.kind
+                        && let Some(hot) = hot.iter_mut().find(|hot| hot.shingle == shingle)
+                    {
+                        hot.piece.get_or_insert_with(|| piece.to_owned());
                     }
                 });
             }
@@ -575,9 +577,7 @@ fn find_kind<'a>(pipeline: &'a Pipeline, name: &str) -> Result<&'a KindPlan, Eng
 
 fn feedback_counters<'a>(pipeline: &'a Pipeline, class: &str) -> Result<&'a [String], EngineError> {
     pipeline.feedback.get(class).map(Vec::as_slice).ok_or_else(|| {
-        let mut classes: Vec<&str> = pipeline.feedback.keys().map(String::as_str).collect();
-        classes.sort_unstable();
-        let help = config::expected(class, classes);
+        let help = config::expected(class, pipeline.feedback.keys().map(String::as_str));
         EngineError::Unknown { what: "feedback class", name: class.to_owned(), help }
     })
 }

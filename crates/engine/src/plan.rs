@@ -4,7 +4,7 @@
 //! features, the readings. A rule that asks for a reading nobody asked for yet gets a column of its own, so what
 //! the rules read is known before any event comes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -152,7 +152,8 @@ pub struct Pipeline {
     pub(crate) readings: Vec<ReadingColumn>,
     pub(crate) prefixes: Prefixes,
     pub(crate) skew_max: Span,
-    pub(crate) feedback: HashMap<String, Vec<String>>,
+    /// What may be said of an event afterwards: the class, and the counters that it adds to.
+    pub feedback: BTreeMap<String, Vec<String>>,
 }
 
 /// The columns that the first two stages fill.
@@ -362,7 +363,7 @@ impl<'a> Draft<'a> {
                 readings: Vec::new(),
                 prefixes: Prefixes { v4: prefix("ipv4", 24), v6: prefix("ipv6", 64) },
                 skew_max: time.and_then(|view| view.span("skew_max")).unwrap_or(Span::minutes(5)),
-                feedback: HashMap::new(),
+                feedback: BTreeMap::new(),
             },
             statistics: Vec::new(),
             statistic_of: Vec::new(),
@@ -555,7 +556,7 @@ impl<'a> Draft<'a> {
                 settle.extend(actions.map(|action: Action| (action, name)));
             }
         }
-        let mut feedback = HashMap::new();
+        let mut feedback = BTreeMap::new();
         for (class, _, names) in self.document.section("feedback").iter().flat_map(View::map) {
             let names = names.into_iter().filter(|(name, origin)| known(name, origin));
             feedback.insert(class.to_owned(), names.map(|(name, _)| name.to_owned()).collect());

@@ -1,1 +1,24 @@
-//! 
+//! Every wire. Today: HTTP/1.1 with JSON, described by the OpenAPI document that the routes themselves generate.
+//!
+//! ```text
+//! connection ─► guard ─► input ─► engine ─► api
+//!               who, how many,    bytes → event     JSON, or a problem (RFC 9457)
+//!               how large, how long
+//! ```
+//!
+//! [`Server`] owns the listener, the limits and the housekeeping; `guard` is what every request passes, `input`
+//! makes events of bodies, `http` holds the routes. This is the only crate that reads the clock and the only one
+//! that knows an async runtime. It decides nothing itself, and nothing that a client sends ever names a file.
+
+pub mod api;
+mod guard;
+mod http;
+mod input;
+mod metrics;
+mod node;
+mod patience;
+mod problem;
+mod server;
+
+pub use node::{Clock, system_clock};
+pub use server::{ServeError, Server};

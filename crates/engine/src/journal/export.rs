@@ -21,6 +21,7 @@ use parquet::schema::types::{PrimitiveTypeBuilder, Type as SchemaType, TypePtr};
 
 use super::{Description, Journal, JournalError, Record, Row};
 use crate::id::RecordId;
+use crate::json::json_value;
 
 /// Which decisions are exported.
 #[derive(Clone, Debug, Default)]
@@ -104,7 +105,7 @@ pub fn ndjson(journal: &Journal, filter: &Filter, out: &mut dyn Write) -> Result
         let facts = outline.description(&row.version).map(|description| {
             let values = description.columns.iter().zip(row.facts.values());
             let named =
-                values.filter_map(|(column, value)| Some((column.name.clone(), json(value.as_ref()?))));
+                values.filter_map(|(column, value)| Some((column.name.clone(), json_value(value.as_ref()?))));
             named.collect::<serde_json::Map<_, _>>()
         });
         let object = serde_json::json!({
@@ -136,21 +137,6 @@ fn reasons(row: &Row) -> serde_json::Value {
     reasons.collect()
 }
 
-/// A value as JSON has it: times and addresses as text, bytes in hexadecimal, a float that JSON cannot write as
-/// null.
-pub fn json(value: &Value) -> serde_json::Value {
-    match value {
-        Value::String(text) => (&**text).into(),
-        Value::Integer(integer) => (*integer).into(),
-        Value::Float(float) => (*float).into(),
-        Value::Bool(truth) => (*truth).into(),
-        Value::Time(time) => time.to_string().into(),
-        Value::Ip(ip) => ip.to_string().into(),
-        Value::Bytes(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
-        Value::List(items) => items.iter().map(|item| &**item).collect(),
-    }
-}
-
 fn each_row(
     journal: &Journal,
     filter: &Filter,
@@ -159,10 +145,10 @@ fn each_row(
 ) -> Result<(), ExportError> {
     let mut result = Ok(());
     journal.scan(|id, record| {
-        if let Record::Decision(row) = record {
-            if filter.takes(id, &row, &outline.labels) {
-                result = each(id, *row);
-            }
+        if let Record::Decision(row) = record
+            && filter.takes(id, &row, &outline.labels)
+        {
+            result = each(id, *row);
         }
         result.is_ok()
     })?;

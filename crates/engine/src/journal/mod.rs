@@ -135,6 +135,8 @@ pub struct JournalCensus {
     pub bytes: u64,
     /// Bytes of records not written yet.
     pub pending_bytes: usize,
+    /// A write failed: nothing more is accepted.
+    pub poisoned: bool,
 }
 
 impl Journal {
@@ -375,6 +377,7 @@ impl Journal {
             segments: state.segments.len(),
             bytes: state.bytes(),
             pending_bytes: state.pending.bytes.len() + state.writing.bytes.len(),
+            poisoned: state.poisoned.is_some(),
         }
     }
 

@@ -1,0 +1,631 @@
+//! The JSON of the HTTP interface: what clients read and write, apart from what the engine holds.
+//!
+//! These shapes are a promise: members may be added, but none is renamed, retyped or taken away within `/v1`. Times
+//! are RFC 3339 in UTC, spans are text such as `1h` or `14d`, shingles are 16 hexadecimal digits. A member that has
+//! no value is left out. Counts are 64-bit and written as plain numbers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use engine::json_value;
+use event::{Span, Time, Value};
+use judge::Action;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+
+/// Something that JSON writes as the text that it prints.
+macro_rules! text {
+    ($(#[$meta:meta])* $name:ident($inner:ty) $($format:ident)?) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ToSchema)]
+        #[schema(value_type = String $(, format = $format)?)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+
+        impl From<$inner> for $name {
+            fn from(inner: $inner) -> $name {
+                $name(inner)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$name, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                <$inner>::from_str(&text).map($name).map_err(de::Error::custom)
+            }
+        }
+    };
+}
+
+text! {
+    /// A point in time, RFC 3339 in UTC.
+    Timestamp(Time) DateTime
+}
+
+text! {
+    /// A length of time, such as `10m`, `1h` or `14d`.
+    Length(Span)
+}
+
+fn action_schema() -> utoipa::openapi::schema::Object {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(Action::ALL.map(Action::name)))
+        .description(Some("What the caller is asked to do"))
+        .build()
+}
+
+/// What was decided about an event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Decision {
+    /// Its name, for feedback and for `GET /v1/decisions/{id}`; 13 characters.
+    pub id: String,
+    /// The caller's name for the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<String>,
+    /// The pipeline that decided.
+    pub pipeline: String,
+    /// Its version: changes whenever something changes that verdicts depend on.
+    pub version: String,
+    /// When the event happened.
+    pub time: Timestamp,
+    /// What the caller is asked to do.
+    #[schema(schema_with = action_schema)]
+    pub action: Action,
+    /// The sum of the scores of the reasons.
+    pub score: f64,
+    /// The next band above the score.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Next>,
+    /// An event of this id had been counted before; this one was judged, and not counted again.
+    pub duplicate: bool,
+    /// The rules that fired, the weightiest first.
+    pub reasons: Vec<Reason>,
+    /// The rules in shadow that fired. They have no influence.
+    pub shadow: Vec<Reason>,
+}
+
+/// The next band above a score.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Next {
+    /// What it asks for.
+    #[schema(schema_with = action_schema)]
+    pub action: Action,
+    /// How much is missing to it.
+    pub distance: f64,
+}
+
+/// A rule that fired.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Reason {
+    /// The rule's name.
+    pub name: String,
+    /// What it added to the score.
+    pub score: f64,
+    /// The values that it saw, as one line for people.
+    pub detail: String,
+    /// The values that it saw, by what the rule calls them; `null` where there was none. Long texts and lists are
+    /// cut.
+    pub values: BTreeMap<String, serde_json::Value>,
+}
+
+impl From<&judge::Reason> for Reason {
+    fn from(reason: &judge::Reason) -> Reason {
+        let value = |value: &Option<Value>| value.as_ref().map_or(serde_json::Value::Null, json_value);
+        Reason {
+            name: reason.rule.clone(),
+            score: reason.score,
+            detail: reason.detail.clone(),
+            values: reason.values.iter().map(|(name, seen)| (name.clone(), value(seen))).collect(),
+        }
+    }
+}
+
+impl From<judge::Next> for Next {
+    fn from(next: judge::Next) -> Next {
+        Next { action: next.action, distance: next.distance }
+    }
+}
+
+fn reasons(reasons: &[judge::Reason]) -> Vec<Reason> {
+    reasons.iter().map(Reason::from).collect()
+}
+
+impl From<&engine::Decision> for Decision {
+    fn from(decision: &engine::Decision) -> Decision {
+        let verdict = &decision.verdict;
+        Decision {
+            id: decision.id.to_string(),
+            event_id: decision.event_id.clone(),
+            pipeline: decision.pipeline.name.clone(),
+            version: decision.pipeline.version.clone(),
+            time: Timestamp(decision.time),
+            action: verdict.action,
+            score: verdict.score,
+            next: verdict.next.map(Next::from),
+            duplicate: decision.duplicate,
+            reasons: reasons(&verdict.reasons),
+            shadow: reasons(&verdict.shadow),
+        }
+    }
+}
+
+/// One line of the answer to a batch, in the order of the batch's lines.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum BatchLine {
+    /// The line's decision.
+    Decision(Box<Decision>),
+    /// The line was not an event. Nothing was counted for it; the others are not affected.
+    Error(BatchError),
+}
+
+/// A line of a batch that was not an event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct BatchError {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub error: Problem,
+}
+
+/// A past decision with everything that it was made of, or an event that was only counted or looked up; the latter
+/// has no id, no action and no score.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Explanation {
+    /// The decision's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The caller's name for the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<String>,
+    /// The pipeline.
+    pub pipeline: String,
+    /// Its version at that time.
+    pub version: String,
+    /// When the event happened.
+    pub time: Timestamp,
+    /// When it arrived.
+    pub arrival: Timestamp,
+    /// An event of this id had been counted before.
+    pub duplicate: bool,
+    /// What the caller was asked to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = action_schema)]
+    pub action: Option<Action>,
+    /// The sum of the scores of the reasons.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+    /// The next band above the score.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Next>,
+    /// The rules that fired, the weightiest first.
+    pub reasons: Vec<Reason>,
+    /// The rules in shadow that fired.
+    pub shadow: Vec<Reason>,
+    /// What each of these rules is about.
+    pub rules: BTreeMap<String, String>,
+    /// The facts that have a value, by name; readings are among them.
+    pub facts: BTreeMap<String, serde_json::Value>,
+    /// The keys, with what was known of them before the event.
+    pub keys: Vec<KeyReading>,
+}
+
+/// A key and what was known of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct KeyReading {
+    /// The kind, or the distinct count.
+    pub kind: String,
+    /// The piece as it is hashed, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub piece: Option<String>,
+    /// Its hash.
+    pub shingle: String,
+    /// `exact`, `estimated` or `missing`.
+    pub quality: String,
+    /// When it was first counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<Timestamp>,
+    /// When it was last counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<Timestamp>,
+    /// Counts that are not zero, by counter and then by trailing window.
+    pub counts: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
+impl From<&engine::ExplainedKey> for KeyReading {
+    fn from(key: &engine::ExplainedKey) -> KeyReading {
+        let mut counts: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+        for (counter, window, count) in &key.counts {
+            counts.entry(counter.clone()).or_default().insert(window.to_string(), *count);
+        }
+        KeyReading {
+            kind: key.kind.clone(),
+            piece: key.piece.clone(),
+            shingle: key.shingle.to_string(),
+            quality: key.quality.to_string(),
+            first: key.first.map(Timestamp),
+            last: key.last.map(Timestamp),
+            counts,
+        }
+    }
+}
+
+impl From<&engine::Explanation> for Explanation {
+    fn from(explanation: &engine::Explanation) -> Explanation {
+        let verdict = explanation.verdict.as_ref();
+        Explanation {
+            id: explanation.id.map(|id| id.to_string()),
+            event_id: explanation.event_id.clone(),
+            pipeline: explanation.pipeline.clone(),
+            version: explanation.version.clone(),
+            time: Timestamp(explanation.time),
+            arrival: Timestamp(explanation.arrival),
+            duplicate: explanation.duplicate,
+            action: verdict.map(|verdict| verdict.action),
+            score: verdict.map(|verdict| verdict.score),
+            next: verdict.and_then(|verdict| verdict.next).map(Next::from),
+            reasons: verdict.map_or_else(Vec::new, |verdict| reasons(&verdict.reasons)),
+            shadow: verdict.map_or_else(Vec::new, |verdict| reasons(&verdict.shadow)),
+            rules: explanation.descriptions.iter().map(|(name, text)| (name.clone(), text.clone())).collect(),
+            facts: explanation.facts.iter().map(|(name, value)| (name.clone(), json_value(value))).collect(),
+            keys: explanation.keys.iter().map(KeyReading::from).collect(),
+        }
+    }
+}
+
+/// All that is kept of one key. A key that was never seen, or is forgotten, has no times and no tiers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Timeline {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The kind, or the distinct count.
+    pub kind: String,
+    /// The piece that was asked for, as it is hashed.
+    pub piece: String,
+    /// Its hash.
+    pub shingle: String,
+    /// When it was first counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<Timestamp>,
+    /// When it was last counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<Timestamp>,
+    /// The counters, in the order of the configuration.
+    pub counters: Vec<String>,
+    /// Its buckets by width, the coarse ones first. No count is in two.
+    pub tiers: Vec<Tier>,
+}
+
+/// The buckets of one width.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Tier {
+    /// How long each is.
+    pub width: Length,
+    /// Those that hold anything, oldest first.
+    pub buckets: Vec<Bucket>,
+}
+
+/// What was counted in a stretch of time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Bucket {
+    /// Where it starts.
+    pub start: Timestamp,
+    /// Counts that are not zero, by counter.
+    pub counts: BTreeMap<String, u64>,
+}
+
+impl Timeline {
+    /// Gives the engine's answer its form.
+    pub fn new(pipeline: &str, kind: &str, known: &engine::KeyTimeline) -> Timeline {
+        let mut tiers: Vec<Tier> = Vec::new();
+        for bucket in known.timeline.iter().flat_map(|timeline| &timeline.buckets) {
+            let counts = known.counters.iter().zip(&bucket.counts).filter(|(_, count)| **count > 0);
+            let counts = counts.map(|(counter, count)| (counter.clone(), *count)).collect();
+            let entry = Bucket { start: Timestamp(bucket.start), counts };
+            match tiers.iter_mut().find(|tier| tier.width.0 == bucket.width) {
+                Some(tier) => tier.buckets.push(entry),
+                None => tiers.push(Tier { width: Length(bucket.width), buckets: vec![entry] }),
+            }
+        }
+        Timeline {
+            pipeline: pipeline.to_owned(),
+            kind: kind.to_owned(),
+            piece: known.piece.clone(),
+            shingle: known.shingle.to_string(),
+            first: known.timeline.as_ref().map(|timeline| Timestamp(timeline.first)),
+            last: known.timeline.as_ref().map(|timeline| Timestamp(timeline.last)),
+            counters: known.counters.clone(),
+            tiers,
+        }
+    }
+}
+
+/// The keys of a kind that are hottest now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Top {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The kind.
+    pub kind: String,
+    /// What is counted.
+    pub counter: String,
+    /// Over which trailing window.
+    pub window: Length,
+    /// The keys, the hottest first.
+    pub keys: Vec<Hot>,
+}
+
+/// A hot key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Hot {
+    /// Its piece, if a recent decision shows it: statistics keep hashes only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub piece: Option<String>,
+    /// Its hash.
+    pub shingle: String,
+    /// Its count.
+    pub count: u64,
+}
+
+impl From<&engine::Hot> for Hot {
+    fn from(hot: &engine::Hot) -> Hot {
+        Hot { piece: hot.piece.clone(), shingle: hot.shingle.to_string(), count: hot.count }
+    }
+}
+
+/// What somebody says about a past decision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Feedback {
+    /// The decision.
+    pub id: String,
+    /// What is said: one of the pipeline's feedback classes.
+    pub class: String,
+}
+
+/// What feedback or learning did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Said {
+    /// What it was said about: the decision's id; when learning, the event's id or else the SHA-256 of the body.
+    pub id: String,
+    /// What was said.
+    pub class: String,
+    /// Keys whose counters went up.
+    pub keys: usize,
+    /// The same had been said before, and was not counted again.
+    pub duplicate: bool,
+}
+
+/// Whether the node is alive or ready.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Health {
+    /// `ok`: what is not well is a [`Problem`].
+    pub status: String,
+    /// Version of the program.
+    pub version: String,
+}
+
+/// What the node runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Pipelines {
+    /// The pipelines; the first answers where none is named.
+    pub pipelines: Vec<Pipeline>,
+}
+
+/// One stream's way from event to verdict.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Pipeline {
+    /// Its name.
+    pub name: String,
+    /// Changes whenever something changes that verdicts depend on.
+    pub version: String,
+    /// What it reads: `message`, `access-log` or `json`.
+    pub input: String,
+    /// The kinds of pieces that it counts.
+    pub kinds: Vec<Kind>,
+    /// What it counts distinct values of.
+    pub distincts: Vec<Distinct>,
+    /// The bands of the score, ascending. Below the first is `accept`.
+    pub bands: Vec<Band>,
+    /// Its rules.
+    pub rules: Vec<Rule>,
+    /// The classes of feedback that it takes.
+    pub feedback: Vec<String>,
+}
+
+impl From<&engine::Pipeline> for Pipeline {
+    fn from(pipeline: &engine::Pipeline) -> Pipeline {
+        let kinds = pipeline.kinds.iter().map(|plan| Kind {
+            name: plan.name.clone(),
+            number: plan.kind.0,
+            of: pipeline.schema.column(plan.slot).name.clone(),
+            normalise: plan.normalise.name().to_owned(),
+            counters: plan.counters.clone(),
+            windows: plan.windows.iter().copied().map(Length).collect(),
+        });
+        let distincts = pipeline.distincts.iter();
+        let bands = pipeline.rules.bands().as_slice().iter();
+        let rules = pipeline.rules.rules().iter().map(|rule| Rule {
+            name: rule.name.clone(),
+            score: rule.score,
+            mode: rule.mode.name().to_owned(),
+            description: rule.description.clone(),
+        });
+        Pipeline {
+            name: pipeline.name.clone(),
+            version: pipeline.version.clone(),
+            input: pipeline.input.name().to_owned(),
+            kinds: kinds.collect(),
+            distincts: distincts
+                .map(|plan| Distinct { name: plan.name.clone(), number: plan.kind.0 })
+                .collect(),
+            bands: bands.map(|band| Band { at: band.at, action: band.action }).collect(),
+            rules: rules.collect(),
+            feedback: pipeline.feedback.keys().cloned().collect(),
+        }
+    }
+}
+
+/// A kind of piece.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Kind {
+    /// Its name.
+    pub name: String,
+    /// The number that is stored with its keys.
+    pub number: u16,
+    /// The fact that its pieces are taken from.
+    pub of: String,
+    /// How pieces are normalised before they are hashed.
+    pub normalise: String,
+    /// What is counted for each piece; empty if nothing is.
+    pub counters: Vec<String>,
+    /// The trailing windows that its readings carry.
+    pub windows: Vec<Length>,
+}
+
+/// A distinct count.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Distinct {
+    /// Its name.
+    pub name: String,
+    /// The number that is stored with its keys.
+    pub number: u16,
+}
+
+/// From a score of `at` on, `action` is asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Band {
+    /// The lowest score of the band.
+    pub at: f64,
+    /// What is asked for.
+    #[schema(schema_with = action_schema)]
+    pub action: Action,
+}
+
+/// A rule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Rule {
+    /// Its name.
+    pub name: String,
+    /// What is added to the score where it fires.
+    pub score: f64,
+    /// `enforce`, `shadow` or `off`.
+    pub mode: String,
+    /// What it is about.
+    pub description: String,
+}
+
+/// An error, as RFC 9457 writes it (`application/problem+json`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// `urn:tollhouse:problem:` and a stable word to tell problems by.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What kind of problem it is; the same for all of one type.
+    pub title: String,
+    /// The HTTP status. In the lines of a batch, the one that the line alone would have got.
+    pub status: u16,
+    /// What is wrong here, and where.
+    pub detail: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use event::Shingle;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_become_natural_json() {
+        let check = |value: Value, expected: serde_json::Value| assert_eq!(json_value(&value), expected);
+        check(Value::from("a\n"), json!("a\n"));
+        check(Value::Integer(i64::MIN), json!(i64::MIN));
+        check(Value::Float(0.5), json!(0.5));
+        check(Value::Float(f64::NAN), json!(null));
+        check(Value::Bool(true), json!(true));
+        check(Value::Time(Time::from_millis(1_431_857_103_500)), json!("2015-05-17T10:05:03.5Z"));
+        check(Value::Ip("2001:db8::1".parse().unwrap()), json!("2001:db8::1"));
+        check(Value::Bytes(Box::new([0, 255])), json!("00ff"));
+        check(Value::from(vec!["a".to_owned(), "b".to_owned()]), json!(["a", "b"]));
+    }
+
+    #[test]
+    fn a_timeline_is_cut_into_its_tiers() {
+        let bucket = |start, width, counts| stats::Bucket { start: Time::from_seconds(start), width, counts };
+        let timeline = stats::Timeline {
+            counters: vec!["seen".to_owned(), "spam".to_owned()],
+            first: Time::from_seconds(10),
+            last: Time::from_seconds(86_999),
+            buckets: vec![
+                bucket(0, Span::days(1), vec![3, 1]),
+                bucket(86_400, Span::minutes(10), vec![1, 0]),
+                bucket(87_000, Span::minutes(10), vec![2, 2]),
+            ],
+        };
+        let known = engine::KeyTimeline {
+            piece: "ann@example.org".to_owned(),
+            shingle: Shingle(7),
+            counters: timeline.counters.clone(),
+            timeline: Some(timeline),
+        };
+        let written = serde_json::to_value(Timeline::new("mail", "from", &known)).unwrap();
+        assert_eq!(
+            written,
+            json!({
+                "pipeline": "mail",
+                "kind": "from",
+                "piece": "ann@example.org",
+                "shingle": "0000000000000007",
+                "first": "1970-01-01T00:00:10Z",
+                "last": "1970-01-02T00:09:59Z",
+                "counters": ["seen", "spam"],
+                "tiers": [
+                    {"width": "1d", "buckets": [{"start": "1970-01-01T00:00:00Z", "counts": {"seen": 3, "spam": 1}}]},
+                    {"width": "10m", "buckets": [
+                        {"start": "1970-01-02T00:00:00Z", "counts": {"seen": 1}},
+                        {"start": "1970-01-02T00:10:00Z", "counts": {"seen": 2, "spam": 2}},
+                    ]},
+                ],
+            })
+        );
+        assert_eq!(
+            serde_json::from_value::<Timeline>(written).unwrap(),
+            Timeline::new("mail", "from", &known)
+        );
+    }
+
+    #[test]
+    fn both_kinds_of_batch_lines_read_back() {
+        let check = |text: &str, is_error: bool| {
+            let line: BatchLine = serde_json::from_str(text).unwrap();
+            assert_eq!(matches!(line, BatchLine::Error(_)), is_error, "{text}");
+            assert_eq!(serde_json::to_string(&line).unwrap(), text);
+        };
+        check(
+            r#"{"id":"0000000000001","pipeline":"web","version":"00","time":"2026-05-17T10:00:00Z","action":"review","score":3.0,"next":{"action":"challenge","distance":2.0},"duplicate":false,"reasons":[{"name":"PROBE","score":3.0,"detail":"http.probe = true","values":{"http.probe":true}}],"shadow":[]}"#,
+            false,
+        );
+        check(
+            r#"{"line":7,"error":{"type":"urn:tollhouse:problem:invalid-event","title":"t","status":422,"detail":"d"}}"#,
+            true,
+        );
+    }
+}

@@ -1,0 +1,266 @@
+//! Events in: decided, only counted, or only looked up.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use engine::Pipeline;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::Params;
+use crate::api;
+use crate::input::{self, BATCH, EnvelopeSource, EventHeaders, Form, JSON_LINES, Reading, Said};
+use crate::node::{Node, blocking};
+use crate::problem::{Failure, INTERNAL, Problems, TOO_LARGE};
+
+/// Lines of a batch that are decided as one batch of the engine.
+const CHUNK: usize = 256;
+
+/// How an event is to be understood.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct EventParams {
+    /// The pipeline; the first of the configuration if none is named.
+    pipeline: Option<String>,
+    /// Messages: take the time at which the message says it was received, not its arrival here.
+    #[serde(default)]
+    message_time: bool,
+    /// Messages: `headers` takes the envelope from the message's own fields, where `Tollhouse-` headers do not say
+    /// it. Only for mail that one's own servers stored.
+    #[param(inline)]
+    envelope: Option<EnvelopeSource>,
+}
+
+impl EventParams {
+    fn reading(&self) -> Reading {
+        Reading { message_time: self.message_time, envelope: self.envelope }
+    }
+}
+
+/// Which pipeline decides.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct BatchParams {
+    /// The pipeline; the first of the configuration if none is named.
+    pipeline: Option<String>,
+}
+
+/// Counts, judges and logs one event.
+#[utoipa::path(
+    post,
+    path = "/v1/decide",
+    tag = "decide",
+    params(EventParams, EventHeaders),
+    request_body(
+        description = "One event: a JSON object, a message as it came, or an access log's line",
+        content((serde_json::Value = "application/json"), (String = "message/rfc822"), (String = "text/plain")),
+    ),
+    responses((status = 200, description = "What was decided", body = api::Decision), Problems),
+)]
+pub(super) async fn decide(
+    State(node): State<Arc<Node>>,
+    Params(params): Params<EventParams>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<api::Decision>, Failure> {
+    let pipeline = node.pipeline(params.pipeline.as_deref())?;
+    let event = input::submitted(&node, pipeline, &headers, params.reading(), body).await?;
+    let decisions = node.engine.decide(vec![event.prepared]).await?;
+    let decision = decisions.first().ok_or_else(|| INTERNAL.failure("the event was not decided"))?;
+    Ok(Json(api::Decision::from(decision)))
+}
+
+/// Counts one event and answers what was known of its keys before; nothing is judged and nothing logged.
+#[utoipa::path(
+    post,
+    path = "/v1/observe",
+    tag = "decide",
+    params(EventParams, EventHeaders),
+    request_body(
+        description = "One event, as for /v1/decide",
+        content((serde_json::Value = "application/json"), (String = "message/rfc822"), (String = "text/plain")),
+    ),
+    responses((status = 200, description = "Facts and readings", body = api::Explanation), Problems),
+)]
+pub(super) async fn observe(
+    State(node): State<Arc<Node>>,
+    Params(params): Params<EventParams>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<api::Explanation>, Failure> {
+    let pipeline = node.pipeline(params.pipeline.as_deref())?;
+    let event = input::submitted(&node, pipeline, &headers, params.reading(), body).await?;
+    let seen = node.engine.observe(event.prepared).await?;
+    Ok(Json(api::Explanation::from(&seen)))
+}
+
+/// Answers what is known of one event's keys; nothing is counted, judged or logged.
+#[utoipa::path(
+    post,
+    path = "/v1/peek",
+    tag = "decide",
+    params(EventParams, EventHeaders),
+    request_body(
+        description = "One event, as for /v1/decide",
+        content((serde_json::Value = "application/json"), (String = "message/rfc822"), (String = "text/plain")),
+    ),
+    responses((status = 200, description = "Facts and readings", body = api::Explanation), Problems),
+)]
+pub(super) async fn peek(
+    State(node): State<Arc<Node>>,
+    Params(params): Params<EventParams>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<api::Explanation>, Failure> {
+    let pipeline = node.pipeline(params.pipeline.as_deref())?;
+    let event = input::submitted(&node, pipeline, &headers, params.reading(), body).await?;
+    let seen = node.engine.peek(event.prepared).await?;
+    Ok(Json(api::Explanation::from(&seen)))
+}
+
+/// Decides on many events: one a line, answered one a line in the same order. A line that is no event gets an error
+/// line and spoils no other. Lines are decided in order, 256 at a time: what hangs on verdicts is counted after each
+/// such part.
+#[utoipa::path(
+    post,
+    path = "/v1/decide/batch",
+    tag = "decide",
+    params(BatchParams),
+    request_body(
+        description = "JSON objects or access-log lines, one a line, at most `batch_max` of them",
+        content((String = "application/x-ndjson"), (String = "text/plain")),
+    ),
+    responses(
+        (
+            status = 200,
+            description = "A decision or an error for each line",
+            body = api::BatchLine,
+            content_type = "application/x-ndjson",
+        ),
+        Problems,
+    ),
+)]
+pub(super) async fn batch(
+    State(node): State<Arc<Node>>,
+    Params(params): Params<BatchParams>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Failure> {
+    let pipeline = node.pipeline(params.pipeline.as_deref())?;
+    let form = input::form(&node, pipeline, &headers, BATCH)?;
+    let lines = lines(&body, node.plan().batch_max)?;
+    let mut answer = Vec::new();
+    for (chunk, number) in lines.chunks(CHUNK).zip((1..).step_by(CHUNK)) {
+        match decide_lines(&node, pipeline, form, chunk, number).await {
+            Ok(answers) => answer.extend_from_slice(&answers),
+            // Nothing was decided yet, so the whole can be sent again.
+            Err(failure) if number == 1 => return Err(failure),
+            Err(failure) => {
+                let problem = failure.problem();
+                for line in number..=lines.len() {
+                    write(
+                        &mut answer,
+                        &api::BatchLine::Error(api::BatchError { line, error: problem.clone() }),
+                    );
+                }
+                break;
+            }
+        }
+    }
+    Ok(([(header::CONTENT_TYPE, JSON_LINES)], answer).into_response())
+}
+
+/// Cuts a body into lines; the last may lack its end.
+fn lines(body: &Bytes, max: usize) -> Result<Vec<Bytes>, Failure> {
+    let mut lines = Vec::new();
+    let mut rest = body.clone();
+    while !rest.is_empty() {
+        if lines.len() == max {
+            let failure = TOO_LARGE.failure(format!("the batch has more than {max} lines; none was decided"));
+            return Err(failure.help("send several batches, or raise `batch_max`"));
+        }
+        let end = rest.iter().position(|byte| *byte == b'\n');
+        let line = rest.split_to(end.map_or(rest.len(), |end| end + 1));
+        lines.push(line.slice(..end.unwrap_or(line.len())));
+    }
+    Ok(lines)
+}
+
+/// Decides on some lines, the first of which has this number in the batch, and writes the answers.
+async fn decide_lines(
+    node: &Arc<Node>,
+    pipeline: &Arc<Pipeline>,
+    form: Form,
+    lines: &[Bytes],
+    number: usize,
+) -> Result<Vec<u8>, Failure> {
+    let (engine, arrival) = (Arc::clone(&node.engine), node.now());
+    let (of, lines) = (Arc::clone(pipeline), lines.to_vec());
+    let (prepared, failures) = blocking(move || {
+        let (mut prepared, mut failures) = (Vec::with_capacity(lines.len()), Vec::with_capacity(lines.len()));
+        for line in &lines {
+            let event = Said::default().event(&of, form, line);
+            failures.push(event.map(|event| prepared.push(engine.prepare(&of, event, arrival))).err());
+        }
+        (prepared, failures)
+    })
+    .await;
+    let decisions = node.engine.decide(prepared).await?;
+    let bad = failures.iter().flatten().count();
+    node.metrics.bad_lines.inc_by(bad as u64);
+    Ok(blocking(move || {
+        let mut decisions = decisions.iter();
+        let mut answers = Vec::new();
+        for (failure, line) in failures.into_iter().zip(number..) {
+            let answer = match failure {
+                Some(failure) => {
+                    Some(api::BatchLine::Error(api::BatchError { line, error: failure.problem() }))
+                }
+                None => decisions.next().map(|decision| api::BatchLine::Decision(Box::new(decision.into()))),
+            };
+            answer.iter().for_each(|answer| write(&mut answers, answer));
+        }
+        answers
+    })
+    .await)
+}
+
+fn write(answer: &mut Vec<u8>, line: &api::BatchLine) {
+    // Writing to a vector cannot fail, and no type here refuses to be written.
+    if serde_json::to_writer(&mut *answer, line).is_ok() {
+        answer.push(b'\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_keep_their_number() {
+        let check = |body: &'static str, expected: Option<&[&str]>| {
+            let cut = lines(&Bytes::from_static(body.as_bytes()), 3).ok();
+            let cut = cut.map(|lines| {
+                lines.iter().map(|line| String::from_utf8(line.to_vec()).unwrap()).collect::<Vec<_>>()
+            });
+            assert_eq!(
+                cut.as_deref(),
+                expected
+                    .map(|lines| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>())
+                    .as_deref(),
+                "{body:?}"
+            );
+        };
+        check("", Some(&[]));
+        check("a", Some(&["a"]));
+        check("a\n\nb\n", Some(&["a", "", "b"]));
+        check("a\nb\nc", Some(&["a", "b", "c"]));
+        check("a\nb\nc\nd", None);
+    }
+}

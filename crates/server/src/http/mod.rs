@@ -1,0 +1,127 @@
+//! The routes: what each URL takes and answers. The description at `/openapi.json` is generated from them.
+
+mod decide;
+mod node;
+mod said;
+mod statistics;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{Method, Uri};
+use axum::middleware;
+use engine::Engine;
+use serde::de::DeserializeOwned;
+use utoipa::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::api;
+use crate::guard::guard;
+use crate::node::{Clock, Node};
+use crate::problem::{
+    Failure, INVALID_BODY, INVALID_PARAMETER, METHOD_NOT_ALLOWED, NOT_FOUND, UNSUPPORTED_TYPE, shown,
+};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Tollhouse",
+        description = "Counts events by hashed keys over time windows, judges them by rules, explains each verdict.",
+    ),
+    tags(
+        (name = "decide", description = "Events in, verdicts out"),
+        (name = "statistics", description = "What is known of keys"),
+        (name = "said", description = "What people say afterwards"),
+        (name = "node", description = "The node itself"),
+    ),
+    components(schemas(api::Problem)),
+    security(("token" = [])),
+)]
+struct Description;
+
+/// The routes, behind the guard, and what they share.
+pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
+    let (router, mut openapi) = OpenApiRouter::with_openapi(Description::openapi())
+        .routes(routes!(decide::decide))
+        .routes(routes!(decide::batch))
+        .routes(routes!(decide::observe))
+        .routes(routes!(decide::peek))
+        .routes(routes!(said::decision))
+        .routes(routes!(said::feedback))
+        .routes(routes!(said::learn))
+        .routes(routes!(statistics::timeline))
+        .routes(routes!(statistics::top))
+        .routes(routes!(node::pipelines))
+        .routes(routes!(node::healthz))
+        .routes(routes!(node::readyz))
+        .routes(routes!(node::metrics))
+        .routes(routes!(node::openapi))
+        .routes(routes!(node::index))
+        .split_for_parts();
+    let token = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+    openapi.components.get_or_insert_default().add_security_scheme("token", SecurityScheme::Http(token));
+    // Nothing in a description refuses to be written.
+    let description = Bytes::from(serde_json::to_vec(&openapi).unwrap_or_default());
+    let node = Arc::new(Node::new(engine, clock, description));
+    let router = router
+        .fallback(nowhere)
+        .method_not_allowed_fallback(no_method)
+        .layer(middleware::from_fn_with_state(Arc::clone(&node), guard))
+        .with_state(Arc::clone(&node));
+    (node, router)
+}
+
+async fn nowhere(uri: Uri) -> Failure {
+    NOT_FOUND.failure(format!("there is no URL `{}`", shown(uri.path()))).help("`/` names them all")
+}
+
+async fn no_method(method: Method, uri: Uri) -> Failure {
+    METHOD_NOT_ALLOWED
+        .failure(format!("{} {}", shown(method.as_str()), shown(uri.path())))
+        .help("the header Allow names what it knows")
+}
+
+/// The query of a URL; what cannot be read is a problem.
+struct Params<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Params<T>, Failure> {
+        let query = Query::<T>::from_request_parts(parts, state).await;
+        query.map(|Query(params)| Params(params)).map_err(|rejection| {
+            let why = match &rejection {
+                QueryRejection::FailedToDeserializeQueryString(error) => {
+                    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+                }
+                other => other.to_string(),
+            };
+            INVALID_PARAMETER
+                .failure(format!("query: {}", shown(&why)))
+                .help("`/openapi.json` names the parameters")
+        })
+    }
+}
+
+/// A body that is one JSON object of a known shape; what cannot be read is a problem.
+struct Object<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Object<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, state: &S) -> Result<Object<T>, Failure> {
+        let object = axum::Json::<T>::from_request(request, state).await;
+        object.map(|axum::Json(object)| Object(object)).map_err(|rejection| match rejection {
+            JsonRejection::MissingJsonContentType(_) => UNSUPPORTED_TYPE
+                .failure("Content-Type: expected `application/json`")
+                .help("send one JSON object"),
+            other => INVALID_BODY.failure(shown(&other.body_text())).help("`/openapi.json` shows the shape"),
+        })
+    }
+}

@@ -1,0 +1,113 @@
+//! The node itself: what it runs, how it is, and what its interface looks like.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+
+use crate::api;
+use crate::metrics;
+use crate::node::{Node, blocking};
+use crate::problem::{Failure, INTERNAL, Problems, UNAVAILABLE};
+
+/// What the node runs: its pipelines with their kinds, bands and rules.
+#[utoipa::path(
+    get,
+    path = "/v1/pipelines",
+    tag = "node",
+    responses((status = 200, description = "The pipelines", body = api::Pipelines), Problems),
+)]
+pub(super) async fn pipelines(State(node): State<Arc<Node>>) -> Json<api::Pipelines> {
+    let pipelines = node.engine.plan().pipelines.iter().map(|pipeline| api::Pipeline::from(&**pipeline));
+    Json(api::Pipelines { pipelines: pipelines.collect() })
+}
+
+fn healthy() -> Json<api::Health> {
+    Json(api::Health { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() })
+}
+
+/// Whether the process is alive. Never needs a token.
+#[utoipa::path(
+    get,
+    path = "/healthz",
+    tag = "node",
+    security(()),
+    responses((status = 200, description = "It is", body = api::Health)),
+)]
+pub(super) async fn healthz() -> Json<api::Health> {
+    healthy()
+}
+
+/// Whether the node takes requests; if not, why.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    tag = "node",
+    responses((status = 200, description = "It does", body = api::Health), Problems),
+)]
+pub(super) async fn readyz(State(node): State<Arc<Node>>) -> Result<Json<api::Health>, Failure> {
+    match node.unready() {
+        None => Ok(healthy()),
+        Some(why) => Err(UNAVAILABLE.failure(why)),
+    }
+}
+
+/// Counters and sizes, in the OpenMetrics text format that Prometheus reads.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = "node",
+    responses(
+        (status = 200, description = "All metrics", body = String, content_type = "application/openmetrics-text"),
+        Problems,
+    ),
+)]
+pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Result<Response, Failure> {
+    let page = blocking(move || node.metrics.page()).await;
+    let page = page.map_err(|_| INTERNAL.failure("the metrics could not be written"))?;
+    Ok(([(header::CONTENT_TYPE, metrics::MEDIA_TYPE)], page).into_response())
+}
+
+/// This description.
+#[utoipa::path(
+    get,
+    path = "/openapi.json",
+    tag = "node",
+    responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value), Problems),
+)]
+pub(super) async fn openapi(State(node): State<Arc<Node>>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], node.openapi.clone()).into_response()
+}
+
+const INDEX: &str = "\
+Tollhouse counts events by hashed keys over time windows, judges them by rules, and explains each verdict.
+
+POST /v1/decide           decide on one event: application/json, message/rfc822 or text/plain (an access log's line)
+POST /v1/decide/batch     decide on many, one a line: application/x-ndjson or text/plain
+POST /v1/observe          only count one event
+POST /v1/peek             only look up what is known of one event's keys
+GET  /v1/decisions/{id}   explain a past decision
+POST /v1/feedback         say something about a past decision: {\"id\": ..., \"class\": ...}
+POST /v1/learn            say something about an event that was not decided here: ?class=
+GET  /v1/timeline         all that is kept of one key: ?kind=&value=
+GET  /v1/top              what is hot: ?kind=&counter=&window=&limit=
+GET  /v1/pipelines        what this node runs
+GET  /healthz             is it alive
+GET  /readyz              does it take requests
+GET  /metrics             counters and sizes, for Prometheus
+GET  /openapi.json        all of this, for programs
+GET  /                    this page
+";
+
+/// The URLs, for people.
+#[utoipa::path(
+    get,
+    path = "/",
+    tag = "node",
+    responses((status = 200, description = "A list", body = String, content_type = "text/plain"), Problems),
+)]
+pub(super) async fn index() -> &'static str {
+    INDEX
+}

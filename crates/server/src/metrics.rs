@@ -1,0 +1,154 @@
+//! What is counted about requests, and the page that shows it beside what the engine counts and holds.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::Engine;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+/// The media type of [`Metrics::page`].
+pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Upper bounds of the buckets of request durations, in seconds.
+const SECONDS: [f64; 14] =
+    [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+
+/// A route as it is declared, never a path as it was sent, and the answer's status.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RequestLabel {
+    route: String,
+    status: u16,
+}
+
+/// The server's counters.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabel, Histogram>,
+    /// Requests that were refused because too many were at work.
+    pub(crate) refused: Counter,
+    /// Requests whose handling panicked.
+    pub(crate) panics: Counter,
+    /// Lines of batches that were no events.
+    pub(crate) bad_lines: Counter,
+    /// Housekeeping that failed.
+    pub(crate) upkeep_failures: Counter,
+    /// Open connections.
+    pub(crate) connections: Gauge,
+}
+
+impl Metrics {
+    pub(crate) fn new(engine: &Arc<Engine>) -> Metrics {
+        let mut registry = Registry::default();
+        engine.metrics().register(&mut registry);
+        registry.register_collector(Box::new(Holdings(Arc::clone(engine))));
+        let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("tollhouse_build", "The program", version);
+        let requests = Family::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> Histogram);
+        let metrics = Metrics {
+            requests,
+            refused: Counter::default(),
+            panics: Counter::default(),
+            bad_lines: Counter::default(),
+            upkeep_failures: Counter::default(),
+            connections: Gauge::default(),
+            registry,
+        };
+        metrics.registered()
+    }
+
+    fn registered(mut self) -> Metrics {
+        let registry = &mut self.registry;
+        let help = "Time from a request's head to its answer, in seconds, by route and status";
+        registry.register("tollhouse_http_request_seconds", help, self.requests.clone());
+        registry.register(
+            "tollhouse_http_refused",
+            "Requests refused at `requests_max`",
+            self.refused.clone(),
+        );
+        registry.register("tollhouse_http_panics", "Requests whose handling panicked", self.panics.clone());
+        registry.register(
+            "tollhouse_http_bad_lines",
+            "Lines of batches that were no events",
+            self.bad_lines.clone(),
+        );
+        registry.register("tollhouse_http_connections", "Open connections", self.connections.clone());
+        registry.register(
+            "tollhouse_upkeep_failures",
+            "Housekeeping that failed",
+            self.upkeep_failures.clone(),
+        );
+        self
+    }
+
+    /// Counts an answered request.
+    pub(crate) fn answered(&self, route: &str, status: u16, took: Duration) {
+        let label = RequestLabel { route: route.to_owned(), status };
+        self.requests.get_or_create(&label).observe(took.as_secs_f64());
+    }
+
+    /// Everything, as OpenMetrics text.
+    pub(crate) fn page(&self) -> Result<String, fmt::Error> {
+        let mut page = String::new();
+        text::encode(&mut page, &self.registry)?;
+        Ok(page)
+    }
+}
+
+/// What ledger and journal hold, asked for when it is shown.
+struct Holdings(Arc<Engine>);
+
+impl fmt::Debug for Holdings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Holdings")
+    }
+}
+
+impl Collector for Holdings {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let ledger = self.0.census();
+        let journal = self.0.journal().map(|journal| journal.census()).unwrap_or_default();
+        let gauges = [
+            ("ledger_cells", "Cells in memory", ledger.cells),
+            ("ledger_memory_bytes", "Memory of cells, about", ledger.memory_bytes),
+            ("ledger_dirty_bytes", "Memory of cells that is not written yet", ledger.dirty_bytes),
+            ("ledger_disk_keys", "Keys on disk", ledger.disk_keys),
+            ("ledger_directory_bytes", "Memory of the directory of keys on disk", ledger.directory_bytes),
+            ("ledger_disk_bytes", "Length of the ledger's files", ledger.disk_bytes),
+            (
+                "ledger_poisoned",
+                "1 if nothing is added any more since a write failed",
+                u64::from(ledger.poisoned),
+            ),
+            ("journal_segments", "Files of the journal", journal.segments as u64),
+            ("journal_bytes", "Length of the journal's files", journal.bytes),
+            ("journal_pending_bytes", "Records that are not written yet", journal.pending_bytes as u64),
+        ];
+        let counters = [
+            ("ledger_flushes", "Flushes that wrote", ledger.flushes),
+            ("ledger_loads", "Cells read back from disk", ledger.loads),
+            ("ledger_evictions", "Cells that left memory to make room", ledger.evictions),
+            ("ledger_expired", "Cells let go because no window reaches them", ledger.expired),
+            ("ledger_damaged", "Images of cells that could not be read", ledger.damaged),
+        ];
+        for (name, help, value) in gauges {
+            let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+            let name = format!("tollhouse_{name}");
+            gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
+        }
+        for (name, help, value) in counters {
+            let counter = ConstCounter::new(value);
+            let name = format!("tollhouse_{name}");
+            counter.encode(encoder.encode_descriptor(&name, help, None, counter.metric_type())?)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! What all routes share: the engine, the limits, the counters, and the clock.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::body::Bytes;
+use engine::{Engine, Pipeline, ServerPlan};
+use event::Time;
+use sha2::{Digest, Sha256};
+use subtle::{Choice, ConstantTimeEq};
+use tokio::sync::Semaphore;
+
+use crate::metrics::Metrics;
+use crate::problem::{Failure, UNKNOWN_NAME};
+
+/// Where the time comes from.
+pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;
+
+/// The system's clock.
+pub fn system_clock() -> Clock {
+    Arc::new(|| match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(since) => Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX)),
+        Err(before) => Time(i64::try_from(before.duration().as_micros()).map_or(i64::MIN, |micros| -micros)),
+    })
+}
+
+/// How many largest bodies may be in memory at once.
+const BODIES: u64 = 8;
+
+/// What a running server knows.
+pub(crate) struct Node {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: Metrics,
+    /// The description of the interface, as it is served.
+    pub(crate) openapi: Bytes,
+    /// Free places for requests.
+    pub(crate) requests: Arc<Semaphore>,
+    /// Free bytes for bodies.
+    pub(crate) bodies: Arc<Semaphore>,
+    /// SHA-256 of the tokens, so that all are equally long.
+    tokens: Vec<[u8; 32]>,
+    stopping: AtomicBool,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").finish_non_exhaustive()
+    }
+}
+
+impl Node {
+    pub(crate) fn new(engine: Arc<Engine>, clock: Clock, openapi: Bytes) -> Node {
+        let plan = &engine.plan().node.server;
+        let bodies = usize::try_from(plan.body_max.saturating_mul(BODIES)).unwrap_or(usize::MAX);
+        Node {
+            metrics: Metrics::new(&engine),
+            requests: Arc::new(Semaphore::new(plan.requests_max.min(Semaphore::MAX_PERMITS))),
+            bodies: Arc::new(Semaphore::new(bodies.min(Semaphore::MAX_PERMITS))),
+            tokens: plan.tokens.iter().map(|token| Sha256::digest(token).into()).collect(),
+            stopping: AtomicBool::new(false),
+            engine,
+            clock,
+            openapi,
+        }
+    }
+
+    pub(crate) fn plan(&self) -> &ServerPlan {
+        &self.engine.plan().node.server
+    }
+
+    /// The longest time for a request.
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_micros(self.plan().timeout.0.unsigned_abs())
+    }
+
+    /// Now.
+    pub(crate) fn now(&self) -> Time {
+        (self.clock)()
+    }
+
+    /// Whether requests must carry a token.
+    pub(crate) fn wants_token(&self) -> bool {
+        !self.tokens.is_empty()
+    }
+
+    /// Whether this is one of the tokens. Takes as long whichever it is, or none.
+    pub(crate) fn is_token(&self, token: &[u8]) -> bool {
+        let digest: [u8; 32] = Sha256::digest(token).into();
+        let found = self.tokens.iter().fold(Choice::from(0), |found, known| found | known.ct_eq(&digest));
+        found.into()
+    }
+
+    /// The pipeline of this name, or the default one.
+    pub(crate) fn pipeline(&self, name: Option<&str>) -> Result<&Arc<Pipeline>, Failure> {
+        let plan = self.engine.plan();
+        plan.pipeline(name).ok_or_else(|| {
+            let names: Vec<&str> = plan.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
+            let what = crate::problem::shown(name.unwrap_or_default());
+            UNKNOWN_NAME
+                .failure(format!("there is no pipeline `{what}`"))
+                .help(format!("there are: {}", names.join(", ")))
+        })
+    }
+
+    /// Why requests should go elsewhere, if they should.
+    pub(crate) fn unready(&self) -> Option<String> {
+        if self.stopping.load(Ordering::Relaxed) {
+            return Some("the node is shutting down".to_owned());
+        }
+        let journal = self.engine.journal().is_some_and(|journal| journal.census().poisoned);
+        let parts = [("ledger", self.engine.census().poisoned), ("journal", journal)];
+        let (broken, _) = parts.into_iter().find(|(_, poisoned)| *poisoned)?;
+        Some(format!("the {broken} takes nothing more since a write failed: mend the cause and restart"))
+    }
+
+    /// No more requests are wanted.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Does what blocks, or takes long, away from the threads that serve connections. A panic in it goes on in the
+/// caller.
+pub(crate) fn blocking<T, F>(work: F) -> impl Future<Output = T> + Send + use<T, F>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    let task = tokio::task::spawn_blocking(work);
+    async {
+        match task.await {
+            Ok(done) => done,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime is going away and nobody waits for this.
+                Err(_) => std::future::pending().await,
+            },
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Errors as clients see them: RFC 9457 problems, each of a type from one table.
+//!
+//! A problem says what is wrong, where, and how to mend it. It never shows a path, an address or a body; what only
+//! the operator should see is logged.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use engine::EngineError;
+use journal::JournalError;
+use stats::LedgerError;
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
+
+use crate::api;
+
+use engine::journal;
+
+/// A type of problem.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Type {
+    word: &'static str,
+    status: StatusCode,
+    title: &'static str,
+}
+
+macro_rules! types {
+    ($($name:ident $status:ident $word:literal $title:literal,)*) => {
+        $(pub(crate) static $name: Type = Type { word: $word, status: StatusCode::$status, title: $title };)*
+        /// All types.
+        pub(crate) static ALL: &[&Type] = &[$(&$name),*];
+    };
+}
+
+types! {
+    INVALID_PARAMETER BAD_REQUEST "invalid-parameter" "A parameter or header is not valid",
+    UNKNOWN_NAME BAD_REQUEST "unknown-name" "The configuration has nothing of this name",
+    INVALID_BODY BAD_REQUEST "invalid-body" "The body cannot be read",
+    UNAUTHORIZED UNAUTHORIZED "unauthorized" "A token is needed",
+    FORBIDDEN FORBIDDEN "forbidden" "Requests of this kind are not accepted without a token",
+    NOT_FOUND NOT_FOUND "not-found" "There is nothing here",
+    METHOD_NOT_ALLOWED METHOD_NOT_ALLOWED "method-not-allowed" "The URL does not know this method",
+    SLOW_REQUEST REQUEST_TIMEOUT "slow-request" "The request did not arrive in time",
+    TOO_LARGE PAYLOAD_TOO_LARGE "too-large" "The request is too large",
+    UNSUPPORTED_TYPE UNSUPPORTED_MEDIA_TYPE "unsupported-type" "The pipeline does not read this type of content",
+    INVALID_EVENT UNPROCESSABLE_ENTITY "invalid-event" "The body is no event of this pipeline",
+    NOT_APPLICABLE UNPROCESSABLE_ENTITY "not-applicable" "This cannot be done with what was named",
+    INTERNAL INTERNAL_SERVER_ERROR "internal" "Something went wrong here",
+    OVERLOADED SERVICE_UNAVAILABLE "overloaded" "Too much is being worked on",
+    UNAVAILABLE SERVICE_UNAVAILABLE "unavailable" "The node cannot do this now",
+    SLOW_ANSWER SERVICE_UNAVAILABLE "slow-answer" "The answer was not ready in time",
+}
+
+/// A request that is not answered as wished.
+#[derive(Debug)]
+pub(crate) struct Failure(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    kind: &'static Type,
+    detail: Cow<'static, str>,
+    help: Option<Cow<'static, str>>,
+}
+
+impl Type {
+    pub(crate) fn failure(&'static self, detail: impl Into<Cow<'static, str>>) -> Failure {
+        Failure(Box::new(Inner { kind: self, detail: detail.into(), help: None }))
+    }
+}
+
+impl Failure {
+    /// Adds what to do about it.
+    pub(crate) fn help(mut self, help: impl Into<Cow<'static, str>>) -> Failure {
+        self.0.help = Some(help.into());
+        self
+    }
+
+    /// As it is written.
+    pub(crate) fn problem(&self) -> api::Problem {
+        let Inner { kind, detail, help } = &*self.0;
+        api::Problem {
+            kind: format!("urn:tollhouse:problem:{}", kind.word),
+            title: kind.title.to_owned(),
+            status: kind.status.as_u16(),
+            detail: detail.clone().into_owned(),
+            help: help.clone().map(Cow::into_owned),
+        }
+    }
+}
+
+/// The media type of problems.
+pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let mut response = (self.0.kind.status, Json(self.problem())).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        if self.0.kind.status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if self.0.kind.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Failure {
+        match &error {
+            EngineError::Unknown { what, name, help } => {
+                UNKNOWN_NAME.failure(format!("there is no {what} `{}`", shown(name))).help(help.clone())
+            }
+            EngineError::NoDecision(_) | EngineError::NoJournal => NOT_FOUND.failure(error.to_string()),
+            EngineError::PipelineGone(_) => NOT_APPLICABLE.failure(error.to_string()),
+            EngineError::Window(_) | EngineError::Ledger(LedgerError::Window(_)) => {
+                INVALID_PARAMETER.failure(format!("window: {error}"))
+            }
+            EngineError::NoPiece { kind, value } => {
+                NOT_APPLICABLE.failure(format!("`{}` gives no piece of the kind `{kind}`", shown(value)))
+            }
+            EngineError::Ledger(LedgerError::TooLarge(_)) => INVALID_EVENT.failure(error.to_string()),
+            EngineError::Ledger(LedgerError::Poisoned { .. } | LedgerError::Closed)
+            | EngineError::Journal(JournalError::Poisoned(_)) => {
+                tracing::error!(%error, "a request was refused");
+                UNAVAILABLE.failure("nothing can be written").help("the node's log and /readyz say why")
+            }
+            _ => {
+                tracing::error!(%error, "a request failed");
+                INTERNAL
+                    .failure("statistics or journal could not be read or written")
+                    .help("the node's log says why")
+            }
+        }
+    }
+}
+
+/// A text from outside, short enough to be shown.
+pub(crate) fn shown(text: &str) -> String {
+    const CHARS_MAX: usize = 80;
+    match text.char_indices().nth(CHARS_MAX) {
+        Some((end, _)) => format!("{}…", text[..end].escape_debug()),
+        None => text.escape_debug().to_string(),
+    }
+}
+
+/// The problems of any route, for the description of the interface.
+pub(crate) struct Problems;
+
+impl utoipa::IntoResponses for Problems {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        let mut titles: BTreeMap<u16, Vec<String>> = BTreeMap::new();
+        for kind in ALL {
+            titles.entry(kind.status.as_u16()).or_default().push(format!("`{}`: {}", kind.word, kind.title));
+        }
+        let response = |titles: Vec<String>| {
+            let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+            ResponseBuilder::new().description(titles.join("\n\n")).content(MEDIA_TYPE, content).build()
+        };
+        titles.into_iter().map(|(status, titles)| (status.to_string(), response(titles).into())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_told_apart_by_their_word() {
+        let mut words: Vec<&str> = ALL.iter().map(|kind| kind.word).collect();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), ALL.len());
+    }
+
+    #[test]
+    fn types_are_documented() {
+        let page = include_str!("../../../docs/http.md");
+        for kind in ALL {
+            let row = page.lines().find(|line| line.starts_with(&format!("| `{}` ", kind.word)));
+            let row = row.unwrap_or_else(|| panic!("`{}` is not in docs/http.md", kind.word));
+            assert!(row.contains(&format!("| {} ", kind.status.as_u16())), "{row}");
+        }
+    }
+
+    #[test]
+    fn texts_from_outside_are_short_and_harmless() {
+        assert_eq!(shown("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
+        assert_eq!(shown(&"é".repeat(200)).chars().count(), 81);
+    }
+}

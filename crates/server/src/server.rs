@@ -1,0 +1,185 @@
+//! The listener: connections, housekeeping, and an end that loses nothing.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use engine::{Engine, EngineError};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::service::TowerToHyperService;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+
+use crate::http;
+use crate::node::{Clock, Node, blocking};
+use crate::patience::Patient;
+
+/// Bytes of a request's head. What is larger is answered 431.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Time between two rounds of housekeeping.
+const UPKEEP: Duration = Duration::from_secs(10);
+/// Time before accepting is tried again when the system has no descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why a server cannot start, or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {listen}: {error}; is another node running there?")]
+    Listen {
+        /// The address.
+        listen: SocketAddr,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// Not everything could be written at the end.
+    #[error("not everything could be written: {0}")]
+    Close(#[from] EngineError),
+}
+
+/// A listener with an engine behind it.
+#[derive(Debug)]
+pub struct Server {
+    listener: std::net::TcpListener,
+    address: SocketAddr,
+    node: Arc<Node>,
+    router: Router,
+}
+
+impl Server {
+    /// Listens on the address of the engine's plan; port 0 takes a free one. Connections wait until
+    /// [`Server::serve`].
+    ///
+    /// # Errors
+    /// If the address is taken, or not this machine's.
+    pub fn bind(engine: Arc<Engine>, clock: Clock) -> Result<Server, ServeError> {
+        let listen = engine.plan().node.server.listen;
+        let bound = std::net::TcpListener::bind(listen).and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            Ok((listener.local_addr()?, listener))
+        });
+        let (address, listener) = bound.map_err(|error| ServeError::Listen { listen, error })?;
+        let (node, router) = http::router(engine, clock);
+        Ok(Server { listener, address, node, router })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `shutdown` is ready, or this is dropped; then takes no more connections, finishes the requests
+    /// that are at work (within the configured request time, twice at the most) and closes the engine. Runs on
+    /// Tokio's multi-threaded runtime.
+    ///
+    /// # Errors
+    /// If the engine could not write everything when it was closed.
+    pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
+        let Server { listener, address, node, router } = self;
+        let listener =
+            TcpListener::from_std(listener).map_err(|error| ServeError::Listen { listen: address, error })?;
+        tracing::info!(%address, pipelines = node.engine.plan().pipelines.len(), "serving");
+        let upkeep = tokio::spawn(keep_up(Arc::clone(&node)));
+        let connections = GracefulShutdown::new();
+        tokio::select! {
+            () = accept(&listener, &node, &router, &connections) => {}
+            () = shutdown => {}
+        }
+        tracing::info!("shutting down");
+        drop(listener);
+        node.stop();
+        let patience = node.timeout();
+        if timeout(patience, connections.shutdown()).await.is_err() {
+            tracing::warn!("some connections were still open");
+        }
+        // Requests whose clients have gone work on by themselves.
+        let places = node.plan().requests_max.min(Semaphore::MAX_PERMITS);
+        let all = u32::try_from(places).unwrap_or(u32::MAX);
+        if timeout(patience, node.requests.acquire_many(all)).await.is_err() {
+            tracing::warn!("some requests were still at work");
+        }
+        upkeep.abort();
+        let engine = Arc::clone(&node.engine);
+        let closed = blocking(move || engine.close()).await;
+        tracing::info!("stopped");
+        Ok(closed?)
+    }
+}
+
+/// Takes connections as long as there is room for them; the others wait in the system's queue.
+async fn accept(listener: &TcpListener, node: &Arc<Node>, router: &Router, connections: &GracefulShutdown) {
+    let room = Arc::new(Semaphore::new(node.plan().connections_max.min(Semaphore::MAX_PERMITS)));
+    // The semaphore is never closed, so waiting for it ends with a permit.
+    while let Ok(permit) = Arc::clone(&room).acquire_owned().await {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let watcher = connections.watcher();
+                tokio::spawn(connection(stream, Arc::clone(node), router.clone(), watcher, permit));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no connection could be accepted");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    node: Arc<Node>,
+    router: Router,
+    watcher: Watcher,
+    _permit: OwnedSemaphorePermit,
+) {
+    let _open = Open::new(node.metrics.connections.clone());
+    // Answers are written whole; waiting for more to send would only delay them.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "a connection keeps its delay");
+    }
+    let stream = Patient::new(stream, node.timeout());
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(node.timeout())
+        .max_header_size(HEAD_BYTES_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    if let Err(error) = pin!(watcher.watch(served)).await {
+        tracing::debug!(%error, "a connection ended badly");
+    }
+}
+
+/// Counts a connection as long as it lives.
+struct Open(Gauge);
+
+impl Open {
+    fn new(gauge: Gauge) -> Open {
+        gauge.inc();
+        Open(gauge)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// Lets the engine do its housekeeping now and then.
+async fn keep_up(node: Arc<Node>) {
+    let mut ticks = interval(UPKEEP);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let (engine, now) = (Arc::clone(&node.engine), node.now());
+        if let Err(error) = blocking(move || engine.maintain(now)).await {
+            node.metrics.upkeep_failures.inc();
+            tracing::error!(%error, "housekeeping failed");
+        }
+    }
+}

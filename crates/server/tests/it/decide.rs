@@ -1,0 +1,260 @@
+use serde_json::{Value, json};
+
+use crate::harness::{JSON, JSON_LINES, LOG, MAIL, MESSAGE, PROBE, check_problem, with_server};
+
+/// Names of the rules in reasons.
+fn names(decision: &Value) -> Vec<&str> {
+    decision["reasons"].as_array().unwrap().iter().map(|reason| reason["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_message_is_decided_with_the_envelope_of_its_headers() {
+    with_server(&[], |server| {
+        let headers = [
+            MAIL,
+            "Tollhouse-Client-Ip: 192.0.2.1",
+            "Tollhouse-Helo: localhost",
+            "Tollhouse-Mail-From: ann@example.org",
+            "Tollhouse-Rcpt-To: bob@example.net, carl@example.net",
+            "Tollhouse-Rcpt-To: dora@example.net",
+            "Tollhouse-User: ann",
+            "Tollhouse-Event-Id: one",
+            "Tollhouse-Event-Time: 2026-05-17T09:00:00Z",
+        ];
+        let answer = server.post("/v1/decide?pipeline=mail", &headers, MESSAGE);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let decision = answer.json();
+        assert_eq!(decision["pipeline"], "mail");
+        assert_eq!(decision["event_id"], "one");
+        assert_eq!(decision["time"], "2026-05-17T09:00:00Z");
+        assert_eq!(decision["duplicate"], false);
+        assert_eq!(decision["action"], "accept");
+        assert_eq!(decision["next"]["action"], "tag");
+        assert!(names(&decision).contains(&"HELO_NOT_A_NAME"), "{decision}");
+
+        let id = decision["id"].as_str().unwrap();
+        let explained = server.get(&format!("/v1/decisions/{id}")).json();
+        for member in ["id", "event_id", "pipeline", "version", "time", "action", "score", "reasons"] {
+            assert_eq!(explained[member], decision[member], "{member}");
+        }
+        let facts = &explained["facts"];
+        assert_eq!(facts["client.ip"], "192.0.2.1");
+        assert_eq!(facts["client.user"], "ann");
+        assert_eq!(facts["mail.sender"], "ann@example.org");
+        assert_eq!(
+            facts["mail.recipients"],
+            json!(["bob@example.net", "carl@example.net", "dora@example.net"])
+        );
+        assert_eq!(facts["mail.date"], "2026-05-17T09:59:00Z");
+        assert_eq!(facts["mail.has_date"], true);
+        assert!(explained["rules"]["HELO_NOT_A_NAME"].is_string(), "{explained}");
+        let from = explained["keys"].as_array().unwrap().iter().find(|key| key["kind"] == "from").unwrap();
+        assert_eq!(from["piece"], "ann@example.org");
+        assert_eq!(from["shingle"].as_str().unwrap().len(), 16);
+        assert_eq!(from["quality"], "exact");
+
+        // The same id is judged again and counted once.
+        let again = server.post("/v1/decide?pipeline=mail", &headers, MESSAGE).json();
+        assert_eq!(again["duplicate"], true);
+        assert_ne!(again["id"], decision["id"]);
+    });
+}
+
+#[test]
+fn a_stored_message_speaks_for_itself_when_asked_to() {
+    with_server(&[], |server| {
+        let stored = format!(
+            "Return-Path: <ann@example.org>\r\nDelivered-To: bob@example.net\r\nReceived: from mail.example.org (mail.example.org \
+             [198.51.100.9]) by mx.example.net; Sat, 16 May 2026 08:00:00 +0000\r\n{MESSAGE}"
+        );
+        let plain = server.post("/v1/peek?pipeline=mail", &[MAIL], &stored).json();
+        assert_eq!(plain["time"], "2026-05-17T10:00:00Z");
+        assert_eq!(plain["facts"]["mail.sender"], Value::Null);
+        let own = server.post("/v1/peek?message_time=true&envelope=headers", &[MAIL], &stored).json();
+        assert_eq!(own["time"], "2026-05-16T08:00:00Z");
+        assert_eq!(own["facts"]["mail.sender"], "ann@example.org");
+        assert_eq!(own["facts"]["mail.recipients"], json!(["bob@example.net"]));
+        let said =
+            server.post("/v1/peek?envelope=headers", &[MAIL, "Tollhouse-Mail-From: <>"], &stored).json();
+        assert_eq!(said["facts"]["mail.sender"], "<>");
+    });
+}
+
+#[test]
+fn log_lines_and_json_objects_are_decided() {
+    with_server(&[], |server| {
+        let decision = server.post("/v1/decide?pipeline=web", &[LOG, "Tollhouse-Event-Id: r1"], PROBE).json();
+        assert_eq!(decision["time"], "2026-05-17T09:59:30Z");
+        assert_eq!(decision["event_id"], "r1");
+        assert!(names(&decision).contains(&"PROBE"), "{decision}");
+        let reason =
+            decision["reasons"].as_array().unwrap().iter().find(|reason| reason["name"] == "PROBE").unwrap();
+        assert_eq!(reason["values"]["http.probe"], true);
+        assert!(reason["detail"].as_str().unwrap().contains("http.probe = true"), "{reason}");
+
+        let object = json!({"id": "o1", "time": "2026-05-17T09:58:00Z", "client": {"ip": "192.0.2.9"}, "http.path": "/a"});
+        let decision = server.post("/v1/decide?pipeline=web", &[JSON], &object.to_string()).json();
+        assert_eq!(
+            (&decision["event_id"], &decision["time"]),
+            (&json!("o1"), &json!("2026-05-17T09:58:00Z"))
+        );
+        let message = json!({"id": "m1", "raw": MESSAGE, "mail.sender": "ann@example.org"});
+        let decision = server.post(
+            "/v1/decide",
+            &["Content-Type: application/json; charset=utf-8"],
+            &message.to_string(),
+        );
+        assert_eq!(
+            (decision.status, &decision.json()["pipeline"]),
+            (200, &json!("mail")),
+            "{}",
+            decision.body
+        );
+    });
+}
+
+#[test]
+fn bad_events_are_problems() {
+    with_server(&[], |server| {
+        let check = |url: &str, headers: &[&str], body: &str, status: u16, word: &str, detail: &str| {
+            check_problem(&server.post(url, headers, body), status, word, detail);
+        };
+        check(
+            "/v1/decide?pipeline=nail",
+            &[MAIL],
+            MESSAGE,
+            400,
+            "unknown-name",
+            "there is no pipeline `nail`",
+        );
+        check(
+            "/v1/decide?pipelin=mail",
+            &[MAIL],
+            MESSAGE,
+            400,
+            "invalid-parameter",
+            "unknown field `pipelin`",
+        );
+        check(
+            "/v1/decide?envelope=/etc/passwd",
+            &[MAIL],
+            MESSAGE,
+            400,
+            "invalid-parameter",
+            "unknown variant",
+        );
+        check(
+            "/v1/decide?message_time=perhaps",
+            &[MAIL],
+            MESSAGE,
+            400,
+            "invalid-parameter",
+            "provided string was not",
+        );
+        check("/v1/decide", &[], MESSAGE, 415, "unsupported-type", "Content-Type is missing");
+        check("/v1/decide", &["Content-Type: text/html"], MESSAGE, 415, "unsupported-type", "`text/html`");
+        check(
+            "/v1/decide",
+            &[LOG],
+            PROBE,
+            415,
+            "unsupported-type",
+            "the pipeline `mail` reads message, not `text/plain`",
+        );
+        check("/v1/decide?pipeline=web", &[MAIL], MESSAGE, 415, "unsupported-type", "reads access-log");
+        check("/v1/decide?pipeline=web", &[LOG], "nonsense", 422, "invalid-event", "expected a time");
+        check(
+            "/v1/decide?pipeline=web",
+            &[LOG],
+            &format!("{PROBE}\n{PROBE}\n"),
+            422,
+            "invalid-event",
+            "found several",
+        );
+        check(
+            "/v1/decide?pipeline=web&message_time=true",
+            &[LOG],
+            PROBE,
+            400,
+            "invalid-parameter",
+            "only for messages",
+        );
+        check("/v1/decide", &[MAIL], "", 422, "invalid-event", "the message is empty");
+        check("/v1/decide", &[JSON], "{", 400, "invalid-body", "expected one JSON object");
+        check("/v1/decide", &[JSON], "[]", 400, "invalid-body", "expected one JSON object");
+        check(
+            "/v1/decide",
+            &[JSON],
+            r#"{"client.ip": "here"}"#,
+            422,
+            "invalid-event",
+            "field `client.ip`: expected ip",
+        );
+        check(
+            "/v1/decide",
+            &[JSON, "Tollhouse-Helo: x"],
+            "{}",
+            400,
+            "invalid-parameter",
+            "not for this content type",
+        );
+        check(
+            "/v1/decide",
+            &[MAIL, "Tollhouse-File: /etc/passwd"],
+            MESSAGE,
+            400,
+            "invalid-parameter",
+            "no such header",
+        );
+        let help = server.post("/v1/decide", &[LOG], PROBE).json()["help"].as_str().unwrap().to_owned();
+        assert_eq!(help, "name a pipeline that does: `?pipeline=web`");
+    });
+}
+
+#[test]
+fn a_batch_is_answered_line_by_line() {
+    with_server(&[("server.batch_max", "400")], |server| {
+        let lines: Vec<Value> =
+            (0..300).map(|number| json!({"id": format!("e{number}"), "client.ip": "192.0.2.1"})).collect();
+        let mut body: Vec<String> = lines.iter().map(Value::to_string).collect();
+        body.insert(2, "nonsense".to_owned());
+        body.insert(270, String::new());
+        let answer = server.post("/v1/decide/batch?pipeline=web", &[JSON_LINES], &body.join("\n"));
+        assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/x-ndjson")));
+        let answers: Vec<Value> =
+            answer.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(answers.len(), 302);
+        assert_eq!((&answers[2]["line"], &answers[2]["error"]["status"]), (&json!(3), &json!(400)));
+        assert_eq!(answers[270]["line"], 271);
+        let ids: Vec<&str> = answers.iter().filter_map(|answer| answer["event_id"].as_str()).collect();
+        assert_eq!(ids, (0..300).map(|number| format!("e{number}")).collect::<Vec<_>>());
+        // Events of a batch see those before them.
+        let last = server.get(&format!("/v1/decisions/{}", answers[301]["id"].as_str().unwrap())).json();
+        assert_eq!(last["facts"]["ip.seen('1m')"], 299, "{}", last["facts"]);
+
+        let log = format!("{PROBE}\nbroken\n{PROBE}\n");
+        let answer = server.post("/v1/decide/batch?pipeline=web", &[LOG], &log);
+        let answers: Vec<Value> =
+            answer.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let errors: Vec<bool> = answers.iter().map(|answer| answer["error"].is_object()).collect();
+        assert_eq!(errors, [false, true, false], "{}", answer.body);
+        assert!(server.get("/metrics").body.contains("tollhouse_http_bad_lines_total 3"));
+
+        assert_eq!(server.post("/v1/decide/batch?pipeline=web", &[LOG], "").body, "");
+        let long = "{}\n".repeat(401);
+        let answer = server.post("/v1/decide/batch?pipeline=web", &[JSON_LINES], &long);
+        check_problem(&answer, 413, "too-large", "more than 400 lines");
+        check_problem(
+            &server.post("/v1/decide/batch", &[MAIL], MESSAGE),
+            415,
+            "unsupported-type",
+            "is not read here",
+        );
+        check_problem(
+            &server.post("/v1/decide/batch", &[LOG], &log),
+            415,
+            "unsupported-type",
+            "reads message",
+        );
+    });
+}

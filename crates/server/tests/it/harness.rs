@@ -1,0 +1,164 @@
+//! A running server and a client that speaks HTTP/1.1 byte by byte, so that it can also speak it badly.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use engine::{Config, Directory, Engine, Overrides, Plan, preset};
+use event::Time;
+use serde_json::Value;
+use server::{ServeError, Server};
+use tokio::sync::oneshot;
+
+/// The time that every test runs at: 2026-05-17T10:00:00Z.
+pub(crate) const NOW: Time = Time::from_seconds(1_779_012_000);
+
+pub(crate) const MAIL: &str = "Content-Type: message/rfc822";
+pub(crate) const LOG: &str = "Content-Type: text/plain";
+pub(crate) const JSON: &str = "Content-Type: application/json";
+pub(crate) const JSON_LINES: &str = "Content-Type: application/x-ndjson";
+
+/// A message that nothing is wrong with.
+pub(crate) const MESSAGE: &str = "From: Ann <ann@example.org>\r\nTo: bob@example.net\r\nSubject: The minutes of Monday\r\n\
+    Date: Sun, 17 May 2026 09:59:00 +0000\r\nMessage-ID: <1@example.org>\r\n\r\nDear Bob,\r\nhere they are: https://example.org/minutes\r\n";
+
+/// A request that nobody but a scanner sends.
+pub(crate) const PROBE: &str =
+    r#"192.0.2.7 - - [17/May/2026:09:59:30 +0000] "GET /.env HTTP/1.1" 404 10 "-" "curl/8.0""#;
+
+/// A data directory with both presets.
+pub(crate) fn directory(path: &Path) -> Directory {
+    let presets: Vec<_> = preset::ALL.iter().collect();
+    Directory::create(path, &presets).unwrap()
+}
+
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<Result<(), ServeError>>,
+}
+
+/// Starts a server on a data directory, with some settings changed.
+pub(crate) fn start(directory: &Directory, settings: &[(&str, &str)]) -> Running {
+    let listen = [("server.listen", "127.0.0.1:0")];
+    let flags = listen.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let overrides = Overrides { flags: flags.collect(), ..Overrides::default() };
+    let config =
+        Config::load(&directory.config_path(), &overrides).unwrap_or_else(|problems| panic!("{problems}"));
+    let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+    let engine = Arc::new(Engine::open(directory, plan).unwrap());
+    let server = Server::bind(engine, Arc::new(|| NOW)).unwrap();
+    let address = server.local_addr();
+    let (stop, stopped) = oneshot::channel();
+    let thread = std::thread::spawn(move || {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(server.serve(async {
+            let _ = stopped.await;
+        }))
+    });
+    Running { address, stop, thread }
+}
+
+/// Runs a test against a server of its own.
+pub(crate) fn with_server(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = directory(&parent.path().join("data"));
+    let running = start(&directory, settings);
+    test(&running);
+    running.stop();
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (own, value) = line.split_once(':')?;
+            own.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    /// The word that tells a problem's type, after a check that this is a whole one.
+    pub(crate) fn problem(&self) -> String {
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{}", self.body);
+        let problem = self.json();
+        assert_eq!(problem["status"], self.status, "{problem}");
+        assert!(problem["title"].is_string() && problem["detail"].is_string(), "{problem}");
+        problem["type"].as_str().unwrap().strip_prefix("urn:tollhouse:problem:").unwrap().to_owned()
+    }
+}
+
+impl Running {
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        // Long enough never to matter where the server answers; a hanging test ends.
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+    }
+
+    /// Sends a request and reads the answer. Headers are whole lines; the body's length is added.
+    pub(crate) fn ask(&self, method: &str, url: &str, headers: &[&str], body: &[u8]) -> Answer {
+        let mut stream = self.connect();
+        let mut head = format!("{method} {url} HTTP/1.1\r\nConnection: close\r\n");
+        if !headers.iter().any(|header| header.starts_with("Host:")) {
+            head += &format!("Host: {}\r\n", self.address);
+        }
+        for header in headers {
+            head += &format!("{header}\r\n");
+        }
+        if !body.is_empty() {
+            head += &format!("Content-Length: {}\r\n", body.len());
+        }
+        head += "\r\n";
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(body).unwrap();
+        answer(&mut stream)
+    }
+
+    pub(crate) fn get(&self, url: &str) -> Answer {
+        self.ask("GET", url, &[], b"")
+    }
+
+    pub(crate) fn post(&self, url: &str, headers: &[&str], body: &str) -> Answer {
+        self.ask("POST", url, headers, body.as_bytes())
+    }
+
+    /// Stops the server and waits for its end, which must be a good one.
+    pub(crate) fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.thread.join().unwrap().unwrap();
+    }
+}
+
+/// Reads an answer up to the connection's end.
+pub(crate) fn answer(stream: &mut TcpStream) -> Answer {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head: {text:?}"));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    Answer {
+        status: status.unwrap_or_else(|| panic!("no status: {head}")),
+        head: head.to_owned(),
+        body: body.to_owned(),
+    }
+}
+
+/// Asks and checks that the answer is this problem, and that it speaks of this.
+pub(crate) fn check_problem(answer: &Answer, status: u16, word: &str, detail: &str) {
+    assert_eq!((answer.status, answer.problem().as_str()), (status, word), "{}", answer.body);
+    let text = answer.json()["detail"].as_str().unwrap().to_owned();
+    assert!(text.contains(detail), "{text} does not contain {detail}");
+}

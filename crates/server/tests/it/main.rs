@@ -1,0 +1,8 @@
+//! A real server on a free port of the loopback address, with a data directory of its own, asked by a plain client.
+
+mod decide;
+mod harness;
+mod limits;
+mod node;
+mod said;
+mod statistics;

@@ -1,0 +1,82 @@
+use serde_json::{Value, json};
+
+use crate::harness::{JSON, LOG, PROBE, Running, check_problem, with_server};
+
+fn seen(server: &Running) -> Value {
+    server.post("/v1/peek?pipeline=web", &[LOG], PROBE).json()["facts"]["ip.seen('1h')"].clone()
+}
+
+#[test]
+fn observing_counts_and_peeking_does_not() {
+    with_server(&[], |server| {
+        assert_eq!(seen(server), 0);
+        let observed = server.post("/v1/observe?pipeline=web", &[LOG], PROBE).json();
+        assert_eq!(observed["facts"]["ip.seen('1h')"], 0, "readings are from before the event");
+        assert_eq!(observed["id"], Value::Null, "nothing is judged or logged");
+        assert_eq!(observed["reasons"], json!([]));
+        assert_eq!(seen(server), 1);
+        assert_eq!(seen(server), 1);
+        let peeked = server.post("/v1/peek?pipeline=web", &[LOG], PROBE).json();
+        let key = peeked["keys"].as_array().unwrap().iter().find(|key| key["kind"] == "ip").unwrap();
+        assert_eq!(key["counts"]["seen"]["1h"], 1, "{key}");
+        assert_eq!(key["first"], "2026-05-17T09:59:30Z");
+    });
+}
+
+#[test]
+fn one_key_has_a_timeline() {
+    with_server(&[], |server| {
+        for _ in 0..3 {
+            server.post("/v1/observe?pipeline=web", &[LOG], PROBE);
+        }
+        let line = server.get("/v1/timeline?pipeline=web&kind=ip&value=192.0.2.7").json();
+        assert_eq!((&line["kind"], &line["piece"]), (&json!("ip"), &json!("192.0.2.7")));
+        assert_eq!(line["first"], "2026-05-17T09:59:30Z");
+        assert_eq!(line["last"], "2026-05-17T09:59:30Z");
+        assert_eq!(line["counters"][0], "seen");
+        let minute = line["tiers"].as_array().unwrap().iter().find(|tier| tier["width"] == "1m").unwrap();
+        assert_eq!(minute["buckets"], json!([{"start": "2026-05-17T09:59:00Z", "counts": {"seen": 3}}]));
+        let paths = server.get("/v1/timeline?pipeline=web&kind=paths&value=192.0.2.7").json();
+        assert_eq!(paths["tiers"][0]["buckets"][0]["counts"], json!({"paths": 1}), "{paths}");
+        let unknown = server.get("/v1/timeline?pipeline=web&kind=ip&value=192.0.2.8");
+        assert_eq!((unknown.status, &unknown.json()["tiers"]), (200, &json!([])));
+
+        let check = |query: &str, status: u16, word: &str, detail: &str| {
+            check_problem(&server.get(&format!("/v1/timeline?{query}")), status, word, detail);
+        };
+        check("kind=ip", 400, "invalid-parameter", "missing field `value`");
+        check("pipeline=web&kind=pi&value=x", 400, "unknown-name", "there is no kind `pi`");
+        check("kind=from&value=", 422, "not-applicable", "gives no piece of the kind `from`");
+    });
+}
+
+#[test]
+fn hot_keys_come_first_and_are_named() {
+    with_server(&[], |server| {
+        for (ip, count) in [("192.0.2.1", 2), ("192.0.2.2", 5), ("192.0.2.3", 1)] {
+            for _ in 0..count {
+                let object = json!({"client.ip": ip});
+                server.post("/v1/decide?pipeline=web", &[JSON], &object.to_string());
+            }
+        }
+        let top = server.get("/v1/top?pipeline=web&kind=ip&counter=seen&window=1h&limit=2").json();
+        let keys: Vec<(&str, u64)> = top["keys"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|key| (key["piece"].as_str().unwrap(), key["count"].as_u64().unwrap()))
+            .collect();
+        assert_eq!(keys, [("192.0.2.2", 5), ("192.0.2.1", 2)]);
+        assert_eq!(server.get("/v1/top?pipeline=web&kind=ip").json()["counter"], "seen");
+
+        let check = |query: &str, word: &str, detail: &str| {
+            check_problem(&server.get(&format!("/v1/top?pipeline=web&{query}")), 400, word, detail);
+        };
+        check("kind=pi", "unknown-name", "there is no kind `pi`");
+        check("kind=ip&counter=sene", "unknown-name", "there is no counter `sene`");
+        check("kind=ip&window=soon", "invalid-parameter", "window: expected a length of time");
+        check("kind=ip&window=400d", "invalid-parameter", "window");
+        check("kind=ip&limit=0", "invalid-parameter", "limit: expected 1 to 1000");
+        check("kind=ip&limit=9999999", "invalid-parameter", "limit: expected 1 to 1000");
+    });
+}
