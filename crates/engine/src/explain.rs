@@ -81,12 +81,7 @@ impl Explanation {
 
     pub(crate) fn of_observed(observed: &Observed, secret: &Secret) -> Explanation {
         let prepared = &observed.prepared;
-        let owners = prepared.keys.iter().chain(prepared.pairs.iter().map(|pair| &pair.owner));
-        let keys = owners.zip(&observed.readings).map(|(key, reading)| KeyReading {
-            kind: key.kind,
-            shingle: key.shingle,
-            reading: reading.clone(),
-        });
+        let keys = observed.known().map(|(key, reading)| KeyReading::new(key, reading));
         let pipeline = &prepared.pipeline;
         Explanation {
             id: None,
@@ -136,10 +131,7 @@ fn explain_keys(
             last: reading.last,
             counts: counts(&reading, &description.counters, &description.windows),
         };
-        // One owner stands once, however many of its values the event brought.
-        if !explained.iter().rev().take(1).any(|last| last.kind == key.kind && last.shingle == key.shingle) {
-            explained.push(key);
-        }
+        explained.push(key);
     }
     explained
 }

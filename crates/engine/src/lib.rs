@@ -18,9 +18,9 @@ mod stage;
 use std::path::Path;
 use std::sync::Arc;
 
-use event::{Event, Key, Secret, Shingle, Span, Time};
+use event::{Event, Key, Secret, Shingle, Slot, Span, Time};
 use judge::{Action, Reason, Verdict};
-use stats::{Census, Embedded, Ledger, LedgerError, Once, Reading, Request, Timeline};
+use stats::{Census, Embedded, Ledger, LedgerError, Once, Request, Timeline};
 
 pub use config::{
     Config, EffectiveValue, Origin, Overrides, Problem, Problems, Source, SourceKind, reference,
@@ -36,6 +36,7 @@ use metrics::{ActionLabel, PipelineLabel, RuleLabel};
 use plan::OnError;
 pub use plan::{DistinctPlan, Input, JournalPlan, KindPlan, NodePlan, Pipeline, Plan, ServerPlan};
 pub use stage::keys::{KEYS_MAX, Prepared};
+use stage::observe::{Observed, What};
 use stage::{features, fields, keys, observe, settle};
 
 /// The rule that speaks when statistics cannot be had and the pipeline fails closed.
@@ -249,7 +250,7 @@ impl Engine {
             tracing::error!(%error, "statistics cannot be had");
         }
         let verdicts: Vec<Verdict> = observed.iter().map(|observed| self.judge(observed)).collect();
-        let judged: Vec<(&observe::Observed, Action)> =
+        let judged: Vec<(&Observed, Action)> =
             observed.iter().zip(verdicts.iter().map(|verdict| verdict.action)).collect();
         if let Err(error) = settle::settle(&*self.ledger, &judged).await {
             tracing::error!(%error, "verdicts cannot be counted");
@@ -261,7 +262,7 @@ impl Engine {
     }
 
     /// Stage 5 for one row, with the pipeline's word for lost statistics.
-    fn judge(&self, observed: &observe::Observed) -> Verdict {
+    fn judge(&self, observed: &Observed) -> Verdict {
         let pipeline = &observed.prepared.pipeline;
         let row = &observed.prepared.facts;
         let mut verdict = judge::judge(&pipeline.rules, row);
@@ -284,25 +285,26 @@ impl Engine {
     /// Stage 7.
     async fn log(
         &self,
-        observed: Vec<observe::Observed>,
+        observed: Vec<Observed>,
         verdicts: Vec<Verdict>,
     ) -> Result<Vec<Decision>, EngineError> {
         let mut decisions = Vec::with_capacity(observed.len());
         let mut records = Vec::with_capacity(if self.journal.is_some() { observed.len() } else { 0 });
         for (observed, verdict) in observed.into_iter().zip(verdicts) {
-            let observe::Observed { prepared, readings, duplicate, .. } = observed;
-            let id = self.ids.next(prepared.arrival);
-            if self.journal.is_some() {
-                records.push((id, prepared.arrival, row(&prepared, readings, duplicate, &verdict)));
-            }
-            decisions.push(Decision {
+            let prepared = &observed.prepared;
+            let (arrival, id) = (prepared.arrival, self.ids.next(prepared.arrival));
+            let decision = Decision {
                 id,
-                event_id: prepared.event_id,
-                pipeline: prepared.pipeline,
+                event_id: prepared.event_id.clone(),
+                pipeline: Arc::clone(&prepared.pipeline),
                 time: prepared.time,
-                duplicate,
+                duplicate: observed.duplicate,
                 verdict,
-            });
+            };
+            if self.journal.is_some() {
+                records.push((id, arrival, row(observed, &decision.verdict)));
+            }
+            decisions.push(decision);
         }
         if let Some(journal) = &self.journal {
             journal.append(&records).await?;
@@ -313,17 +315,13 @@ impl Engine {
 
     /// Counts an event without judging it, and gives its keys' readings from before it.
     pub async fn observe(&self, prepared: Prepared) -> Result<Explanation, EngineError> {
-        let (observed, failure) = observe::observe(&*self.ledger, vec![prepared]).await;
-        if let Some(error) = failure {
-            return Err(error.into());
-        }
-        let observed = observed.into_iter().next().ok_or(EngineError::NoJournal)?;
+        let observed = observe::observe_one(&*self.ledger, prepared, What::Seen).await?;
         Ok(Explanation::of_observed(&observed, &self.secret))
     }
 
     /// What is known of an event's keys; counts nothing and creates nothing.
     pub async fn peek(&self, prepared: Prepared) -> Result<Explanation, EngineError> {
-        let observed = observe::peek(&*self.ledger, prepared).await?;
+        let observed = observe::observe_one(&*self.ledger, prepared, What::Nothing).await?;
         Ok(Explanation::of_observed(&observed, &self.secret))
     }
 
@@ -374,7 +372,7 @@ impl Engine {
         let counters = feedback_counters(&pipeline, class)?;
         let mark = keys::once(&pipeline, &self.secret, "learn", &format!("{id}\0{class}"));
         let once = Once { key: mark, time: prepared.time };
-        let request = observe::request(&prepared, observe::What::Said { counters, once });
+        let request = observe::request(&prepared, What::Said { counters, once });
         self.said(&pipeline, request).await
     }
 
@@ -508,7 +506,7 @@ impl Engine {
         }
     }
 
-    fn count_verdict(&self, observed: &observe::Observed, verdict: &Verdict) {
+    fn count_verdict(&self, observed: &Observed, verdict: &Verdict) {
         let pipeline = &observed.prepared.pipeline;
         if observed.duplicate {
             self.metrics.observe_duplicates.get_or_create(&label(pipeline)).inc();
@@ -544,22 +542,24 @@ fn open_ledger(path: &Path, plan: &Plan) -> Result<Embedded, OpenError> {
     Ok(Embedded::open(store, plan.catalog.clone(), options)?)
 }
 
-fn row(prepared: &Prepared, readings: Vec<Reading>, duplicate: bool, verdict: &Verdict) -> Record {
-    let names = prepared.keys.iter().chain(prepared.pairs.iter().map(|pair| &pair.owner));
-    let keys = names.zip(readings).map(|(key, reading)| KeyReading {
-        kind: key.kind,
-        shingle: key.shingle,
-        reading,
-    });
+fn row(observed: Observed, verdict: &Verdict) -> Record {
+    let keys = observed.known().map(|(key, reading)| KeyReading::new(key, reading)).collect();
+    let Observed { prepared, duplicate, .. } = observed;
+    let Prepared { pipeline, mut facts, .. } = prepared;
+    for (column, slot) in pipeline.schema.columns().iter().zip(0..) {
+        if !column.journalled {
+            facts.clear(Slot(slot));
+        }
+    }
     Record::Decision(Box::new(Row {
-        pipeline: prepared.pipeline.name.clone(),
-        version: prepared.pipeline.version.clone(),
-        event_id: prepared.event_id.clone(),
+        pipeline: pipeline.name.clone(),
+        version: pipeline.version.clone(),
+        event_id: prepared.event_id,
         time: prepared.time,
         arrival: prepared.arrival,
         duplicate,
-        facts: observe::journalled(&prepared.pipeline, prepared.facts.clone()),
-        keys: keys.collect(),
+        facts,
+        keys,
         verdict: verdict.clone(),
     }))
 }

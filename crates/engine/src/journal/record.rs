@@ -1,7 +1,7 @@
 //! What a journal's record holds, and its bytes: `postcard`, a compact encoding whose format is published and
 //! stable. A record's first byte tells its variant; new variants are added at the end.
 
-use event::{Column, Facts, Kind, Shingle, Slot, Span, Time};
+use event::{Column, Facts, Key, Kind, Shingle, Slot, Span, Time};
 use judge::Verdict;
 use serde::{Deserialize, Serialize};
 use stats::Reading;
@@ -50,6 +50,12 @@ pub struct KeyReading {
     pub shingle: Shingle,
     /// What was known.
     pub reading: Reading,
+}
+
+impl KeyReading {
+    pub(crate) fn new(key: &Key, reading: &Reading) -> KeyReading {
+        KeyReading { kind: key.kind, shingle: key.shingle, reading: reading.clone() }
+    }
 }
 
 /// What somebody said about a decision.

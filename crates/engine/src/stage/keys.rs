@@ -27,7 +27,7 @@ pub struct Prepared {
     pub(crate) keys: Vec<Key>,
     /// For each kind its part of `keys`.
     pub(crate) by_kind: Vec<Range<usize>>,
-    /// Owner and pair, distinct count by distinct count.
+    /// Owner and pair, distinct count by distinct count and owner by owner.
     pub(crate) pairs: Vec<Pair>,
     /// For each distinct count its part of `pairs`.
     pub(crate) by_distinct: Vec<Range<usize>>,
@@ -78,18 +78,17 @@ pub(crate) fn derive(row: Fielded, secret: &Secret) -> Prepared {
     let mut by_distinct = Vec::with_capacity(pipeline.distincts.len());
     for distinct in &pipeline.distincts {
         let start = pairs.len();
+        let mut values = Vec::new();
         if let Some(value) = row.facts.get(distinct.of) {
             content::piece::pieces(value, content::piece::Normalise::Exact, &mut |piece| {
-                let value = secret.shingle(piece.as_bytes());
-                for owner in
-                    by_kind.get(distinct.per).and_then(|range| keys.get(range.clone())).unwrap_or_default()
-                {
-                    if pairs.len() < PAIRS_MAX {
-                        let pair = secret.pair(owner.shingle, value);
-                        pairs.push(Pair { owner: Key { kind: distinct.kind, ..*owner }, pair });
-                    }
-                }
+                values.push(secret.shingle(piece.as_bytes()));
             });
+        }
+        for owner in by_kind.get(distinct.per).and_then(|range| keys.get(range.clone())).unwrap_or_default() {
+            for value in values.iter().take(PAIRS_MAX.saturating_sub(pairs.len())) {
+                let pair = secret.pair(owner.shingle, *value);
+                pairs.push(Pair { owner: Key { kind: distinct.kind, ..*owner }, pair });
+            }
         }
         by_distinct.push(start..pairs.len());
     }

@@ -1,22 +1,45 @@
 //! Stage 4, observe: every key's statistics are read and the event is added to them, in one batch and one step.
 //! The readings, from before the event, become the last columns of the row.
 
-use event::{Facts, Time, Value};
+use event::{Key, Shingle, Time, Value};
 use stats::{Add, Ledger, LedgerError, Observation, Once, Outcome, Quality, Reading, Request};
 
-use super::keys::Prepared;
-use crate::plan::{KindPlan, Pipeline, ReadingSource};
+use super::keys::{Pair, Prepared};
+use crate::plan::{KindPlan, ReadingSource};
 
 /// An event that has been counted. It can be settled once, by value.
 #[derive(Debug)]
 pub(crate) struct Observed {
     pub(crate) prepared: Prepared,
     /// Readings of `prepared.keys`, then of `prepared.pairs`.
-    pub(crate) readings: Vec<Reading>,
+    readings: Vec<Reading>,
     /// An event of this id had been counted before; this one added nothing.
     pub(crate) duplicate: bool,
     /// The ledger could not be had: every reading is missing.
     pub(crate) failed: bool,
+}
+
+impl Observed {
+    fn new(mut prepared: Prepared, outcome: Outcome, failed: bool) -> Observed {
+        fill(&mut prepared, &outcome.readings);
+        Observed { prepared, readings: outcome.readings, duplicate: outcome.duplicate, failed }
+    }
+
+    /// Every key, and every owner of distinct values once, with what was known of it before the event.
+    pub(crate) fn known(&self) -> impl Iterator<Item = (&Key, &Reading)> {
+        let (of_keys, of_pairs) = self.readings.split_at(self.prepared.keys.len().min(self.readings.len()));
+        self.prepared.keys.iter().zip(of_keys).chain(owners(&self.prepared.pairs, of_pairs))
+    }
+}
+
+/// The owners of a run of pairs, each with the reading of its first pair: those of the others already include what
+/// the event itself has added.
+fn owners<'a>(pairs: &'a [Pair], readings: &'a [Reading]) -> impl Iterator<Item = (&'a Key, &'a Reading)> {
+    let mut last = None;
+    let pairs = pairs.iter().zip(readings);
+    pairs.filter_map(move |(pair, reading)| {
+        (last.replace(pair.owner) != Some(pair.owner)).then_some((&pair.owner, reading))
+    })
 }
 
 /// Reads and adds. An error of the ledger is not the caller's end: readings are then missing and say so.
@@ -31,23 +54,24 @@ pub(crate) async fn observe(
     };
     let failed = error.is_some();
     let mut outcomes = outcomes.into_iter();
-    let observed = prepared.into_iter().map(|mut prepared| {
-        let count = prepared.keys.len() + prepared.pairs.len();
-        let outcome = outcomes
-            .next()
-            .unwrap_or_else(|| Outcome { duplicate: false, readings: vec![Reading::missing(); count] });
-        fill(&mut prepared, &outcome.readings);
-        Observed { prepared, readings: outcome.readings, duplicate: outcome.duplicate, failed }
+    let observed = prepared.into_iter().map(|prepared| {
+        let outcome = outcomes.next().unwrap_or_else(|| {
+            let count = prepared.keys.len() + prepared.pairs.len();
+            Outcome { duplicate: false, readings: vec![Reading::missing(); count] }
+        });
+        Observed::new(prepared, outcome, failed)
     });
     (observed.collect(), error)
 }
 
-/// Reads without adding: what is known of the event's keys now.
-pub(crate) async fn peek(ledger: &dyn Ledger, mut prepared: Prepared) -> Result<Observed, LedgerError> {
-    let outcomes = ledger.observe(&[request(&prepared, What::Nothing)]).await?;
-    let readings = outcomes.into_iter().next().map(|outcome| outcome.readings).unwrap_or_default();
-    fill(&mut prepared, &readings);
-    Ok(Observed { prepared, readings, duplicate: false, failed: false })
+/// Reads one event's keys and adds what is said, or fails.
+pub(crate) async fn observe_one(
+    ledger: &dyn Ledger,
+    prepared: Prepared,
+    what: What<'_>,
+) -> Result<Observed, LedgerError> {
+    let outcomes = ledger.observe(&[request(&prepared, what)]).await?;
+    Ok(Observed::new(prepared, outcomes.into_iter().next().unwrap_or_default(), false))
 }
 
 /// What an event adds.
@@ -73,15 +97,18 @@ pub(crate) fn request(prepared: &Prepared, what: What<'_>) -> Request {
         let keys = prepared.keys.get(range.clone()).unwrap_or_default();
         observations.extend(keys.iter().map(|key| Observation { key: *key, time, add: add.clone() }));
     }
-    let distinct = matches!(what, What::Seen);
-    observations.extend(prepared.pairs.iter().map(|pair| Observation {
-        key: pair.owner,
-        time,
-        add: if distinct { Add::Distinct { pair: pair.pair } } else { Add::Nothing },
-    }));
+    let pairs = |add: fn(Shingle) -> Add| {
+        prepared.pairs.iter().map(move |pair| Observation { key: pair.owner, time, add: add(pair.pair) })
+    };
     let once = match what {
-        What::Seen => prepared.once.map(|key| Once { key, time }),
-        What::Nothing => None,
+        What::Seen => {
+            observations.extend(pairs(|pair| Add::Distinct { pair }));
+            prepared.once.map(|key| Once { key, time })
+        }
+        What::Nothing => {
+            observations.extend(pairs(|_| Add::Nothing));
+            None
+        }
         What::Said { once, .. } => Some(once),
     };
     Request { once, observations }
@@ -105,9 +132,11 @@ fn fill(prepared: &mut Prepared, readings: &[Reading]) {
             ReadingSource::Distinct { distinct, window } => {
                 let plan = pipeline.distincts.get(*distinct);
                 let index = plan.and_then(|plan| plan.windows.iter().position(|other| other == window));
+                let range = prepared.by_distinct.get(*distinct).cloned().unwrap_or_default();
+                let pairs = prepared.pairs.get(range.clone()).unwrap_or_default();
                 let readings =
-                    prepared.by_distinct.get(*distinct).and_then(|range| of_pairs.get(range.clone()));
-                index.and_then(|index| largest(readings.unwrap_or_default(), |reading| reading.sum(index, 0)))
+                    owners(pairs, of_pairs.get(range).unwrap_or_default()).map(|(_, reading)| reading);
+                index.and_then(|index| largest(readings, |reading| reading.sum(index, 0)))
             }
             ReadingSource::Count { kind, .. }
             | ReadingSource::Ratio { kind, .. }
@@ -160,21 +189,14 @@ fn reading(plan: &KindPlan, source: &ReadingSource, readings: &[Reading], time: 
     }
 }
 
-fn present(readings: &[Reading]) -> impl Iterator<Item = &Reading> {
-    readings.iter().filter(|reading| reading.quality != Quality::Missing)
+fn present<'a>(readings: impl IntoIterator<Item = &'a Reading>) -> impl Iterator<Item = &'a Reading> {
+    readings.into_iter().filter(|reading| reading.quality != Quality::Missing)
 }
 
-fn largest(readings: &[Reading], of: impl Fn(&Reading) -> u64) -> Option<Value> {
+fn largest<'a>(
+    readings: impl IntoIterator<Item = &'a Reading>,
+    of: impl Fn(&Reading) -> u64,
+) -> Option<Value> {
     let largest = present(readings).map(of).max()?;
     Some(Value::Integer(i64::try_from(largest).unwrap_or(i64::MAX)))
-}
-
-/// The facts that the journal keeps.
-pub(crate) fn journalled(pipeline: &Pipeline, mut facts: Facts) -> Facts {
-    for (column, slot) in pipeline.schema.columns().iter().zip(0..) {
-        if !column.journalled {
-            facts.clear(event::Slot(slot));
-        }
-    }
-    facts
 }

@@ -178,6 +178,28 @@ fn distinct_values_networks_and_conditions_are_counted() {
 }
 
 #[test]
+fn what_an_event_brings_itself_is_not_in_its_reading() {
+    let text =
+        CONFIG.replace("name = \"user.mail\"\ntype = \"string\"", "name = \"user.mail\"\ntype = \"list\"");
+    let config = Config::from_text("signup.toml", &text, &Overrides::default()).unwrap();
+    let engine = Engine::ephemeral(Plan::compile(&config).unwrap()).unwrap();
+    let many = |from: usize| {
+        let mut event = Event::default();
+        event.push("user.ip", "192.0.2.1");
+        event.push(
+            "user.mail",
+            (from..from + 5).map(|index| format!("u{index}@example.org")).collect::<Vec<_>>(),
+        );
+        event
+    };
+    let first = decide_at(&engine, many(0), NOW);
+    assert_eq!(rules(&first), Vec::<&str>::new(), "{:?}", first.verdict.reasons);
+    let second = decide_at(&engine, many(3), NOW);
+    assert_eq!(second.verdict.reasons[0].detail, "distinct('mails', '1d') = 5");
+    assert_eq!(decide_at(&engine, many(0), NOW).verdict.reasons[0].detail, "distinct('mails', '1d') = 8");
+}
+
+#[test]
 fn an_id_counts_once() {
     let engine = Engine::ephemeral(plan()).unwrap();
     let mut named = event("192.0.2.1", "a@example.org");
