@@ -17,6 +17,7 @@ mod stage;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use event::{Event, Key, Secret, Shingle, Slot, Span, Time};
 use judge::{Action, Reason, Verdict};
@@ -49,6 +50,8 @@ pub struct Engine {
     ledger: Arc<dyn Ledger>,
     journal: Option<Journal>,
     ids: IdSource,
+    /// The latest arrival of an event, in microseconds.
+    latest: AtomicI64,
     metrics: Metrics,
 }
 
@@ -183,6 +186,7 @@ impl Engine {
             ledger: Arc::new(ledger),
             journal: Some(journal),
             ids,
+            latest: AtomicI64::new(i64::MIN),
             metrics: Metrics::default(),
         })
     }
@@ -198,6 +202,7 @@ impl Engine {
             ledger: Arc::new(ledger),
             journal: None,
             ids: IdSource::default(),
+            latest: AtomicI64::new(i64::MIN),
             metrics: Metrics::default(),
         })
     }
@@ -210,6 +215,11 @@ impl Engine {
     /// What it counts about itself.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// The latest arrival of an event since the engine was opened: how far its time has come where events drive it.
+    pub fn latest_arrival(&self) -> Option<Time> {
+        Some(Time(self.latest.load(Ordering::Relaxed))).filter(|time| time.0 > i64::MIN)
     }
 
     /// How much the ledger holds.
@@ -232,6 +242,7 @@ impl Engine {
         let row = fields::fill(pipeline, event, arrival);
         let row = features::fill(row);
         let prepared = keys::derive(row, &self.secret);
+        self.latest.fetch_max(arrival.0, Ordering::Relaxed);
         self.count_prepared(&prepared);
         prepared
     }
@@ -429,8 +440,8 @@ impl Engine {
         Ok((piece, shingle))
     }
 
-    /// The keys of a kind with the largest counts in a trailing window, among those in memory. Pieces are not
-    /// stored with statistics: those that recent rows of the journal show are named.
+    /// The keys of a kind with the largest counts in a trailing window; see [`Ledger::hottest`] for what it costs.
+    /// Pieces are not stored with statistics: those that recent rows of the journal show are named.
     pub async fn hottest(
         &self,
         pipeline: &Pipeline,

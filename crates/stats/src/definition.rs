@@ -130,6 +130,11 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
+    /// Number of definitions: indices are below it.
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
     /// Takes in a definition that was stored under this number.
     pub(crate) fn restore(&mut self, number: u32, bytes: &[u8]) -> Result<(), CatalogError> {
         let definition = Definition::decode(bytes)

@@ -200,6 +200,11 @@ impl Trail {
         Trail { tier: 0, width, window, skip: 1 }
     }
 
+    /// Where the first bucket as of `now` starts.
+    pub(crate) fn start(&self, now: Time) -> Time {
+        Time(self.buckets(now).0.saturating_mul(self.width.0))
+    }
+
     /// First and last bucket as of `now`.
     pub(crate) fn buckets(&self, now: Time) -> (i64, i64) {
         ((now - self.window).bucket(self.width).saturating_add(self.skip), now.bucket(self.width))

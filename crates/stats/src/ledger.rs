@@ -299,8 +299,9 @@ pub trait Ledger: Send + Sync {
     /// For a kind without statistic, or the store's.
     fn timeline<'a>(&'a self, key: Key) -> Answer<'a, Option<Timeline>>;
 
-    /// The keys with the largest sums of a counter over a trailing window, among the cells in memory; largest first,
-    /// keys without counts left out. Looks at every cell in memory.
+    /// The keys with the largest sums of a counter over a trailing window; largest first, keys without counts left
+    /// out. For people: it looks at every cell in memory, and reads the cold ones that were used since the window
+    /// began, up to a million.
     ///
     /// # Errors
     /// For a kind without statistic, or a window that it cannot answer.

@@ -418,11 +418,14 @@ impl Store {
         self.entry(key).map(|entry| entry.position())
     }
 
-    /// The keys that start with these bytes, in any order. Looks at every key.
-    pub fn keys(&self, prefix: &[u8]) -> Vec<[u8; KEY_BYTES]> {
+    /// The keys that start with these bytes and whose newest images expire at or after `expires`, in any order.
+    /// Looks at every key.
+    pub fn keys(&self, prefix: &[u8], expires: i64) -> Vec<[u8; KEY_BYTES]> {
         let mut keys = Vec::new();
         for shard in &self.shards {
-            keys.extend(read(shard).keys().filter(|key| key.starts_with(prefix)));
+            let shard = read(shard);
+            let wanted = shard.iter().filter(|(key, entry)| key.starts_with(prefix) && entry.expires() >= expires);
+            keys.extend(wanted.map(|(key, _)| *key));
         }
         keys
     }

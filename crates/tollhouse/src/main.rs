@@ -1,1 +1,32 @@
-fn main() {}
+//! The command line: one module a command, each of which names its flags, teaches them by examples and runs.
+//!
+//! Commands work offline, on a data directory or in memory, or ask a server; answers look the same. Results go to
+//! standard output and everything said beside them to standard error. `docs/cli.md` documents shapes and exit codes.
+
+mod client;
+mod clock;
+mod commands;
+mod console;
+mod corpora;
+mod draw;
+mod exit;
+mod input;
+mod interrupt;
+mod options;
+mod ordered;
+mod reading;
+mod tally;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    match commands::Cli::parse().run() {
+        Ok(exit) => exit.into(),
+        Err(failure) => failure.report(),
+    }
+}

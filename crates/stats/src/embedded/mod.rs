@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use event::{Key, Kind, Shingle, Space, Span, Time};
 use event_listener::Event;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use store::{Image, Record, Store, StoreError};
 
 use crate::catalog::{Catalog, CatalogError, Measure, Statistic};
@@ -46,6 +46,8 @@ use partition::{Gauge, Partition, Slot, State};
 const PARTITION_BITS: u32 = 4;
 /// Requests are applied in runs of about this many observations, between which other callers and the flush get in.
 const RUN: usize = 1024;
+/// Cold cells that one [`Ledger::hottest`] reads.
+const COLD_MAX: usize = 1 << 20;
 /// Live bytes that one [`Ledger::maintain`] rewrites.
 const MERGE_BYTES: u64 = 64 << 20;
 
@@ -180,7 +182,7 @@ impl Embedded {
     /// [`LedgerError::Catalog`] if a kind number is stored with another meaning; the store's.
     pub fn open(store: Store, catalog: Catalog, options: Options) -> Result<Embedded, LedgerError> {
         let mut registry = Registry::default();
-        for key in store.keys(&key_bytes(&definition::definition_key(0))[..4]) {
+        for key in store.keys(&key_bytes(&definition::definition_key(0))[..4], i64::MIN) {
             let number = u32::from_be_bytes([key[8], key[9], key[10], key[11]]);
             if let Some(image) = store.get(&key)? {
                 registry.restore(number, &image.value)?;
@@ -836,44 +838,68 @@ impl Inner {
         now: Time,
         limit: usize,
     ) -> Result<Vec<(Key, u64)>, LedgerError> {
-        let world = read(&self.cut);
-        let planned = world.planned(space, kind)?;
-        let current = world.registry.get(planned.definition);
-        if usize::from(counter) >= current.counters.len() {
-            let why = "there are fewer counters".to_owned();
-            return Err(LedgerError::Unfit { statistic: planned.statistic.name.clone(), why });
-        }
+        let (definition, registry) = {
+            let world = read(&self.cut);
+            let planned = world.planned(space, kind)?;
+            if usize::from(counter) >= world.registry.get(planned.definition).counters.len() {
+                let why = "there are fewer counters".to_owned();
+                return Err(LedgerError::Unfit { statistic: planned.statistic.name.clone(), why });
+            }
+            (planned.definition, world.registry.clone())
+        };
+        let current = registry.get(definition);
         let trail = current.shape.trail(window)?;
+        let buckets = trail.buckets(now);
+        let sum = |number: u16, cell: &Cell| {
+            let mut sums = [0; crate::Shape::COUNTERS_MAX];
+            let sums = &mut sums[..current.counters.len()];
+            if number == definition {
+                cell.sum(&current.shape, trail.tier, buckets, sums);
+            } else {
+                let translated = definition::translated(cell, registry.get(number), current);
+                translated.sum(&current.shape, trail.tier, buckets, sums);
+            }
+            sums[usize::from(counter)]
+        };
         // The least of the best on top, so that it can be replaced.
         let mut best = std::collections::BinaryHeap::new();
+        let mut offer = |key: Key, sum: u64| {
+            if sum > 0 {
+                best.push((std::cmp::Reverse(sum), key));
+                if best.len() > limit {
+                    best.pop();
+                }
+            }
+        };
+        // Cold cells first, without a lock while they are read. One that is used meanwhile is in memory then, too.
+        let mut cold = HashSet::new();
+        for key in self.cold_since(space, kind, current.shape.expires(trail.start(now))) {
+            let image = self.store.as_ref().map(|store| store.get(&key_bytes(&key))).transpose()?.flatten();
+            if let Some((number, cell)) = image.and_then(|image| registry.decode(&key, &image.value)) {
+                offer(key, sum(number, &cell));
+                cold.insert(key);
+            }
+        }
+        let world = read(&self.cut);
         for partition in &self.partitions {
-            let partition = lock(partition);
-            for slot in partition.slots() {
-                if (slot.key.space, slot.key.kind) != (space, kind) || self.is_expired(&world, slot) {
-                    continue;
-                }
-                let mut sums = [0; crate::Shape::COUNTERS_MAX];
-                let sums = &mut sums[..current.counters.len()];
-                if slot.definition == planned.definition {
-                    slot.cell.sum(&current.shape, trail.tier, trail.buckets(now), sums);
-                } else {
-                    definition::translated(&slot.cell, world.registry.get(slot.definition), current).sum(
-                        &current.shape,
-                        trail.tier,
-                        trail.buckets(now),
-                        sums,
-                    );
-                }
-                let sum = sums[usize::from(counter)];
-                if sum > 0 {
-                    best.push((std::cmp::Reverse(sum), slot.key));
-                    if best.len() > limit {
-                        best.pop();
-                    }
+            for slot in lock(partition).slots() {
+                let asked = (slot.key.space, slot.key.kind) == (space, kind) && !cold.contains(&slot.key);
+                // A definition that came meanwhile is not known here; its cells are in the next answer.
+                if asked && usize::from(slot.definition) < registry.len() && !self.is_expired(&world, slot) {
+                    offer(slot.key, sum(slot.definition, &slot.cell));
                 }
             }
         }
         Ok(best.into_sorted_vec().into_iter().map(|(sum, key)| (key, sum.0)).collect())
+    }
+
+    /// The stored keys of a kind that are not in memory and whose last event may be as late as the one that makes a
+    /// cell expire then, at most [`COLD_MAX`].
+    fn cold_since(&self, space: Space, kind: Kind, expires: Time) -> Vec<Key> {
+        let Some(store) = &self.store else { return Vec::new() };
+        let prefix = key_bytes(&Key { space, kind, shingle: Shingle(0) });
+        let stored = store.keys(&prefix[..4], expires.0).into_iter().map(|bytes| key_of(&bytes));
+        stored.filter(|key| lock(self.partition(key.shingle)).find(key).is_none()).take(COLD_MAX).collect()
     }
 }
 
@@ -980,6 +1006,15 @@ fn pair_key(owner: Key, pair: Shingle) -> Key {
 }
 
 /// A key as the store knows it: big-endian, so that keys of one kind share a prefix.
+fn key_of(bytes: &[u8; store::KEY_BYTES]) -> Key {
+    let [s0, s1, k0, k1, shingle @ ..] = *bytes;
+    Key {
+        space: Space(u16::from_be_bytes([s0, s1])),
+        kind: Kind(u16::from_be_bytes([k0, k1])),
+        shingle: Shingle(u64::from_be_bytes(shingle)),
+    }
+}
+
 fn key_bytes(key: &Key) -> [u8; store::KEY_BYTES] {
     let mut bytes = [0; store::KEY_BYTES];
     bytes[..2].copy_from_slice(&key.space.0.to_be_bytes());

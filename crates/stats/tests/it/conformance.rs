@@ -203,6 +203,10 @@ fn the_hottest_come_first(ledger: &dyn Ledger) {
     };
     let expected: Vec<_> = (17..20).rev().map(|number| (key(MASS, 900 + number), 100 + number)).collect();
     assert_eq!(hottest(20, 3).unwrap(), expected);
+    // Others take their place in memory.
+    let others = (0..400).map(|number| request(vec![add(key(VISITS, number), at(50_000), [(0, 1)])]));
+    observe(ledger, &others.collect::<Vec<_>>());
+    assert_eq!(hottest(20, 3).unwrap(), expected);
     assert_eq!(hottest(20, 0).unwrap(), []);
     assert_eq!(hottest(20, usize::MAX).unwrap().len(), 20);
     assert!(matches!(hottest(5, 3), Err(LedgerError::Window(_))));

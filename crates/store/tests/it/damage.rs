@@ -102,8 +102,8 @@ fn a_directory_serves_one_process_and_keeps_its_images() {
     let (store, recovery) = Store::open(Arc::new(device), Options::default()).unwrap();
     assert_eq!((recovery.keys, recovery.damage.len()), (1, 0));
     assert_eq!(store.get(&key(1)).unwrap().unwrap().value, b"here");
-    assert_eq!(store.keys(&[0; 4]), [key(1)]);
-    assert!(store.keys(&[1]).is_empty());
+    assert_eq!(store.keys(&[0; 4], i64::MIN), [key(1)]);
+    assert!(store.keys(&[1], i64::MIN).is_empty());
 }
 
 proptest! {

@@ -53,7 +53,7 @@ impl Model {
 
 fn contents(store: &Store) -> BTreeMap<Key, Vec<u8>> {
     let mut all = BTreeMap::new();
-    for key in store.keys(b"") {
+    for key in store.keys(b"", i64::MIN) {
         if let Some(image) = store.get(&key).unwrap() {
             assert_eq!(store.position(&key), Some(image.position));
             all.insert(key, image.value);

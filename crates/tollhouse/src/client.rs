@@ -1,0 +1,298 @@
+//! The client of a Tollhouse server: the HTTP interface as calls, in the shapes of [`server::api`].
+//!
+//! Plain HTTP only: whoever asks over an open network puts a tunnel or a proxy with TLS between.
+
+use std::time::Duration;
+
+use content::message::Envelope;
+use event::{Span, Time};
+use serde::de::DeserializeOwned;
+use server::api::{BatchLine, Decision, Explanation, Feedback, Problem, Said, Timeline, Top};
+use ureq::http::{Method, Request, Response, Uri};
+use ureq::{Agent, Body};
+
+use crate::exit::Failure;
+use crate::input::messages::Message;
+use crate::reading::EnvelopeSource;
+
+/// Longest time for one exchange; the server's own limit is shorter.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// Largest answer that is read.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+
+/// A server that is asked.
+#[derive(Clone)]
+pub(crate) struct Client {
+    agent: Agent,
+    base: String,
+    token: Option<String>,
+}
+
+/// Why a call has no answer.
+#[derive(Debug)]
+pub(crate) enum CallError {
+    /// The server refused it and says why.
+    Refused(Box<Problem>),
+    /// There is no server, or no answer that could be understood.
+    Failed(Failure),
+}
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Failure {
+        match error {
+            CallError::Failed(failure) => failure,
+            CallError::Refused(problem) => {
+                let failure = Failure::new(&problem.detail);
+                match problem.help {
+                    Some(help) => failure.help(help),
+                    None => failure,
+                }
+            }
+        }
+    }
+}
+
+impl CallError {
+    /// What is wrong with the event, if that is why: the next one may do.
+    pub(crate) fn of_event(self) -> Result<String, Failure> {
+        const OF_EVENTS: [&str; 3] = ["invalid-event", "invalid-body", "too-large"];
+        match self {
+            CallError::Refused(problem) if OF_EVENTS.iter().any(|word| problem.kind.ends_with(word)) => {
+                Ok(problem.detail)
+            }
+            other => Err(other.into()),
+        }
+    }
+}
+
+/// How a batch's lines are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LineForm {
+    /// JSON objects.
+    Json,
+    /// Lines of an access log.
+    AccessLog,
+}
+
+type Query<'a> = &'a [(&'a str, &'a str)];
+type Headers<'a> = &'a [(&'a str, &'a str)];
+
+impl Client {
+    /// Of the server at this URL. Nothing is sent yet.
+    pub(crate) fn new(url: &str, token: Option<&str>) -> Result<Client, Failure> {
+        let expected = "expected an address such as http://127.0.0.1:8377";
+        let parsed: Uri =
+            url.parse().map_err(|_| Failure::new(format_args!("--server {url}: no URL")).help(expected))?;
+        if parsed.scheme_str() != Some("http") || parsed.authority().is_none() {
+            return Err(Failure::new(format_args!("--server {url}: no address of a server")).help(expected));
+        }
+        // No redirects: the token is for this server only. No proxy of the environment: what is asked is private.
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .timeout_global(Some(TIMEOUT))
+            .build();
+        Ok(Client {
+            agent: config.new_agent(),
+            base: url.trim_end_matches('/').to_owned(),
+            token: token.map(str::to_owned),
+        })
+    }
+
+    /// The server's address.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Has a message judged as of a time; `None` is now.
+    pub(crate) fn decide_message(
+        &self,
+        pipeline: Option<&str>,
+        message: &Message,
+        time: Option<Time>,
+        envelope: EnvelopeSource,
+    ) -> Result<Decision, CallError> {
+        self.post_message("/v1/decide", &[], pipeline, message, time, envelope)
+    }
+
+    /// Says of a message what it is.
+    pub(crate) fn learn_message(
+        &self,
+        class: &str,
+        pipeline: Option<&str>,
+        message: &Message,
+        time: Option<Time>,
+        envelope: EnvelopeSource,
+    ) -> Result<Said, CallError> {
+        self.post_message("/v1/learn", &[("class", class)], pipeline, message, time, envelope)
+    }
+
+    fn post_message<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: Query<'_>,
+        pipeline: Option<&str>,
+        message: &Message,
+        time: Option<Time>,
+        envelope: EnvelopeSource,
+    ) -> Result<T, CallError> {
+        let mut query = query.to_vec();
+        query.extend(pipeline.map(|name| ("pipeline", name)));
+        let time = time.map(|time| time.to_string());
+        let mut headers = vec![("content-type", "message/rfc822")];
+        headers.extend(time.as_deref().map(|time| ("tollhouse-event-time", time)));
+        let Envelope { sender, .. } = envelope.of(message);
+        if envelope == EnvelopeSource::Headers {
+            query.push(("envelope", "headers"));
+            // The mailbox's own line is not part of the message, but may be all that names the sender.
+            let fits = |sender: &&str| sender.bytes().all(|byte| byte.is_ascii_graphic());
+            headers.extend(sender.as_deref().filter(fits).map(|sender| ("tollhouse-mail-from", sender)));
+        }
+        self.call(Method::POST, path, &query, &headers, message.stored.message())
+    }
+
+    /// Has one line of an access log judged.
+    pub(crate) fn decide_line(&self, pipeline: &str, line: &[u8]) -> Result<Decision, CallError> {
+        self.call(
+            Method::POST,
+            "/v1/decide",
+            &[("pipeline", pipeline)],
+            &[("content-type", "text/plain")],
+            line,
+        )
+    }
+
+    /// Has lines judged, each an event. The answers are in their order.
+    pub(crate) fn decide_lines(
+        &self,
+        pipeline: Option<&str>,
+        form: LineForm,
+        lines: &[u8],
+    ) -> Result<Vec<BatchLine>, CallError> {
+        let query: Vec<(&str, &str)> = pipeline.map(|name| ("pipeline", name)).into_iter().collect();
+        let media = match form {
+            LineForm::Json => "application/x-ndjson",
+            LineForm::AccessLog => "text/plain",
+        };
+        let mut answer =
+            self.exchange(Method::POST, "/v1/decide/batch", &query, &[("content-type", media)], lines)?;
+        let text = self.read(&mut answer)?;
+        serde_json::Deserializer::from_slice(&text)
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .map_err(|error| self.odd(&error))
+    }
+
+    /// Says of a past decision what the event was.
+    pub(crate) fn feedback(&self, id: &str, class: &str) -> Result<Said, CallError> {
+        let said = Feedback { id: id.to_owned(), class: class.to_owned() };
+        let body = serde_json::to_vec(&said).map_err(|error| CallError::Failed(Failure::new(error)))?;
+        self.call(Method::POST, "/v1/feedback", &[], &[("content-type", "application/json")], &body)
+    }
+
+    /// A past decision laid open.
+    pub(crate) fn explain(&self, id: &str) -> Result<Explanation, CallError> {
+        self.get(&format!("/v1/decisions/{}", escaped(id)), &[])
+    }
+
+    /// All that is kept of one key.
+    pub(crate) fn timeline(
+        &self,
+        pipeline: Option<&str>,
+        kind: &str,
+        value: &str,
+    ) -> Result<Timeline, CallError> {
+        let mut query = vec![("kind", kind), ("value", value)];
+        query.extend(pipeline.map(|name| ("pipeline", name)));
+        self.get("/v1/timeline", &query)
+    }
+
+    /// The hottest keys of a kind.
+    pub(crate) fn top(
+        &self,
+        pipeline: Option<&str>,
+        kind: &str,
+        counter: &str,
+        window: Span,
+        limit: usize,
+    ) -> Result<Top, CallError> {
+        let (window, limit) = (window.to_string(), limit.to_string());
+        let mut query = vec![("kind", kind), ("counter", counter), ("window", &window), ("limit", &limit)];
+        query.extend(pipeline.map(|name| ("pipeline", name)));
+        self.get("/v1/top", &query)
+    }
+
+    fn get<T: DeserializeOwned>(&self, path: &str, query: Query<'_>) -> Result<T, CallError> {
+        self.call(Method::GET, path, query, &[], &[])
+    }
+
+    fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        query: Query<'_>,
+        headers: Headers<'_>,
+        body: &[u8],
+    ) -> Result<T, CallError> {
+        let mut answer = self.exchange(method, path, query, headers, body)?;
+        let text = self.read(&mut answer)?;
+        serde_json::from_slice(&text).map_err(|error| self.odd(&error))
+    }
+
+    fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        query: Query<'_>,
+        headers: Headers<'_>,
+        body: &[u8],
+    ) -> Result<Response<Body>, CallError> {
+        let mut uri = format!("{}{path}", self.base);
+        for (at, (name, value)) in query.iter().enumerate() {
+            uri += &format!("{}{name}={}", if at == 0 { '?' } else { '&' }, escaped(value));
+        }
+        let mut request = Request::builder().method(method.clone()).uri(uri);
+        if let Some(token) = &self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let built = if method == Method::GET {
+            request.body(()).map(|request| self.agent.run(request))
+        } else {
+            request.body(body).map(|request| self.agent.run(request))
+        };
+        let sent = built.map_err(|error| CallError::Failed(Failure::new(error)))?;
+        let mut answer = sent.map_err(|error| {
+            let failure = Failure::new(format_args!("{}: {error}", self.base));
+            CallError::Failed(failure.help("is a server running there? `tollhouse serve` prints its address"))
+        })?;
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let text = self.read(&mut answer)?;
+        Err(match serde_json::from_slice(&text) {
+            Ok(problem) => CallError::Refused(Box::new(problem)),
+            Err(_) => {
+                CallError::Failed(Failure::new(format_args!("{}{path}: {}", self.base, answer.status())))
+            }
+        })
+    }
+
+    fn read(&self, answer: &mut Response<Body>) -> Result<Vec<u8>, CallError> {
+        let read = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
+        read.map_err(|error| CallError::Failed(Failure::new(format_args!("{}: {error}", self.base))))
+    }
+
+    fn odd(&self, error: &serde_json::Error) -> CallError {
+        let message = format!("{}: this answer is none of Tollhouse's: {error}", self.base);
+        CallError::Failed(Failure::new(message))
+    }
+}
+
+/// Percent-encoded for a path segment or a query.
+fn escaped(text: &str) -> impl std::fmt::Display {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC)
+}

@@ -1,0 +1,451 @@
+//! `tollhouse bench`: how fast it is here. Each result is one object, so that runs can be kept and compared.
+//!
+//! What is measured is the program as it is used: files are read, messages parsed, statistics kept in memory or on
+//! disk. `docs/benchmarks.md` has figures and commands.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use engine::{Config, Directory, Overrides, Plan, preset};
+use event::{Key, Secret};
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+use stats::{Add, Amounts, Embedded, Ledger, Observation, Request};
+
+use super::replay::each_batch;
+use crate::client::{CallError, Client, LineForm};
+use crate::clock;
+use crate::console::{DIM, Output, Progress, say};
+use crate::corpora;
+use crate::exit::{Exit, Failure};
+use crate::input::messages::{Message, Messages};
+use crate::options::{EngineOptions, JsonOption, Local};
+use crate::reading::{EnvelopeSource, MessageOptions, ThreadsOption, each_message, message_pipeline};
+use crate::tally::per_second;
+
+/// Measure how fast it is here
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse bench check                       Messages a second, on the bundled ones
+  tollhouse bench check ~/Maildir --threads 1
+  taskset -c 0 tollhouse bench check --json   On one core
+  tollhouse bench replay access.log
+  tollhouse bench http                        Latency of one decision at 1 and 8 connections
+  tollhouse bench ledger --keys 1000000       Memory and disk a key
+
+Build with --release before you measure.")]
+pub(crate) struct Args {
+    /// What is measured
+    #[arg(value_enum)]
+    name: Name,
+    /// Messages (check, http) or an access log (replay) instead of the bundled samples
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    threads: ThreadsOption,
+    /// Least time for each measurement: the input is gone through again until it is over
+    #[arg(long, default_value_t = 3, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// Distinct keys (ledger)
+    #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    keys: u64,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Name {
+    /// Messages, from bytes to verdict, in memory.
+    Check,
+    /// Lines of an access log, from bytes to verdict, in memory.
+    Replay,
+    /// One decision over HTTP, by a server in a process of its own with its data on disk.
+    Http,
+    /// Statistics alone, on disk.
+    Ledger,
+}
+
+/// A result. `docs/cli.md` documents the fields.
+#[derive(Serialize)]
+#[serde(tag = "bench", rename_all = "lowercase")]
+enum Measured {
+    Check {
+        input: String,
+        threads: usize,
+        messages: u64,
+        bytes: u64,
+        seconds: f64,
+        per_second: f64,
+        cpu_ms_per_message: f64,
+    },
+    Replay {
+        input: String,
+        threads: usize,
+        events: u64,
+        seconds: f64,
+        per_second: f64,
+        cpu_us_per_event: f64,
+    },
+    Http {
+        input: String,
+        connections: usize,
+        requests: u64,
+        seconds: f64,
+        per_second: f64,
+        p50_ms: f64,
+        p99_ms: f64,
+    },
+    Ledger {
+        pass: &'static str,
+        keys: u64,
+        seconds: f64,
+        per_second: f64,
+        cpu_us_per_observe: f64,
+        memory_bytes_per_key: f64,
+        disk_bytes_per_key: f64,
+    },
+}
+
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let mut out = Output::new(args.json.json);
+    let mut show = |measured: Measured| -> Result<(), Failure> {
+        if out.is_json() {
+            return out.json(&measured);
+        }
+        let fields = serde_json::to_value(&measured).map_err(Failure::new)?;
+        for (name, value) in fields.as_object().into_iter().flatten() {
+            let value = value
+                .as_f64()
+                .filter(|_| value.is_f64())
+                .map_or(value.to_string(), |float| format!("{float:.3}"));
+            out.line(format_args!("{DIM}{name:<22}{DIM:#} {value}"))?;
+        }
+        out.line("")
+    };
+    if cfg!(debug_assertions) {
+        say("This is a debug build: its figures mean nothing.");
+    }
+    match args.name {
+        Name::Check => show(check(&args)?)?,
+        Name::Replay => show(replay(&args)?)?,
+        Name::Http => http(&args, &mut show)?,
+        Name::Ledger => ledger(&args, &mut show)?,
+    }
+    out.flush()?;
+    Ok(Exit::Fine)
+}
+
+/// Time on the wall and on the processor.
+struct Watch {
+    wall: Instant,
+    cpu: Duration,
+}
+
+impl Watch {
+    fn start() -> Watch {
+        Watch { wall: Instant::now(), cpu: cpu() }
+    }
+
+    fn wall(&self) -> Duration {
+        self.wall.elapsed()
+    }
+
+    fn cpu(&self) -> Duration {
+        cpu().saturating_sub(self.cpu)
+    }
+}
+
+/// Processor time of all threads of this process.
+fn cpu() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+    Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
+}
+
+fn in_memory(default: &str) -> Result<Local, Failure> {
+    let options = EngineOptions { data: None, config: None, set: Vec::new() };
+    options.open_or_ephemeral(preset::find(default), default)
+}
+
+fn messages(args: &Args) -> Messages {
+    match &args.file {
+        Some(file) => Messages::new(vec![file.clone()]),
+        None => Messages::of_mbox("mail.mbox", corpora::MAIL),
+    }
+}
+
+fn input(args: &Args, bundled: &str) -> String {
+    args.file.as_ref().map_or(format!("bundled {bundled}"), |file| file.display().to_string())
+}
+
+fn nothing(args: &Args) -> Failure {
+    Failure::new(format_args!("{}: nothing to measure in it", input(args, "")))
+}
+
+fn check(args: &Args) -> Result<Measured, Failure> {
+    let local = in_memory("mail")?;
+    let pipeline = message_pipeline(&local, None)?;
+    let options = MessageOptions {
+        files: Vec::new(),
+        message_time: true,
+        envelope: EnvelopeSource::Headers,
+        pipeline: None,
+        threads: args.threads,
+    };
+    let watch = Watch::start();
+    let (mut count, mut bytes) = (0u64, 0u64);
+    while watch.wall() < Duration::from_secs(args.seconds) && !local.interrupt.raised() {
+        let before = count;
+        let length = |message: &Message| message.stored.message().len() as u64;
+        each_message(&local, &pipeline, messages(args), &options, &Progress::hidden(), length, |ready| {
+            count += 1;
+            bytes += ready.also;
+            pollster::block_on(local.engine().decide(vec![ready.prepared]))?;
+            Ok(())
+        })?;
+        if count == before {
+            return Err(nothing(args));
+        }
+    }
+    let (wall, cpu) = (watch.wall(), watch.cpu());
+    Ok(Measured::Check {
+        input: input(args, "mail.mbox"),
+        threads: args.threads.count(),
+        messages: count,
+        bytes,
+        seconds: wall.as_secs_f64(),
+        per_second: per_second(count, wall),
+        cpu_ms_per_message: cpu.as_secs_f64() * 1e3 / count.max(1) as f64,
+    })
+}
+
+fn replay(args: &Args) -> Result<Measured, Failure> {
+    let local = in_memory("web")?;
+    let pipeline = local.pipeline(None, |_| true)?;
+    let watch = Watch::start();
+    let mut count = 0u64;
+    while watch.wall() < Duration::from_secs(args.seconds) && !local.interrupt.raised() {
+        let before = count;
+        let reader: Box<dyn BufRead + Send> = match &args.file {
+            Some(file) => Box::new(BufReader::with_capacity(256 << 10, open(file)?)),
+            None => Box::new(corpora::WEB),
+        };
+        each_batch(&local, &pipeline, LineForm::AccessLog, reader, args.threads, |batch| {
+            let batch = batch.map_err(Failure::new)?;
+            let events: Vec<_> = batch.into_iter().filter_map(|(_, prepared)| prepared.ok()).collect();
+            count += events.len() as u64;
+            pollster::block_on(local.engine().decide(events))?;
+            Ok(())
+        })?;
+        if count == before {
+            return Err(nothing(args));
+        }
+    }
+    let (wall, cpu) = (watch.wall(), watch.cpu());
+    Ok(Measured::Replay {
+        input: input(args, "web.log"),
+        threads: args.threads.count(),
+        events: count,
+        seconds: wall.as_secs_f64(),
+        per_second: per_second(count, wall),
+        cpu_us_per_event: cpu.as_secs_f64() * 1e6 / count.max(1) as f64,
+    })
+}
+
+fn open(path: &Path) -> Result<File, Failure> {
+    File::open(path).map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))
+}
+
+/// Connections at which latency is measured.
+const CONNECTIONS: [usize; 2] = [1, 8];
+
+fn http(args: &Args, show: &mut impl FnMut(Measured) -> Result<(), Failure>) -> Result<(), Failure> {
+    /// Samples that are sent in turn.
+    const SAMPLES_MAX: usize = 10_000;
+    let mail: Vec<Message> = messages(args).flatten().take(SAMPLES_MAX).collect();
+    let web: Vec<&[u8]> = corpora::WEB.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
+    if mail.is_empty() {
+        return Err(nothing(args));
+    }
+    let parent = tempfile::tempdir().map_err(Failure::new)?;
+    let data = parent.path().join("data");
+    Directory::create(&data, &preset::ALL.iter().collect::<Vec<_>>())?;
+    let server = Served::start(&data)?;
+    let seconds = Duration::from_secs(args.seconds);
+    for connections in CONNECTIONS {
+        let latencies = load(&server.address, connections, seconds, |client, turn| {
+            let message = &mail[turn % mail.len()];
+            client.decide_message(Some("mail"), message, message.time(), EnvelopeSource::Headers).map(drop)
+        })?;
+        show(latencies.measured(input(args, "mail.mbox"), connections))?;
+    }
+    for connections in CONNECTIONS {
+        let latencies = load(&server.address, connections, seconds, |client, turn| {
+            client.decide_line("web", web[turn % web.len()]).map(drop)
+        })?;
+        show(latencies.measured("bundled web.log".to_owned(), connections))?;
+    }
+    Ok(())
+}
+
+/// A server in a process of its own, which ends with this value.
+struct Served {
+    child: Child,
+    address: String,
+}
+
+impl Served {
+    fn start(data: &Path) -> Result<Served, Failure> {
+        let failed = |error| Failure::new(format_args!("no server could be started: {error}"));
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut child = Command::new(program)
+            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .arg(data)
+            .env("RUST_LOG", "error")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let stderr = child.stderr.take();
+        let mut served = Served { child, address: String::new() };
+        let stderr = stderr.ok_or_else(|| Failure::new("the server's standard error was not piped"))?;
+        let mut lines = BufReader::new(stderr);
+        let mut said = String::new();
+        while lines.read_line(&mut said).map_err(failed)? > 0 {
+            if let Some((_, url)) = said.lines().last().and_then(|line| line.rsplit_once(" http://")) {
+                served.address = format!("http://{}", url.trim());
+                // What it says later is read away, or it would wait for a reader.
+                thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+                return Ok(served);
+            }
+        }
+        Err(Failure::new(format_args!("the server did not come up: {}", said.trim())))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It may have ended by itself; there is nothing to keep of it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What requests took.
+struct Latencies {
+    took: Vec<Duration>,
+    wall: Duration,
+}
+
+impl Latencies {
+    fn measured(mut self, input: String, connections: usize) -> Measured {
+        self.took.sort_unstable();
+        let at = |share: f64| {
+            let rank = (self.took.len() as f64 * share) as usize;
+            self.took
+                .get(rank.min(self.took.len().saturating_sub(1)))
+                .map_or(0.0, |took| took.as_secs_f64() * 1e3)
+        };
+        Measured::Http {
+            input,
+            connections,
+            requests: self.took.len() as u64,
+            seconds: self.wall.as_secs_f64(),
+            per_second: per_second(self.took.len() as u64, self.wall),
+            p50_ms: at(0.50),
+            p99_ms: at(0.99),
+        }
+    }
+}
+
+/// Sends one request after the other on each connection until the time is over.
+fn load(
+    address: &str,
+    connections: usize,
+    seconds: Duration,
+    ask: impl Fn(&Client, usize) -> Result<(), CallError> + Sync,
+) -> Result<Latencies, Failure> {
+    let started = Instant::now();
+    let one = |connection: usize| -> Result<Vec<Duration>, Failure> {
+        let client = Client::new(address, None)?;
+        let mut took = Vec::new();
+        // Each connection begins elsewhere in the samples.
+        for turn in (connection * 37..).take_while(|_| started.elapsed() < seconds) {
+            let asked = Instant::now();
+            match ask(&client, turn) {
+                Ok(()) => took.push(asked.elapsed()),
+                Err(error) => _ = error.of_event()?,
+            }
+        }
+        Ok(took)
+    };
+    let took = thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..connections).map(|connection| scope.spawn(move || one(connection))).collect();
+        let mut all = Vec::new();
+        for thread in threads {
+            all.extend(thread.join().unwrap_or_else(|_| Err(Failure::new("a connection has failed")))?);
+        }
+        Ok::<_, Failure>(all)
+    })?;
+    Ok(Latencies { took, wall: started.elapsed() })
+}
+
+/// Observations of one request, as many as a message has, and requests of one call.
+const OBSERVATIONS: u64 = 32;
+const REQUESTS: u64 = 64;
+
+fn ledger(args: &Args, show: &mut impl FnMut(Measured) -> Result<(), Failure>) -> Result<(), Failure> {
+    let plan = Plan::compile(&Config::from_preset("mail", &Overrides::default())?)?;
+    let pipeline = plan.pipeline(None).ok_or_else(|| Failure::new("the preset has no pipeline"))?;
+    let kind = pipeline.kinds.first().ok_or_else(|| Failure::new("the preset has no kinds"))?.kind;
+    let parent = tempfile::tempdir().map_err(Failure::new)?;
+    let device = store::FileDevice::open(parent.path()).map_err(Failure::new)?;
+    let (store, _) = store::Store::open(Arc::new(device), store::Options::default()).map_err(Failure::new)?;
+    let options = stats::Options { memory_bytes: plan.node.ledger_memory, durability: plan.node.durability };
+    let ledger = Embedded::open(store, plan.catalog.clone(), options).map_err(Failure::new)?;
+    let secret = Secret::new([7; Secret::BYTES]);
+    let now = clock::now();
+    let observation = |number: u64| Observation {
+        key: Key { space: pipeline.space, kind, shingle: secret.shingle(&number.to_le_bytes()) },
+        time: now,
+        add: Add::Counters(Amounts::from([(0, 1)])),
+    };
+    for pass in ["new", "known"] {
+        let watch = Watch::start();
+        for first in (0..args.keys).step_by((OBSERVATIONS * REQUESTS) as usize) {
+            let last = (first + OBSERVATIONS * REQUESTS).min(args.keys);
+            let requests: Vec<Request> = (first..last)
+                .step_by(OBSERVATIONS as usize)
+                .map(|from| Request {
+                    once: None,
+                    observations: (from..(from + OBSERVATIONS).min(last)).map(observation).collect(),
+                })
+                .collect();
+            pollster::block_on(ledger.observe(&requests)).map_err(Failure::new)?;
+        }
+        let (wall, cpu) = (watch.wall(), watch.cpu());
+        // What is dirty is written before it is weighed.
+        ledger.maintain(now).map_err(Failure::new)?;
+        let census = ledger.census();
+        let per_key = |bytes: u64| bytes as f64 / args.keys as f64;
+        show(Measured::Ledger {
+            pass,
+            keys: args.keys,
+            seconds: wall.as_secs_f64(),
+            per_second: per_second(args.keys, wall),
+            cpu_us_per_observe: cpu.as_secs_f64() * 1e6 / args.keys as f64,
+            memory_bytes_per_key: per_key(census.memory_bytes + census.directory_bytes),
+            disk_bytes_per_key: per_key(census.disk_bytes),
+        })?;
+    }
+    ledger.close().map_err(Failure::new)?;
+    Ok(())
+}

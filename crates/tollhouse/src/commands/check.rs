@@ -1,0 +1,130 @@
+//! `tollhouse check`: judges messages, offline or by a server.
+
+use std::fmt::Write;
+
+use engine::preset::Preset;
+use serde::Serialize;
+use server::api::{Decision, Reason};
+
+use crate::client::Client;
+use crate::console::{Output, Progress, colour, cut, printable, say};
+use crate::exit::{Exit, Failure};
+use crate::input::messages::Message;
+use crate::options::{EngineOptions, JsonOption, ServerOptions};
+use crate::reading::{MessageOptions, Ready, each_answer, each_message, message_pipeline};
+use crate::tally::Tally;
+
+/// Judge messages
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse check message.eml                       In memory, by the preset `mail`
+  tollhouse check --message-time --json ~/Maildir   Each message at its own time
+  tollhouse check --data ./data mail.mbox           Counted and journalled in a data directory
+  tollhouse check --server http://127.0.0.1:8377 - < message.eml
+
+Messages are decided strictly in the order of the input, whatever the number of threads: each
+sees what those before it left. A file that cannot be read is said on standard error and passed
+over; the exit code is then 1. Without --data (or TOLLHOUSE_DATA), --config and --server an engine
+in memory works by --preset, and nothing is kept.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    messages: MessageOptions,
+    /// Preset by which an engine in memory works [default: mail]
+    #[arg(long, value_name = "NAME", value_parser = super::init::named, conflicts_with = "server")]
+    preset: Option<&'static Preset>,
+    #[command(flatten)]
+    engine: EngineOptions,
+    #[command(flatten)]
+    server: ServerOptions,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+/// A line of `--json`.
+#[derive(Serialize)]
+struct Line<'a> {
+    file: &'a str,
+    #[serde(flatten)]
+    decision: &'a Decision,
+}
+
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let mut out = Output::new(args.json.json);
+    let mut tally = Tally::new("messages");
+    let exit = match args.server.client()? {
+        Some(client) => remote(&args, &client, &mut out, &mut tally)?,
+        None => local(&args, &mut out, &mut tally)?,
+    };
+    out.flush()?;
+    say(tally);
+    Ok(exit)
+}
+
+fn local(args: &Args, out: &mut Output, tally: &mut Tally) -> Result<Exit, Failure> {
+    let local = args.engine.open_or_ephemeral(args.preset, "mail")?;
+    let pipeline = message_pipeline(&local, args.messages.pipeline.as_deref())?;
+    let progress = args.messages.progress();
+    let take = |ready: Ready<()>| {
+        // One by one: what hangs on a message's verdict is counted before the next is judged.
+        for decision in pollster::block_on(local.engine().decide(vec![ready.prepared]))? {
+            show(out, &progress, tally, &ready.name, &Decision::from(&decision))?;
+        }
+        Ok(())
+    };
+    let messages = args.messages.messages();
+    let (exit, unreadable) =
+        each_message(&local, &pipeline, messages, &args.messages, &progress, |_| (), take)?;
+    tally.bad = unreadable;
+    local.close()?;
+    Ok(exit)
+}
+
+fn remote(args: &Args, client: &Client, out: &mut Output, tally: &mut Tally) -> Result<Exit, Failure> {
+    let MessageOptions { envelope, pipeline, .. } = &args.messages;
+    let ask = |message: &Message, time| client.decide_message(pipeline.as_deref(), message, time, *envelope);
+    let progress = args.messages.progress();
+    let take = |name: &str, decision: Decision| show(out, &progress, tally, name, &decision);
+    let (exit, bad) = each_answer(&args.messages, &progress, ask, take)?;
+    tally.bad = bad;
+    Ok(exit)
+}
+
+fn show(
+    out: &mut Output,
+    progress: &Progress,
+    tally: &mut Tally,
+    file: &str,
+    decision: &Decision,
+) -> Result<(), Failure> {
+    tally.add(decision);
+    progress.suspend(|| {
+        if out.is_json() {
+            return out.json(&Line { file, decision });
+        }
+        let style = colour(decision.action);
+        let reasons = reasons(&decision.reasons);
+        let (action, score) = (decision.action, decision.score);
+        out.line(format_args!("{style}{action:<10}{style:#} {score:>6.1}  {}  {reasons}", printable(file)))
+    })
+}
+
+/// The weightiest reasons by name.
+fn reasons(reasons: &[Reason]) -> String {
+    const SHOWN: usize = 5;
+    let mut text = String::new();
+    for reason in reasons.iter().take(SHOWN) {
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "{}{} {:+}",
+            if text.is_empty() { "" } else { ", " },
+            cut(&reason.name, 40),
+            reason.score
+        );
+    }
+    if reasons.len() > SHOWN {
+        let _ = write!(text, ", {} more", reasons.len() - SHOWN);
+    }
+    text
+}

@@ -1,0 +1,94 @@
+//! `tollhouse export`: the journal as a table.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use engine::journal::export::{self, ExportError, Filter};
+use engine::{EngineError, journal::Journal};
+use event::Time;
+use indicatif::HumanCount;
+
+use crate::console::say;
+use crate::exit::{Exit, Failure};
+use crate::options::{EngineOptions, time};
+
+/// Write the journal's decisions as NDJSON or Parquet
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse export --data ./data > decisions.ndjson
+  tollhouse export --data ./data --format parquet --from 2026-05-01 -o decisions.parquet
+  tollhouse export --data ./data --labelled --pipeline mail | jq .label
+
+One row a decision: id, times, verdict, label, and every fact and reading as it was when it was
+decided.")]
+pub(crate) struct Args {
+    /// How rows are written
+    #[arg(long, value_enum, default_value_t = Format::Ndjson, value_name = "FORMAT")]
+    format: Format,
+    /// Only events at this time or later
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    from: Option<Time>,
+    /// Only events before this time
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    to: Option<Time>,
+    /// Only decisions of this pipeline
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+    /// Only decisions on which somebody gave feedback
+    #[arg(long)]
+    labelled: bool,
+    /// File to write instead of standard output; an existing one is kept
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    engine: EngineOptions,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// One JSON object a line.
+    Ndjson,
+    /// One Parquet file, compressed with zstd.
+    Parquet,
+}
+
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let filter = Filter { from: args.from, to: args.to, pipeline: args.pipeline, labelled: args.labelled };
+    if args.format == Format::Parquet && args.output.is_none() && io::stdout().is_terminal() {
+        return Err(Failure::new("Parquet is nothing for a terminal").help("name a file with -o"));
+    }
+    let local = args.engine.open()?;
+    let journal = local.engine().journal().ok_or(EngineError::NoJournal)?;
+    let rows = match &args.output {
+        Some(path) => {
+            let file = File::create_new(path).map_err(|error| unwritable(path, &error))?;
+            let rows = write(journal, &filter, args.format, &file)?;
+            file.sync_all().map_err(|error| unwritable(path, &error))?;
+            rows
+        }
+        None => write(journal, &filter, args.format, io::stdout())?,
+    };
+    local.close()?;
+    say(format_args!("{} decisions exported", HumanCount(rows)));
+    Ok(Exit::Fine)
+}
+
+fn write(journal: &Journal, filter: &Filter, format: Format, out: impl Write + Send) -> Result<u64, Failure> {
+    let mut out = BufWriter::new(out);
+    let rows = match format {
+        Format::Ndjson => export::ndjson(journal, filter, &mut out),
+        Format::Parquet => export::parquet(journal, filter, &mut out),
+    };
+    let rows = rows.map_err(|error| match error {
+        ExportError::Write(error) => Failure::output(error),
+        other => other.into(),
+    })?;
+    out.flush().map_err(Failure::output)?;
+    Ok(rows)
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(format_args!("{}: {error}", path.display()))
+}

@@ -1,0 +1,67 @@
+//! `tollhouse init`: a data directory with a secret and a configuration.
+
+use std::fs;
+use std::path::PathBuf;
+
+use engine::Directory;
+use engine::preset::{self, Preset};
+
+use crate::console::{BOLD, say};
+use crate::exit::{Exit, Failure};
+
+/// Make a data directory: a secret and a configuration
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse init --data ./data                              For mail
+  tollhouse init --preset mail --preset web --data ./data   For mail and web events
+
+The secret keys every hash that is stored. It is made once, readable by you only, and nothing that
+was counted can be read without it: keep a copy in a safe place.")]
+pub(crate) struct Args {
+    /// Preset that a pipeline extends; the first is that of the default pipeline
+    #[arg(long = "preset", value_name = "NAME", default_value = "mail", value_parser = named)]
+    presets: Vec<&'static Preset>,
+    /// Where to make it
+    #[arg(long, value_name = "DIR", env = "TOLLHOUSE_DATA")]
+    data: PathBuf,
+}
+
+/// The preset of a name, for flags.
+pub(crate) fn named(name: &str) -> Result<&'static Preset, String> {
+    preset::find(name).ok_or_else(|| {
+        let names: Vec<&str> = preset::ALL.iter().map(|preset| preset.name).collect();
+        format!("expected one of: {}", names.join(", "))
+    })
+}
+
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let mut presets: Vec<&Preset> = Vec::new();
+    for preset in args.presets {
+        if presets.iter().any(|other| other.name == preset.name) {
+            return Err(Failure::new(format_args!("--preset {} is given twice", preset.name)));
+        }
+        presets.push(preset);
+    }
+    let directory = Directory::create(&args.data, &presets)?;
+    let shown = args.data.display();
+    say(format_args!("Made {BOLD}{shown}{BOLD:#}:"));
+    let mut names: Vec<String> = fs::read_dir(directory.path())
+        .map_err(|error| Failure::new(format_args!("{shown}: {error}")))?
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect();
+    names.sort_unstable();
+    for name in names {
+        let what = match name.as_str() {
+            "secret" => "keys every hash; keep a copy in a safe place".to_owned(),
+            "tollhouse.toml" => "the configuration".to_owned(),
+            other => format!("the pipeline `{}`", other.trim_end_matches(".toml")),
+        };
+        say(format_args!("  {name:<16} {what}"));
+    }
+    say(format_args!(
+        "\nNext:\n  tollhouse serve --data {shown}\n  tollhouse config check {} --effective",
+        directory.config_path().display()
+    ));
+    Ok(Exit::Fine)
+}

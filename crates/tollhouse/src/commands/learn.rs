@@ -1,0 +1,108 @@
+//! `tollhouse learn`: says of messages what they are.
+
+use serde::Serialize;
+use server::api::Said;
+use sha2::{Digest, Sha256};
+
+use crate::client::Client;
+use crate::console::{Output, say};
+use crate::exit::{Exit, Failure};
+use crate::input::messages::Message;
+use crate::options::{EngineOptions, JsonOption, ServerOptions};
+use crate::reading::{MessageOptions, Ready, each_answer, each_message, message_pipeline};
+
+/// Say of messages what they are: spam or ham
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse learn --class spam --data ./data spam/
+  tollhouse learn --class ham --data ./data --message-time wanted.mbox
+  tollhouse learn --class spam --server http://127.0.0.1:8377 - < message.eml
+
+What is said counts for the pieces of the message: sender, links, text and the rest. The same
+message learned twice as the same class within the dedupe time counts once. For a message that was
+decided here, feedback on the decision's id is more exact.")]
+pub(crate) struct Args {
+    /// What they are: one of the pipeline's feedback classes, such as spam or ham
+    #[arg(long, value_name = "CLASS")]
+    class: String,
+    #[command(flatten)]
+    messages: MessageOptions,
+    #[command(flatten)]
+    engine: EngineOptions,
+    #[command(flatten)]
+    server: ServerOptions,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+/// A line of `--json`.
+#[derive(Serialize)]
+struct Line<'a> {
+    file: &'a str,
+    #[serde(flatten)]
+    said: &'a Said,
+}
+
+/// What was learned so far.
+#[derive(Default)]
+struct Learned {
+    messages: u64,
+    duplicates: u64,
+}
+
+impl Learned {
+    fn add(&mut self, out: &mut Output, file: &str, said: &Said) -> Result<(), Failure> {
+        self.messages += 1;
+        self.duplicates += u64::from(said.duplicate);
+        if out.is_json() { out.json(&Line { file, said }) } else { Ok(()) }
+    }
+}
+
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let mut out = Output::new(args.json.json);
+    let mut learned = Learned::default();
+    let exit = match args.server.client()? {
+        Some(client) => remote(&args, &client, &mut out, &mut learned)?,
+        None => local(&args, &mut out, &mut learned)?,
+    };
+    out.flush()?;
+    let Learned { messages, duplicates } = learned;
+    say(format_args!("{messages} messages learned as {}, {duplicates} of them known before", args.class));
+    Ok(exit)
+}
+
+fn local(args: &Args, out: &mut Output, learned: &mut Learned) -> Result<Exit, Failure> {
+    let local = args.engine.open()?;
+    let pipeline = message_pipeline(&local, args.messages.pipeline.as_deref())?;
+    // The name by which the server knows a message without one, too.
+    let digest = |message: &Message| -> String {
+        Sha256::digest(message.stored.message()).iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    let progress = args.messages.progress();
+    let take = |ready: Ready<String>| {
+        let outcome = pollster::block_on(local.engine().learn(ready.prepared, &ready.also, &args.class))?;
+        let said = Said {
+            id: ready.also,
+            class: args.class.clone(),
+            keys: outcome.keys,
+            duplicate: outcome.duplicate,
+        };
+        progress.suspend(|| learned.add(out, &ready.name, &said))
+    };
+    let messages = args.messages.messages();
+    let (exit, _) = each_message(&local, &pipeline, messages, &args.messages, &progress, digest, take)?;
+    local.close()?;
+    Ok(exit)
+}
+
+fn remote(args: &Args, client: &Client, out: &mut Output, learned: &mut Learned) -> Result<Exit, Failure> {
+    let MessageOptions { envelope, pipeline, .. } = &args.messages;
+    let ask = |message: &Message, time| {
+        client.learn_message(&args.class, pipeline.as_deref(), message, time, *envelope)
+    };
+    let progress = args.messages.progress();
+    let take = |name: &str, said: Said| progress.suspend(|| learned.add(out, name, &said));
+    let (exit, _) = each_answer(&args.messages, &progress, ask, take)?;
+    Ok(exit)
+}

@@ -1,0 +1,62 @@
+//! `tollhouse preset`: the configurations in the binary.
+
+use engine::preset::{self, Preset};
+use serde::Serialize;
+
+use crate::console::Output;
+use crate::exit::{Exit, Failure};
+use crate::options::JsonOption;
+
+/// List and print the presets
+#[derive(clap::Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(after_help = "\
+Examples:
+  tollhouse preset list
+  tollhouse preset show mail | less")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// List the presets
+    List(JsonOption),
+    /// Print a preset: a configuration that others extend
+    Show {
+        /// Its name
+        #[arg(value_name = "NAME", value_parser = super::init::named)]
+        preset: &'static Preset,
+    },
+}
+
+/// A preset as `--json` has it.
+#[derive(Serialize)]
+struct Line {
+    name: &'static str,
+    summary: &'static str,
+}
+
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    match args.command {
+        Command::List(json) => {
+            let mut out = Output::new(json.json);
+            for preset in preset::ALL {
+                let (name, summary) = (preset.name, preset.summary());
+                if out.is_json() {
+                    out.json(&Line { name, summary })?;
+                } else {
+                    out.line(format_args!("{name:<12} {summary}"))?;
+                }
+            }
+            out.flush()?;
+        }
+        Command::Show { preset } => {
+            let mut out = Output::new(false);
+            out.line(preset.text.trim_end())?;
+            out.flush()?;
+        }
+    }
+    Ok(Exit::Fine)
+}

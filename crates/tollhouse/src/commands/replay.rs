@@ -1,0 +1,332 @@
+//! `tollhouse replay`: events from a file, at their own times.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use engine::preset::Preset;
+use engine::{Input, Pipeline, Prepared};
+use judge::Action;
+use serde::Serialize;
+use server::api::{BatchLine, Decision};
+
+use crate::client::{Client, LineForm};
+use crate::clock;
+use crate::console::{DIM, Output, Progress, colour, say};
+use crate::exit::{Exit, Failure};
+use crate::input::lines::{Line, Lines};
+use crate::input::messages::STDIN;
+use crate::interrupt::Interrupt;
+use crate::options::{EngineOptions, JsonOption, Local, ServerOptions};
+use crate::ordered::map_ordered;
+use crate::reading::ThreadsOption;
+use crate::tally::Tally;
+
+/// Judge events from a file, each at its own time
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse replay access.log                        In memory, by the preset `web`
+  zcat access.log.*.gz | tollhouse replay --json -   One object for each event not accepted
+  tollhouse replay --data ./data --all events.ndjson
+  tollhouse replay --server http://127.0.0.1:8377 access.log
+
+Event time drives the clock: an event arrives when it happened, one without a time now. Offline,
+256 events are decided as one batch; what hangs on verdicts is counted after each batch. A line
+that is no event is said and passed over; the exit code is then 1.")]
+pub(crate) struct Args {
+    /// NDJSON events or an access log in combined format; - is standard input
+    #[arg(value_name = "FILE|-")]
+    file: PathBuf,
+    /// How lines are read; `auto` looks at the first one
+    #[arg(long, value_enum, default_value_t = Format::Auto, value_name = "FORMAT")]
+    format: Format,
+    /// Pipeline that judges, instead of the first that reads such lines
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+    /// Print every decision, not only those that are not `accept`
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    threads: ThreadsOption,
+    /// Preset by which an engine in memory works [default: web]
+    #[arg(long, value_name = "NAME", value_parser = super::init::named, conflicts_with = "server")]
+    preset: Option<&'static Preset>,
+    #[command(flatten)]
+    engine: EngineOptions,
+    #[command(flatten)]
+    server: ServerOptions,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// By the first line: an object begins with a brace.
+    Auto,
+    /// One JSON object a line.
+    Ndjson,
+    /// The combined format, with or without a virtual host.
+    AccessLog,
+}
+
+/// A line of `--json`.
+#[derive(Serialize)]
+struct Row<'a> {
+    line: u64,
+    #[serde(flatten)]
+    decision: &'a Decision,
+}
+
+/// Events that are decided as one batch.
+const BATCH: usize = 256;
+/// Bytes of lines after which a batch is cut short.
+const BATCH_BYTES: usize = 4 << 20;
+/// Bad lines that are named one by one.
+const NAMED_MAX: u64 = 20;
+/// Rules that the summary names.
+const RULES_SHOWN: usize = 10;
+
+type Numbered = (u64, Line);
+
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let (reader, form) = open(&args.file, args.format)?;
+    let mut replay = Replay {
+        out: Output::new(args.json.json),
+        progress: Progress::new("events", None),
+        tally: Tally::new("events"),
+        all: args.all,
+    };
+    let exit = match args.server.client()? {
+        Some(client) => remote(&args, &client, form, reader, &mut replay)?,
+        None => local(&args, form, reader, &mut replay)?,
+    };
+    let Replay { mut out, progress, tally, .. } = replay;
+    out.flush()?;
+    drop(progress);
+    say(&tally);
+    for (rule, count) in tally.top_rules(RULES_SHOWN) {
+        say(format_args!("{count:>9}  {rule}"));
+    }
+    Ok(match exit {
+        Exit::Fine if tally.bad > 0 => Exit::Found,
+        exit => exit,
+    })
+}
+
+/// Opens the input and tells how its lines are read.
+fn open(path: &Path, format: Format) -> Result<(Box<dyn BufRead + Send>, LineForm), Failure> {
+    let failed = |error: io::Error| Failure::new(format_args!("{}: {error}", path.display()));
+    let stream: Box<dyn Read + Send> = if path.as_os_str() == STDIN {
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(path).map_err(failed)?)
+    };
+    let mut reader = BufReader::with_capacity(256 << 10, stream);
+    let form = match format {
+        Format::Ndjson => LineForm::Json,
+        Format::AccessLog => LineForm::AccessLog,
+        Format::Auto => loop {
+            match reader.fill_buf().map_err(failed)? {
+                [b'{', ..] => break LineForm::Json,
+                [byte, ..] if byte.is_ascii_whitespace() => reader.consume(1),
+                _ => break LineForm::AccessLog,
+            }
+        },
+    };
+    Ok((Box::new(reader), form))
+}
+
+/// What is done with decisions, wherever they are made.
+struct Replay {
+    out: Output,
+    progress: Progress,
+    tally: Tally,
+    all: bool,
+}
+
+impl Replay {
+    fn decided(&mut self, line: u64, decision: &Decision) -> Result<(), Failure> {
+        self.tally.add(decision);
+        if decision.action == Action::Accept && !self.all {
+            return Ok(());
+        }
+        let Replay { out, progress, .. } = self;
+        progress.suspend(|| {
+            if out.is_json() {
+                return out.json(&Row { line, decision });
+            }
+            let style = colour(decision.action);
+            let names: Vec<&str> = decision.reasons.iter().map(|reason| reason.name.as_str()).collect();
+            out.line(format_args!(
+                "{line:>9}  {}  {style}{:<10}{style:#} {:>6.1}  {DIM}{}{DIM:#}",
+                decision.time,
+                decision.action,
+                decision.score,
+                names.join(", ")
+            ))
+        })
+    }
+
+    fn bad(&mut self, line: u64, why: &str) {
+        self.tally.bad += 1;
+        if self.tally.bad <= NAMED_MAX {
+            self.progress.say(format_args!("line {line}: {}", crate::console::printable(why)));
+        } else if self.tally.bad == NAMED_MAX + 1 {
+            self.progress.say("further lines that are no events are only counted");
+        }
+    }
+}
+
+/// Cuts lines into batches by number and size.
+struct Batches<I> {
+    lines: I,
+}
+
+impl<I: Iterator<Item = io::Result<Numbered>>> Iterator for Batches<I> {
+    type Item = io::Result<Vec<Numbered>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        while batch.len() < BATCH && bytes < BATCH_BYTES {
+            match self.lines.next() {
+                Some(Ok(line)) => {
+                    bytes += if let Line::Bytes(line) = &line.1 { line.len() } else { 0 };
+                    batch.push(line);
+                }
+                Some(Err(error)) => return Some(Err(error)),
+                None => break,
+            }
+        }
+        (!batch.is_empty()).then_some(Ok(batch))
+    }
+}
+
+const TOO_LONG: &str = "the line is longer than any event may be";
+
+fn parse(pipeline: &Pipeline, form: LineForm, line: &Line) -> Result<event::Event, String> {
+    let Line::Bytes(bytes) = line else { return Err(TOO_LONG.to_owned()) };
+    match form {
+        LineForm::Json => {
+            let parsed = content::json::event(bytes, &pipeline.schema);
+            parsed.map(|parsed| parsed.event).map_err(|error| error.to_string())
+        }
+        LineForm::AccessLog => content::log::event(bytes).map_err(|error| error.to_string()),
+    }
+}
+
+fn local(
+    args: &Args,
+    form: LineForm,
+    reader: Box<dyn BufRead + Send>,
+    replay: &mut Replay,
+) -> Result<Exit, Failure> {
+    let local = args.engine.open_or_ephemeral(args.preset, "web")?;
+    let wanted = |pipeline: &Pipeline| form == LineForm::Json || pipeline.input == Input::AccessLog;
+    let pipeline = local.pipeline(args.pipeline.as_deref(), wanted)?;
+    if !wanted(&pipeline) {
+        let input = pipeline.input.name();
+        return Err(Failure::new(format_args!(
+            "the pipeline `{}` reads {input}, not access logs",
+            pipeline.name
+        )));
+    }
+    let exit = each_batch(&local, &pipeline, form, reader, args.threads, |batch| {
+        let batch = batch.map_err(|error| unreadable(args, &error))?;
+        let (mut numbers, mut events) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
+        for (number, prepared) in batch {
+            match prepared {
+                Ok(prepared) => {
+                    numbers.push(number);
+                    events.push(prepared);
+                }
+                Err(why) => replay.bad(number, &why),
+            }
+        }
+        replay.progress.add(events.len() as u64);
+        let decisions = pollster::block_on(local.engine().decide(events))?;
+        numbers
+            .iter()
+            .zip(&decisions)
+            .try_for_each(|(number, decision)| replay.decided(*number, &Decision::from(decision)))
+    })?;
+    local.close()?;
+    Ok(exit)
+}
+
+/// Lines with their numbers, each ready to be decided or with what is wrong with it.
+pub(super) type Batch = Vec<(u64, Result<Prepared, String>)>;
+
+/// Reads lines and prepares their events on so many threads, and hands them over in batches in their order.
+pub(super) fn each_batch(
+    local: &Local,
+    pipeline: &Arc<Pipeline>,
+    form: LineForm,
+    reader: Box<dyn BufRead + Send>,
+    threads: ThreadsOption,
+    mut take: impl FnMut(io::Result<Batch>) -> Result<(), Failure>,
+) -> Result<Exit, Failure> {
+    let prepare = |batch: io::Result<Vec<Numbered>>| -> io::Result<Batch> {
+        let prepared = batch?.into_iter().map(|(number, line)| {
+            let event = parse(pipeline, form, &line);
+            let prepared = event.map(|event| {
+                let arrival = event.time.unwrap_or_else(clock::now);
+                local.engine().prepare(pipeline, event, arrival)
+            });
+            (number, prepared)
+        });
+        Ok(prepared.collect())
+    };
+    let batches = Batches { lines: Lines::new(reader) };
+    let flow = map_ordered(threads.count(), batches, prepare, |batch| match take(batch) {
+        Ok(()) if local.interrupt.raised() => ControlFlow::Break(Ok(Exit::Interrupted)),
+        Ok(()) => ControlFlow::Continue(()),
+        Err(failure) => ControlFlow::Break(Err(failure)),
+    });
+    match flow {
+        ControlFlow::Break(ended) => ended,
+        ControlFlow::Continue(()) => Ok(Exit::Fine),
+    }
+}
+
+fn remote(
+    args: &Args,
+    client: &Client,
+    form: LineForm,
+    reader: Box<dyn BufRead + Send>,
+    replay: &mut Replay,
+) -> Result<Exit, Failure> {
+    let interrupt = Interrupt::watch(None);
+    for batch in (Batches { lines: Lines::new(reader) }) {
+        if interrupt.raised() {
+            return Ok(Exit::Interrupted);
+        }
+        let (mut numbers, mut body) = (Vec::new(), Vec::new());
+        for (number, line) in batch.map_err(|error| unreadable(args, &error))? {
+            match line {
+                Line::Bytes(bytes) => {
+                    numbers.push(number);
+                    body.extend_from_slice(&bytes);
+                    body.push(b'\n');
+                }
+                Line::TooLong => replay.bad(number, TOO_LONG),
+            }
+        }
+        let answers = client.decide_lines(args.pipeline.as_deref(), form, &body)?;
+        replay.progress.add(answers.len() as u64);
+        for (number, answer) in numbers.into_iter().zip(answers) {
+            match answer {
+                BatchLine::Decision(decision) => replay.decided(number, &decision)?,
+                BatchLine::Error(error) => replay.bad(number, &error.error.detail),
+            }
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+fn unreadable(args: &Args, error: &io::Error) -> Failure {
+    Failure::new(format_args!("{}: {error}", args.file.display()))
+}

@@ -1,0 +1,91 @@
+//! `tollhouse serve`: the HTTP server.
+
+use std::io::{self, IsTerminal};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use engine::Engine;
+use server::{Server, system_clock};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::console::say;
+use crate::exit::{Exit, Failure};
+use crate::options::{EngineOptions, Setting};
+
+/// Serve HTTP
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse serve --data ./data
+  tollhouse serve --data ./data --listen 127.0.0.1:0          On a free port, which is said
+  tollhouse serve --data ./data --set ledger.durability=sync  On disk before the answer
+  curl -H 'content-type: message/rfc822' --data-binary @a.eml http://127.0.0.1:8377/v1/decide
+
+Any address but a loopback one needs a token: `tokens` in the section [server].
+SIGINT and SIGTERM end it gracefully: requests at work are answered and everything is written.
+RUST_LOG sets what is logged, e.g. RUST_LOG=debug.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    engine: EngineOptions,
+    /// Address and port to listen on, instead of the configured ones
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// How log lines are written to standard error
+    #[arg(long, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
+    log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    log(args.log_format);
+    let mut options = args.engine;
+    options.set.extend(args.listen.map(|listen| Setting::new("server.listen", listen)));
+    let engine = options.open_engine()?;
+    let json = args.log_format == LogFormat::Json;
+    serve(Arc::new(engine), |address| {
+        // A program that reads JSON lines finds the address in the log.
+        if !json {
+            say(format_args!("Tollhouse listens on http://{address}"));
+        }
+    })?;
+    Ok(Exit::Fine)
+}
+
+/// Serves until SIGINT or SIGTERM, and closes the engine.
+fn serve(engine: Arc<Engine>, listening: impl FnOnce(SocketAddr)) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::new)?;
+    runtime.block_on(async {
+        // Signals are listened for first, so that none is missed while the server comes up.
+        let mut int = signal(SignalKind::interrupt()).map_err(Failure::new)?;
+        let mut term = signal(SignalKind::terminate()).map_err(Failure::new)?;
+        let server = Server::bind(engine, system_clock())?;
+        listening(server.local_addr());
+        server
+            .serve(async move {
+                tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
+            })
+            .await?;
+        Ok(())
+    })
+}
+
+fn log(format: LogFormat) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let colours =
+        io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colours);
+    // Only a second subscriber could be refused, and there is none.
+    let _ = match format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder.json().try_init(),
+    };
+}

@@ -1,0 +1,57 @@
+//! `tollhouse stats`: what is known of one key.
+
+use server::api::Timeline;
+
+use crate::console::Output;
+use crate::draw;
+use crate::exit::{Exit, Failure};
+use crate::options::{Backend, EngineOptions, JsonOption, ServerOptions};
+
+/// Show all that is known of one sender, address, link, ...
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse stats --data ./data from alice@example.com
+  tollhouse stats --data ./data --pipeline web ip 192.0.2.7
+  tollhouse stats --server http://127.0.0.1:8377 link_domain example.com --json
+
+The value is normalised as those of events are. `tollhouse preset show mail` lists the kinds of the
+preset `mail`.")]
+pub(crate) struct Args {
+    /// The kind of key, or the name of a distinct count
+    #[arg(value_name = "KIND")]
+    kind: String,
+    /// The value, as it stands in events
+    #[arg(value_name = "VALUE")]
+    value: String,
+    /// Pipeline that counts, instead of the first one
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+    #[command(flatten)]
+    engine: EngineOptions,
+    #[command(flatten)]
+    server: ServerOptions,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let mut out = Output::new(args.json.json);
+    let name = args.pipeline.as_deref();
+    let timeline = match Backend::open(&args.engine, &args.server)? {
+        Backend::Remote(client) => client.timeline(name, &args.kind, &args.value)?,
+        Backend::Local(local) => {
+            let pipeline = local.pipeline(name, |_| true)?;
+            let known = pollster::block_on(local.engine().timeline(&pipeline, &args.kind, &args.value))?;
+            local.close()?;
+            Timeline::new(&pipeline.name, &args.kind, &known)
+        }
+    };
+    if out.is_json() {
+        out.json(&timeline)?;
+    } else {
+        draw::timeline(&mut out, &timeline)?;
+    }
+    out.flush()?;
+    Ok(Exit::Fine)
+}

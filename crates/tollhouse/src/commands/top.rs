@@ -1,0 +1,71 @@
+//! `tollhouse top`: the hottest keys of a kind.
+
+use event::{Span, Time};
+use server::api::{Hot, Length, Top};
+
+use crate::clock;
+use crate::console::Output;
+use crate::draw;
+use crate::exit::{Exit, Failure};
+use crate::options::{Backend, EngineOptions, JsonOption, ServerOptions, span, time};
+
+/// Show which senders, addresses, links, ... are hottest
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse top --server http://127.0.0.1:8377 ip
+  tollhouse top --server http://127.0.0.1:8377 link_domain --counter spam --window 14d --json
+
+Only keys in memory are looked at, so ask the server that counts. Statistics keep hashes; a value
+is shown where a recent decision still has it.")]
+pub(crate) struct Args {
+    /// The kind of key
+    #[arg(value_name = "KIND")]
+    kind: String,
+    /// Counter by which they are ranked
+    #[arg(long, default_value = "seen", value_name = "NAME")]
+    counter: String,
+    /// Trailing window over which is counted
+    #[arg(long, default_value = "1h", value_name = "SPAN", value_parser = span)]
+    window: Span,
+    /// Most keys that are shown
+    #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    limit: u64,
+    /// Time at which the window ends, instead of now; offline only
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "server")]
+    at: Option<Time>,
+    /// Pipeline that counts, instead of the first one
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+    #[command(flatten)]
+    engine: EngineOptions,
+    #[command(flatten)]
+    server: ServerOptions,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let mut out = Output::new(args.json.json);
+    let Args { kind, counter, window, .. } = &args;
+    let (name, limit) = (args.pipeline.as_deref(), usize::try_from(args.limit).unwrap_or(usize::MAX));
+    let top = match Backend::open(&args.engine, &args.server)? {
+        Backend::Remote(client) => client.top(name, kind, counter, *window, limit)?,
+        Backend::Local(local) => {
+            let pipeline = local.pipeline(name, |_| true)?;
+            let at = args.at.unwrap_or_else(clock::now);
+            let hottest = local.engine().hottest(&pipeline, kind, counter, *window, at, limit);
+            let keys = pollster::block_on(hottest)?.iter().map(Hot::from).collect();
+            local.close()?;
+            let (pipeline, kind, counter) = (pipeline.name.clone(), kind.clone(), counter.clone());
+            Top { pipeline, kind, counter, window: Length(*window), keys }
+        }
+    };
+    if out.is_json() {
+        out.json(&top)?;
+    } else {
+        draw::top(&mut out, &top)?;
+    }
+    out.flush()?;
+    Ok(Exit::Fine)
+}

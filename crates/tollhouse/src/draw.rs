@@ -1,0 +1,265 @@
+//! Answers drawn for the terminal: verdicts with their reasons, keys with their readings, timelines and rankings.
+//!
+//! Everything drawn here came from events or over the wire: it is escaped and cut to the terminal's width.
+
+use std::collections::BTreeMap;
+
+use anstyle::Style;
+use event::Span;
+use indicatif::HumanCount;
+use server::api::{Explanation, KeyReading, Reason, Tier, Timeline, Top};
+
+use crate::console::{BOLD, Cell, DIM, Output, Table, colour, cut, width};
+use crate::exit::Failure;
+
+const PLAIN: Style = Style::new();
+
+/// Facts that tell people which event it was.
+const TELLING: [&str; 7] =
+    ["mail.from", "mail.subject", "client.ip", "http.method", "http.path", "http.request", "http.agent"];
+
+/// A verdict with its reasons: what was decided, about which event, by which rules, and what is next.
+pub(crate) fn verdict(out: &mut Output, explained: &Explanation) -> Result<(), Failure> {
+    let width = width();
+    let id = explained.id.as_deref().unwrap_or("not decided");
+    match (explained.action, explained.score) {
+        (Some(action), Some(score)) => {
+            let style = colour(action).bold();
+            out.line(format_args!(
+                "{style}{action}{style:#}  score {BOLD}{score:.1}{BOLD:#}  {}  {id}",
+                explained.pipeline
+            ))?;
+        }
+        _ => out.line(format_args!("{}  {id}", explained.pipeline))?,
+    }
+    let mut about = Table::default();
+    let mut row = |name: &str, value: String| {
+        about.row([Cell::text(format!("  {name}"), DIM), Cell::text(value, PLAIN)])
+    };
+    for name in TELLING {
+        if let Some(value) = explained.facts.get(name) {
+            row(name, json_text(value, width.saturating_sub(20)));
+        }
+    }
+    row("happened", explained.time.to_string());
+    row("arrived", explained.arrival.to_string());
+    if let Some(id) = &explained.event_id {
+        row("event id", cut(id, width.saturating_sub(20)));
+    }
+    if explained.duplicate {
+        row("duplicate", "its id had been counted before; it was judged, and not counted again".to_owned());
+    }
+    row("version", cut(&explained.version, 40));
+    if let Some(next) = &explained.next {
+        row("next", format!("{} at {:.1} more", next.action, next.distance));
+    }
+    out.line(about)?;
+    rules(out, "rules", &explained.reasons, &explained.rules, width)?;
+    rules(out, "rules in shadow, without influence", &explained.shadow, &explained.rules, width)?;
+    out.line("")
+}
+
+fn rules(
+    out: &mut Output,
+    title: &str,
+    reasons: &[Reason],
+    about: &BTreeMap<String, String>,
+    width: usize,
+) -> Result<(), Failure> {
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    out.line(format_args!("  {DIM}{title}{DIM:#}"))?;
+    for reason in reasons {
+        let room = width.saturating_sub(12);
+        let name = cut(&reason.name, room);
+        let text = about.get(&reason.name).map_or("", String::as_str);
+        let text = cut(text, room.saturating_sub(name.chars().count() + 2));
+        out.line(format_args!("  {:>+7.1}  {BOLD}{name}{BOLD:#}  {text}", reason.score))?;
+        if !reason.detail.is_empty() {
+            out.line(format_args!("           {DIM}{}{DIM:#}", cut(&reason.detail, room)))?;
+        }
+    }
+    Ok(())
+}
+
+/// The keys of an event, each with what was known of it before.
+pub(crate) fn keys(out: &mut Output, explained: &Explanation) -> Result<(), Failure> {
+    if explained.keys.is_empty() {
+        return Ok(());
+    }
+    out.line(format_args!("{BOLD}keys{BOLD:#}, with what was known before"))?;
+    let mut table = Table::default();
+    for key in &explained.keys {
+        let piece = key.piece.as_deref().map_or_else(|| format!("#{}", key.shingle), |piece| cut(piece, 40));
+        let cells = [(format!("  {}", key.kind), DIM), (piece, PLAIN), (known(key), PLAIN)];
+        table.row(cells.map(|(text, style)| Cell::text(text, style)));
+    }
+    out.line(table)?;
+    out.line("")
+}
+
+/// `seen 1h 3, 14d 20; spam 14d 2; since 2026-05-17T10:05:03Z`
+fn known(key: &KeyReading) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for (counter, windows) in &key.counts {
+        let mut windows: Vec<(&str, u64)> =
+            windows.iter().map(|(window, count)| (window.as_str(), *count)).collect();
+        windows.sort_by_key(|(window, _)| window.parse::<Span>().unwrap_or(Span::MAX));
+        let windows: Vec<String> =
+            windows.iter().map(|(window, count)| format!("{window} {}", HumanCount(*count))).collect();
+        parts.push(format!("{counter} {}", windows.join(", ")));
+    }
+    parts.extend(key.first.map(|first| format!("since {first}")));
+    if parts.is_empty() {
+        parts.push("nothing".to_owned());
+    }
+    if key.quality != "exact" {
+        parts.push(key.quality.clone());
+    }
+    parts.join("; ")
+}
+
+/// The facts of an event, without the readings, which stand with their keys.
+pub(crate) fn facts(out: &mut Output, explained: &Explanation) -> Result<(), Failure> {
+    let room = width().saturating_sub(36);
+    out.line(format_args!("{BOLD}facts{BOLD:#}"))?;
+    let mut table = Table::default();
+    for (name, value) in explained.facts.iter().filter(|(name, _)| !name.contains('(')) {
+        table.row([Cell::text(format!("  {name}"), DIM), Cell::text(json_text(value, room), PLAIN)]);
+    }
+    out.line(table)
+}
+
+fn json_text(value: &serde_json::Value, chars_max: usize) -> String {
+    match value {
+        serde_json::Value::String(text) => cut(text, chars_max),
+        serde_json::Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(|item| json_text(item, chars_max)).collect();
+            cut(&items.join(", "), chars_max)
+        }
+        other => cut(&other.to_string(), chars_max),
+    }
+}
+
+/// All that is kept of a key: totals, and a line of blocks for each counter and width of buckets.
+pub(crate) fn timeline(out: &mut Output, timeline: &Timeline) -> Result<(), Failure> {
+    let Timeline { pipeline, kind, .. } = timeline;
+    let piece = cut(&timeline.piece, width().saturating_sub(30));
+    out.line(format_args!("{pipeline} {kind} {BOLD}{piece}{BOLD:#}  {DIM}#{}{DIM:#}", timeline.shingle))?;
+    let (Some(first), Some(last)) = (timeline.first, timeline.last) else {
+        return out.line("  nothing is known of it: never seen, or forgotten");
+    };
+    out.line(format_args!("  first {first}, last {last}"))?;
+    let mut table = Table::default();
+    let widths = timeline.tiers.iter().map(|tier| Cell::number(format_args!("in {}", tier.width), DIM));
+    table.row([Cell::text("  counter", DIM), Cell::number("all", DIM)].into_iter().chain(widths));
+    for counter in &timeline.counters {
+        let sum =
+            |tier: &Tier| tier.buckets.iter().filter_map(|bucket| bucket.counts.get(counter)).sum::<u64>();
+        let sums: Vec<u64> = timeline.tiers.iter().map(sum).collect();
+        let all = sums.iter().fold(0, |all: u64, sum| all.saturating_add(*sum));
+        let cells = [all].into_iter().chain(sums).map(|sum| Cell::number(HumanCount(sum), PLAIN));
+        table.row([Cell::text(format!("  {}", cut(counter, 30)), PLAIN)].into_iter().chain(cells));
+    }
+    out.line(table)?;
+    for tier in &timeline.tiers {
+        blocks(out, timeline, tier)?;
+    }
+    Ok(())
+}
+
+fn blocks(out: &mut Output, timeline: &Timeline, tier: &Tier) -> Result<(), Failure> {
+    let (Some(first), Some(last)) = (tier.buckets.first(), tier.buckets.last()) else { return Ok(()) };
+    let columns = width().saturating_sub(20);
+    out.line(format_args!("  {DIM}{} buckets, {} to {}{DIM:#}", tier.width, first.start, last.start))?;
+    for counter in &timeline.counters {
+        let counts = tier
+            .buckets
+            .iter()
+            .filter_map(|bucket| Some((bucket.start.0.bucket(tier.width.0), *bucket.counts.get(counter)?)));
+        let range = (first.start.0.bucket(tier.width.0), last.start.0.bucket(tier.width.0));
+        if let Some((line, peak)) = spark(counts, range, columns) {
+            out.line(format_args!(
+                "  {:<12} {line} {DIM}peak {}{DIM:#}",
+                cut(counter, 12),
+                HumanCount(peak)
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+/// Counts by bucket number as blocks of eight heights, neighbours summed up where there are more buckets than
+/// columns, and the highest sum; none where nothing was counted.
+fn spark(
+    counts: impl Iterator<Item = (i64, u64)>,
+    (first, last): (i64, i64),
+    columns: usize,
+) -> Option<(String, u64)> {
+    const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let buckets = u64::try_from(i128::from(last) - i128::from(first) + 1).ok()?;
+    let group = buckets.div_ceil(columns.max(1) as u64).max(1);
+    let mut sums = vec![0u64; usize::try_from(buckets.div_ceil(group)).ok()?];
+    for (bucket, count) in counts {
+        let offset = u64::try_from(i128::from(bucket) - i128::from(first)).ok()?;
+        if let Some(sum) = sums.get_mut(usize::try_from(offset / group).ok()?) {
+            *sum = sum.saturating_add(count);
+        }
+    }
+    let peak = sums.iter().copied().max().filter(|peak| *peak > 0)?;
+    let height = |sum: &u64| match u128::from(*sum) * 8 {
+        0 => ' ',
+        eighths => HEIGHTS[(eighths.div_ceil(u128::from(peak)) - 1).min(7) as usize],
+    };
+    Some((sums.iter().map(height).collect(), peak))
+}
+
+/// The hottest keys, with bars.
+pub(crate) fn top(out: &mut Output, top: &Top) -> Result<(), Failure> {
+    let Top { pipeline, kind, counter, window, keys } = top;
+    out.line(format_args!("{pipeline} {BOLD}{kind}{BOLD:#} by {counter} within {window}"))?;
+    if keys.is_empty() {
+        return out.line("  none");
+    }
+    const BAR: u128 = 20;
+    let most = keys.iter().map(|key| key.count).max().unwrap_or(1).max(1);
+    let room = width().saturating_sub(40);
+    let mut table = Table::default();
+    for key in keys {
+        let bar = "█".repeat((u128::from(key.count) * BAR).div_ceil(u128::from(most)).min(BAR) as usize);
+        let piece =
+            key.piece.as_deref().map_or_else(|| format!("#{}", key.shingle), |piece| cut(piece, room));
+        table.row([
+            Cell::number(HumanCount(key.count), PLAIN),
+            Cell::text(bar, DIM),
+            Cell::text(piece, PLAIN),
+        ]);
+    }
+    out.line(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(counts: &[(i64, u64)], range: (i64, i64), columns: usize, expected: Option<(&str, u64)>) {
+        let drawn = spark(counts.iter().copied(), range, columns);
+        assert_eq!(drawn.as_ref().map(|(line, peak)| (line.as_str(), *peak)), expected, "{counts:?}");
+    }
+
+    #[test]
+    fn counts_become_blocks() {
+        check(&[(10, 1), (11, 4), (13, 8)], (10, 13), 80, Some(("▁▄ █", 8)));
+        check(&[(0, 1), (1, 1), (2, 1), (3, 5)], (0, 3), 2, Some(("▃█", 6)));
+        check(&[], (0, 3), 80, None);
+        check(&[(0, u64::MAX), (1, u64::MAX)], (0, 1), 1, Some(("█", u64::MAX)));
+    }
+
+    #[test]
+    fn a_range_from_a_strange_server_costs_nothing() {
+        check(&[(i64::MIN, 1), (i64::MAX, 1)], (i64::MIN, i64::MAX), 4, None);
+        check(&[(-5, 1)], (0, i64::MAX - 1), 4, None);
+        check(&[(0, 2)], (5, 0), 4, None);
+    }
+}

@@ -1,0 +1,101 @@
+//! How the program ends: every exit code, and the one error that ends a command.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+/// What a command that ran to its end says. `docs/cli.md` documents the codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// All is well.
+    Fine,
+    /// The command did its work, and something about the data is wrong: a configuration has errors, a file could
+    /// not be read, a line was no event.
+    Found,
+    /// The user stopped it; what was done is kept.
+    Interrupted,
+}
+
+/// Usage and surroundings: what keeps a command from doing its work. Clap ends with the same code.
+const FAILURE: u8 = 2;
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(match exit {
+            Exit::Fine => 0,
+            Exit::Found => 1,
+            Exit::Interrupted => 130,
+        })
+    }
+}
+
+/// Why a command cannot do its work.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Who reads standard output has gone, as `head` does: nobody is left to tell, and nothing is wrong.
+    ClosedPipe,
+    /// Anything else.
+    Because {
+        /// What is wrong.
+        message: String,
+        /// What to do about it.
+        help: Option<String>,
+    },
+}
+
+impl Failure {
+    /// A failure for this reason.
+    pub(crate) fn new(message: impl fmt::Display) -> Failure {
+        Failure::Because { message: message.to_string(), help: None }
+    }
+
+    /// Says what to do about it.
+    pub(crate) fn help(self, help: impl Into<String>) -> Failure {
+        match self {
+            Failure::ClosedPipe => Failure::ClosedPipe,
+            Failure::Because { message, .. } => Failure::Because { message, help: Some(help.into()) },
+        }
+    }
+
+    /// A failure of writing to standard output.
+    pub(crate) fn output(error: io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
+            _ => Failure::new(format_args!("standard output cannot be written: {error}")),
+        }
+    }
+
+    /// Reports it on standard error and gives the exit code.
+    pub(crate) fn report(&self) -> ExitCode {
+        match self {
+            Failure::ClosedPipe => ExitCode::SUCCESS,
+            Failure::Because { message, help } => {
+                crate::console::error(message);
+                if let Some(help) = help {
+                    crate::console::help(help);
+                }
+                ExitCode::from(FAILURE)
+            }
+        }
+    }
+}
+
+/// Every error that a command meets and cannot go on from becomes a [`Failure`] by what it says.
+macro_rules! failures {
+    ($($error:ty),* $(,)?) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Failure {
+                Failure::new(error)
+            }
+        })*
+    };
+}
+
+failures!(
+    engine::EngineError,
+    engine::DirectoryError,
+    engine::Problems,
+    engine::RecordIdError,
+    engine::journal::export::ExportError,
+    server::ServeError,
+);

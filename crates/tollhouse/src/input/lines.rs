@@ -1,0 +1,80 @@
+//! Lines of events, streamed: a line that is too long is reported and passed over, whatever its length.
+
+use std::io::{self, BufRead, Read};
+
+use content::json::JSON_BYTES_MAX;
+
+/// One line, or what is wrong with it.
+pub(crate) enum Line {
+    /// Its bytes, without the line end.
+    Bytes(Vec<u8>),
+    /// It is longer than any event may be.
+    TooLong,
+}
+
+/// Reads numbered lines, from 1; empty ones are left out.
+pub(crate) struct Lines<R> {
+    reader: R,
+    number: u64,
+    failed: bool,
+}
+
+impl<R: BufRead> Lines<R> {
+    /// The lines of a stream.
+    pub(crate) fn new(reader: R) -> Lines<R> {
+        Lines { reader, number: 0, failed: false }
+    }
+
+    fn read(&mut self) -> io::Result<Option<(u64, Line)>> {
+        loop {
+            let mut bytes = Vec::new();
+            let length =
+                self.reader.by_ref().take(JSON_BYTES_MAX as u64 + 1).read_until(b'\n', &mut bytes)?;
+            if length == 0 {
+                return Ok(None);
+            }
+            self.number += 1;
+            if length > JSON_BYTES_MAX && !bytes.ends_with(b"\n") {
+                self.reader.skip_until(b'\n')?;
+                return Ok(Some((self.number, Line::TooLong)));
+            }
+            bytes.truncate(bytes.trim_ascii_end().len());
+            if !bytes.is_empty() {
+                return Ok(Some((self.number, Line::Bytes(bytes))));
+            }
+        }
+    }
+}
+
+impl<R: BufRead> Iterator for Lines<R> {
+    type Item = io::Result<(u64, Line)>;
+
+    fn next(&mut self) -> Option<io::Result<(u64, Line)>> {
+        if self.failed {
+            return None;
+        }
+        let read = self.read().transpose();
+        self.failed = matches!(read, Some(Err(_)));
+        read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_numbered_and_bounded() {
+        let mut text = b"{}\r\n\n  \n".to_vec();
+        text.resize(text.len() + JSON_BYTES_MAX + 10, b'x');
+        text.extend_from_slice(b"\nlast");
+        let read: Vec<(u64, String)> = Lines::new(text.as_slice())
+            .map(|line| match line.unwrap() {
+                (number, Line::Bytes(bytes)) => (number, String::from_utf8(bytes).unwrap()),
+                (number, Line::TooLong) => (number, "too long".to_owned()),
+            })
+            .collect();
+        let expected = [(1, "{}"), (4, "too long"), (5, "last")];
+        assert_eq!(read, expected.map(|(number, text)| (number, text.to_owned())));
+    }
+}

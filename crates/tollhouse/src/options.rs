@@ -1,0 +1,257 @@
+//! Flags that several commands share, and what they mean together: which engine works, or which server is asked.
+
+use std::io;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use engine::preset::Preset;
+use engine::{Config, Directory, Engine, OpenError, Overrides, Pipeline, Plan};
+use event::{Span, Time};
+
+use crate::client::Client;
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+
+/// Which engine works.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct EngineOptions {
+    /// Data directory [env: TOLLHOUSE_DATA]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Configuration file, instead of the data directory's own
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// A setting of the configuration, over what the file and the environment say
+    #[arg(long, value_name = "SECTION.KEY=VALUE")]
+    pub(crate) set: Vec<Setting>,
+}
+
+/// Which server is asked.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ServerOptions {
+    /// Ask the server at this address, such as http://127.0.0.1:8377, instead of working on the data directory
+    #[arg(long, value_name = "URL", conflicts_with_all = ["data", "config", "set"])]
+    pub(crate) server: Option<String>,
+    /// Bearer token that the server wants
+    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+}
+
+/// `section.key=value`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Setting {
+    path: String,
+    value: String,
+}
+
+impl Setting {
+    /// Of this path and value.
+    pub(crate) fn new(path: &str, value: impl ToString) -> Setting {
+        Setting { path: path.to_owned(), value: value.to_string() }
+    }
+}
+
+impl FromStr for Setting {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Setting, &'static str> {
+        let (path, value) = text.split_once('=').ok_or("expected section.key=value")?;
+        Ok(Setting::new(path.trim(), value.trim()))
+    }
+}
+
+/// The format of what a command prints.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct JsonOption {
+    /// One JSON object a line on standard output, and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The environment variable that stands in for `--data`.
+const DATA_VARIABLE: &str = "TOLLHOUSE_DATA";
+
+impl EngineOptions {
+    /// The data directory that the flag or else the environment names.
+    fn data(&self) -> Option<PathBuf> {
+        self.data
+            .clone()
+            .or_else(|| std::env::var_os(DATA_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from))
+    }
+
+    /// What the environment and the flags say over the files.
+    pub(crate) fn overrides(&self) -> Overrides {
+        Overrides { environment: environment(), flags: self.flags() }
+    }
+
+    fn flags(&self) -> Vec<(String, String)> {
+        self.set.iter().map(|Setting { path, value }| (path.clone(), value.clone())).collect()
+    }
+
+    /// The data directory, which must be named and exist.
+    pub(crate) fn directory(&self) -> Result<Directory, Failure> {
+        let path = self.data().ok_or_else(|| {
+            Failure::new("no data directory is named").help(format!("give --data DIR or set {DATA_VARIABLE}"))
+        })?;
+        Ok(Directory::open(&path)?)
+    }
+
+    /// The engine of the data directory, which must be named.
+    pub(crate) fn open_engine(&self) -> Result<Engine, Failure> {
+        let directory = self.directory()?;
+        let config = self.config.clone().unwrap_or_else(|| directory.config_path());
+        let plan = Plan::compile(&Config::load(&config, &self.overrides())?)?;
+        Engine::open(&directory, plan).map_err(|error| opening(error, &directory))
+    }
+
+    /// The engine of the data directory, which must be named, for a command that ends by itself.
+    pub(crate) fn open(&self) -> Result<Local, Failure> {
+        self.open_engine().map(Local::new)
+    }
+
+    /// The engine of the data directory if one is named, else one in memory that works by the configuration file or
+    /// by this preset, and keeps nothing.
+    pub(crate) fn open_or_ephemeral(&self, preset: Option<&Preset>, default: &str) -> Result<Local, Failure> {
+        if let (Some(_), Some(_)) = (preset, self.data.as_ref().or(self.config.as_ref())) {
+            return Err(Failure::new("--preset is for an engine in memory: leave out --data and --config"));
+        }
+        if preset.is_none() && self.data().is_some() {
+            return self.open();
+        }
+        let config = match &self.config {
+            Some(path) => Config::load(path, &self.overrides())?,
+            None => Config::from_preset(preset.map_or(default, |preset| preset.name), &self.overrides())?,
+        };
+        let engine = Engine::ephemeral(Plan::compile(&config)?).map_err(Failure::new)?;
+        Ok(Local::new(engine))
+    }
+}
+
+impl ServerOptions {
+    /// The server, if one is named.
+    pub(crate) fn client(&self) -> Result<Option<Client>, Failure> {
+        self.server.as_deref().map(|url| Client::new(url, self.token.as_deref())).transpose()
+    }
+}
+
+/// The environment's settings.
+fn environment() -> Vec<(String, String)> {
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    std::env::vars_os().filter_map(text).filter(|(name, _)| name.starts_with("TOLLHOUSE_")).collect()
+}
+
+/// Why a data directory's engine cannot be opened, with what to do.
+fn opening(error: OpenError, directory: &Directory) -> Failure {
+    let locked = matches!(&error, OpenError::Device(error) if error.kind() == io::ErrorKind::WouldBlock);
+    let failure = Failure::new(&error);
+    if !locked {
+        return failure;
+    }
+    failure.help(format!(
+        "a server that runs on {} answers the same: give --server URL instead of --data",
+        directory.path().display()
+    ))
+}
+
+/// An engine of this process. What it holds is on disk once it is closed, and it is closed however the command ends.
+pub(crate) struct Local {
+    engine: Arc<Engine>,
+    /// Whether the user wants to stop.
+    pub(crate) interrupt: Interrupt,
+    closed: bool,
+}
+
+impl Local {
+    fn new(engine: Engine) -> Local {
+        let engine = Arc::new(engine);
+        Local { interrupt: Interrupt::watch(Some(Arc::clone(&engine))), engine, closed: false }
+    }
+
+    /// The engine.
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// The pipeline of this name, else the first that `fits`, else the default one.
+    pub(crate) fn pipeline(
+        &self,
+        name: Option<&str>,
+        fits: impl Fn(&Pipeline) -> bool,
+    ) -> Result<Arc<Pipeline>, Failure> {
+        let plan = self.engine.plan();
+        let found = match name {
+            Some(name) => plan.pipeline(Some(name)),
+            None => plan.pipelines.iter().find(|pipeline| fits(pipeline)).or_else(|| plan.pipelines.first()),
+        };
+        found.map(Arc::clone).ok_or_else(|| {
+            let names: Vec<&str> = plan.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
+            let name = name.unwrap_or_default();
+            Failure::new(format_args!("there is no pipeline `{name}`"))
+                .help(format!("expected one of: {}", names.join(", ")))
+        })
+    }
+
+    /// Writes and syncs everything.
+    pub(crate) fn close(mut self) -> Result<(), Failure> {
+        self.closed = true;
+        Ok(self.engine.close()?)
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        if !self.closed
+            && let Err(error) = self.engine.close()
+        {
+            crate::console::error(error);
+        }
+    }
+}
+
+/// Where a question about the past is asked.
+pub(crate) enum Backend {
+    /// The data directory.
+    Local(Local),
+    /// A server.
+    Remote(Client),
+}
+
+impl Backend {
+    /// The server if one is named, else the data directory.
+    pub(crate) fn open(engine: &EngineOptions, server: &ServerOptions) -> Result<Backend, Failure> {
+        match server.client()? {
+            Some(client) => Ok(Backend::Remote(client)),
+            None => engine.open().map(Backend::Local),
+        }
+    }
+}
+
+/// A point in time, as RFC 3339, a date, or seconds since 1970.
+pub(crate) fn time(text: &str) -> Result<Time, String> {
+    text.parse().or_else(|error: event::TimeError| {
+        format!("{text}T00:00:00Z").parse().map_err(|_: event::TimeError| error.to_string())
+    })
+}
+
+/// A length of time.
+pub(crate) fn span(text: &str) -> Result<Span, String> {
+    text.parse().map_err(|error: event::SpanError| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_and_dates_are_read() {
+        let setting = |path: &str, value: &str| Setting { path: path.to_owned(), value: value.to_owned() };
+        assert_eq!("ledger.durability=sync".parse(), Ok(setting("ledger.durability", "sync")));
+        assert_eq!("a.b = c=d".parse(), Ok(setting("a.b", "c=d")));
+        assert!("ledger.durability".parse::<Setting>().is_err());
+        assert_eq!(time("1970-01-02"), Ok(Time::from_seconds(86_400)));
+        assert!(time("tomorrow").is_err());
+    }
+}

@@ -1,0 +1,7 @@
+//! The program as its users run it: every test starts the built binary.
+
+mod check;
+mod data;
+mod program;
+mod serve;
+mod usage;

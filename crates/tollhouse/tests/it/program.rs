@@ -1,0 +1,170 @@
+//! Starting the program.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// What a run left behind.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ran {
+    /// The objects on standard output. That there is nothing else is part of what is tested.
+    pub(crate) fn json(&self) -> Vec<Value> {
+        let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let objects: Vec<Value> = self.stdout.lines().map(parse).collect();
+        assert!(objects.iter().all(Value::is_object), "{}", self.stdout);
+        objects
+    }
+
+    #[track_caller]
+    pub(crate) fn expect(self, code: i32) -> Ran {
+        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self
+    }
+}
+
+fn command(args: &[&OsStr]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollhouse"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("TOLLHOUSE_") {
+            command.env_remove(name);
+        }
+    }
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs the program to its end.
+pub(crate) fn run<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>, stdin: &str) -> Ran {
+    let args: Vec<A> = args.into_iter().collect();
+    let args: Vec<&OsStr> = args.iter().map(AsRef::as_ref).collect();
+    let mut child = command(&args).spawn().unwrap();
+    let (mut input, text) = (child.stdin.take().unwrap(), stdin.to_owned());
+    let writer = thread::spawn(move || {
+        // A program that ends early does not read all of it.
+        let _ = input.write_all(text.as_bytes());
+    });
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Runs the program, reads one line of its output and closes the pipe, as `head -1` does.
+pub(crate) fn run_into_head(args: &[&str]) -> Ran {
+    let args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
+    let mut child = command(&args).stdin(Stdio::null()).spawn().unwrap();
+    let mut stdout = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut stdout).unwrap();
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    Ran { code: child.wait().unwrap().code().unwrap_or(-1), stdout, stderr }
+}
+
+/// A data directory of its own for a test.
+pub(crate) struct Data {
+    parent: TempDir,
+}
+
+impl Data {
+    /// Made by `init` with these presets.
+    pub(crate) fn new(presets: &[&str]) -> Data {
+        let data = Data { parent: tempfile::tempdir().unwrap() };
+        let mut args = vec!["init"];
+        presets.iter().for_each(|preset| args.extend(["--preset", preset]));
+        data.run(&args, "").expect(0);
+        data
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.parent.path().join("data")
+    }
+
+    /// A file beside the data directory.
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
+        let path = self.parent.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    /// Runs a command with `--data`.
+    pub(crate) fn run(&self, args: &[&str], stdin: &str) -> Ran {
+        let path = self.path();
+        let args = args.iter().map(OsStr::new).chain([OsStr::new("--data"), path.as_os_str()]);
+        run(args, stdin)
+    }
+}
+
+/// A running server; killed when the test ends, if it still runs.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) url: String,
+}
+
+impl Server {
+    /// Starts `serve` on a free port.
+    pub(crate) fn start(data: &Path, args: &[&str]) -> Server {
+        let mut all = vec![
+            OsStr::new("serve"),
+            OsStr::new("--listen"),
+            OsStr::new("127.0.0.1:0"),
+            OsStr::new("--data"),
+        ];
+        all.push(data.as_os_str());
+        all.extend(args.iter().map(OsStr::new));
+        let mut server = Server { child: command(&all).spawn().unwrap(), url: String::new() };
+        let mut lines = BufReader::new(server.child.stderr.take().unwrap());
+        let mut said = String::new();
+        while server.url.is_empty() && lines.read_line(&mut said).unwrap() > 0 {
+            if let Some((_, address)) = said.lines().last().unwrap().split_once("listens on ") {
+                server.url = address.to_owned();
+            }
+        }
+        assert!(!server.url.is_empty(), "the server did not come up: {said}");
+        thread::spawn(move || lines.read_to_end(&mut Vec::new()));
+        server
+    }
+
+    /// Sends a signal and waits for the end; the exit code, none after a signal that cannot be handled.
+    pub(crate) fn end(mut self, signal: Signal) -> Option<i32> {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The bundled samples.
+pub(crate) fn corpus(name: &str) -> String {
+    format!("{}/../../corpora/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A message that several rules fire on.
+pub(crate) const MESSAGE: &str = "\
+From: Cheap <cheap@example.com>\r
+To: you@example.net\r
+Subject: BUY THIS NOW, IT IS CHEAP!!!\r
+Message-ID: <1@example.com>\r
+Date: Sun, 17 May 2026 10:00:00 +0000\r
+\r
+Only today: http://192.0.2.7/buy\r
+";

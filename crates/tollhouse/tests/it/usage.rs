@@ -1,0 +1,74 @@
+//! Usage: exit codes, help, presets, generated files.
+
+use crate::program::{Data, MESSAGE, run};
+
+#[test]
+fn misuse_is_told_apart_from_trouble_with_data() {
+    for args in [
+        ["frobnicate"].as_slice(),
+        &[],
+        &["check"],
+        &["check", "--thraeds", "2", "-"],
+        &["explain", "0000000000000"],
+        &["check", "--data", "/x", "--server", "http://127.0.0.1:1", "-"],
+        &["check", "--preset", "mial", "-"],
+        &["check", "--set", "ledger.memory", "-"],
+        &["check", "--set", "ledger.memroy=1GiB", "-"],
+        &["check", "--pipeline", "web", "-"],
+    ] {
+        let ran = run(args, MESSAGE).expect(2);
+        assert_eq!(ran.stdout, "", "{args:?}");
+        assert!(!ran.stderr.is_empty(), "{args:?}");
+    }
+    run(["--help"], "").expect(0);
+    run(["--version"], "").expect(0);
+}
+
+#[test]
+fn the_environment_names_the_data_directory() {
+    let data = Data::new(&["mail"]);
+    let ran = std::process::Command::new(env!("CARGO_BIN_EXE_tollhouse"))
+        .args(["stats", "--json", "from", "a@example.com"])
+        .env("TOLLHOUSE_DATA", data.path())
+        .output()
+        .unwrap();
+    assert_eq!(ran.status.code(), Some(0), "{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+#[test]
+fn presets_are_listed_and_printed() {
+    let list = run(["preset", "list", "--json"], "").expect(0).json();
+    assert!(
+        list.iter().any(|preset| preset["name"] == "mail")
+            && list.iter().any(|preset| preset["name"] == "web")
+    );
+    let shown = run(["preset", "show", "mail"], "").expect(0).stdout;
+    assert!(shown.contains("[[kind]]") && shown.contains("name = \"mail\""));
+}
+
+#[test]
+fn completions_and_manual_pages_are_made() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(run(["completions", shell], "").expect(0).stdout.contains("tollhouse"));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    run(["man", directory.path().to_str().unwrap()], "").expect(0);
+    for page in ["tollhouse.1", "tollhouse-check.1", "tollhouse-config-check.1"] {
+        assert!(directory.path().join(page).exists(), "{page}");
+    }
+}
+
+#[test]
+fn benchmarks_print_objects() {
+    for (args, count) in [
+        (["bench", "check", "--seconds", "1", "--json"].as_slice(), 1),
+        (&["bench", "replay", "--seconds", "1", "--json"], 1),
+        (&["bench", "http", "--seconds", "1", "--json"], 4),
+        (&["bench", "ledger", "--keys", "10000", "--json"], 2),
+    ] {
+        let objects = run(args, "").expect(0).json();
+        assert_eq!(objects.len(), count, "{args:?}");
+        assert!(objects.iter().all(|object| object["bench"] == args[1]), "{objects:?}");
+        assert!(objects.iter().all(|object| object["per_second"].as_f64().unwrap() > 0.0), "{objects:?}");
+    }
+}
