@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     let config = Config::from_text("fuzz.toml", text, &Overrides::default());
-    if let Err(problems) = config.and_then(|config| Plan::compile(&config)) {
+    if let Err(problems) = Plan::compile(&config) {
         assert!(!problems.is_empty());
         assert!(problems.to_string().lines().count() >= problems.list().len());
     }

@@ -189,7 +189,7 @@ mod tests {
         let presets: Vec<&Preset> = crate::preset::ALL.iter().collect();
         let directory = Directory::create(&parent.path().join("data"), &presets).unwrap();
         let config = crate::Config::load(&directory.config_path(), &crate::Overrides::default());
-        let plan = crate::Plan::compile(&config.unwrap_or_else(|problems| panic!("{problems}")));
+        let plan = crate::Plan::compile(&config);
         let plan = plan.unwrap_or_else(|problems| panic!("{problems}"));
         let names: Vec<&str> = plan.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
         assert_eq!(names, crate::preset::ALL.iter().map(|preset| preset.name).collect::<Vec<_>>());

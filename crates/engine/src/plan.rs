@@ -245,7 +245,11 @@ impl KindPlan {
 impl Plan {
     /// Compiles a configuration. All problems are found, not only the first.
     pub fn compile(config: &Config) -> Result<Plan, Problems> {
-        let mut problems = Problems::default();
+        let (found, worth_compiling) = config.problems();
+        let mut problems = found.clone();
+        if !worth_compiling {
+            return Err(problems.sorted());
+        }
         let node = NodePlan::compile(config.main(), &mut problems);
         let mut drafts: Vec<Draft> =
             config.documents().iter().map(|document| Draft::compile(document, &mut problems)).collect();

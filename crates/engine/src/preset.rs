@@ -1,6 +1,7 @@
 //! The presets: files of the configuration language, embedded in the binary.
 
 /// A preset.
+#[derive(Debug)]
 pub struct Preset {
     /// What `preset = "..."` calls it.
     pub name: &'static str,

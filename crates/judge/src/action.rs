@@ -189,7 +189,7 @@ impl Bands {
     /// The next band above a score, if there is one.
     pub fn next(&self, score: f64) -> Option<Next> {
         let band = self.0.iter().find(|band| band.at > score)?;
-        Some(Next { action: band.action, distance: (band.at - score).min(f64::MAX) })
+        Some(Next { action: band.action, distance: crate::verdict::rounded((band.at - score).min(f64::MAX)) })
     }
 }
 

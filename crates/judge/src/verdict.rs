@@ -212,7 +212,7 @@ pub fn judge(set: &RuleSet, row: &Facts) -> Verdict {
 }
 
 /// To a millionth: 0.7 + 0.1 reaches a band at 0.8, in whatever order rules are added up.
-fn rounded(score: f64) -> f64 {
+pub(crate) fn rounded(score: f64) -> f64 {
     const MILLION: f64 = 1e6;
     // From here on neighbouring floats are further apart than that.
     const COARSE: f64 = 1e9;

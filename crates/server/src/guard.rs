@@ -208,7 +208,7 @@ mod tests {
     fn node() -> Arc<Node> {
         let flags = vec![("server.timeout".to_owned(), "50ms".to_owned())];
         let overrides = Overrides { flags, ..Overrides::default() };
-        let config = Config::from_preset("web", &overrides).unwrap_or_else(|problems| panic!("{problems}"));
+        let config = Config::from_preset("web", &overrides);
         let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
         let engine = Arc::new(Engine::ephemeral(plan).unwrap());
         Arc::new(Node::new(engine, crate::system_clock(), Bytes::new()))

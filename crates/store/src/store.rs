@@ -424,7 +424,8 @@ impl Store {
         let mut keys = Vec::new();
         for shard in &self.shards {
             let shard = read(shard);
-            let wanted = shard.iter().filter(|(key, entry)| key.starts_with(prefix) && entry.expires() >= expires);
+            let wanted =
+                shard.iter().filter(|(key, entry)| key.starts_with(prefix) && entry.expires() >= expires);
             keys.extend(wanted.map(|(key, _)| *key));
         }
         keys

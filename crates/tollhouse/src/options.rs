@@ -6,10 +6,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use engine::preset::Preset;
-use engine::{Config, Directory, Engine, OpenError, Overrides, Pipeline, Plan};
+use engine::{Config, Directory, Engine, EngineError, OpenError, Overrides, Pipeline, Plan};
 use event::{Span, Time};
 
 use crate::client::Client;
+use crate::clock::now;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 
@@ -101,7 +102,7 @@ impl EngineOptions {
     pub(crate) fn open_engine(&self) -> Result<Engine, Failure> {
         let directory = self.directory()?;
         let config = self.config.clone().unwrap_or_else(|| directory.config_path());
-        let plan = Plan::compile(&Config::load(&config, &self.overrides())?)?;
+        let plan = Plan::compile(&Config::load(&config, &self.overrides()))?;
         Engine::open(&directory, plan).map_err(|error| opening(error, &directory))
     }
 
@@ -120,8 +121,8 @@ impl EngineOptions {
             return self.open();
         }
         let config = match &self.config {
-            Some(path) => Config::load(path, &self.overrides())?,
-            None => Config::from_preset(preset.map_or(default, |preset| preset.name), &self.overrides())?,
+            Some(path) => Config::load(path, &self.overrides()),
+            None => Config::from_preset(preset.map_or(default, |preset| preset.name), &self.overrides()),
         };
         let engine = Engine::ephemeral(Plan::compile(&config)?).map_err(Failure::new)?;
         Ok(Local::new(engine))
@@ -197,14 +198,22 @@ impl Local {
     /// Writes and syncs everything.
     pub(crate) fn close(mut self) -> Result<(), Failure> {
         self.closed = true;
-        Ok(self.engine.close()?)
+        Ok(self.finish()?)
+    }
+
+    /// Housekeeping as of the latest event, which may be a message of years ago judged at its own time; yet never
+    /// ahead of the clock, or one date from the future would forget everything.
+    fn finish(&self) -> Result<(), EngineError> {
+        let upkeep =
+            self.engine.latest_arrival().map_or(Ok(()), |latest| self.engine.maintain(latest.min(now())));
+        self.engine.close().and(upkeep)
     }
 }
 
 impl Drop for Local {
     fn drop(&mut self) {
         if !self.closed
-            && let Err(error) = self.engine.close()
+            && let Err(error) = self.finish()
         {
             crate::console::error(error);
         }

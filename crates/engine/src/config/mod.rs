@@ -32,10 +32,14 @@ pub struct Overrides {
     pub flags: Vec<(String, String)>,
 }
 
-/// Checked text: a document for each pipeline, the first of which also holds the node's sections.
+/// Text that was read: a document for each pipeline, the first of which also holds the node's sections, and what is
+/// wrong with it so far. [`crate::Plan::compile`] finds the rest, so that all is shown at once.
 #[derive(Debug)]
 pub struct Config {
     documents: Vec<Document>,
+    problems: Problems,
+    /// Compiling would only tell what follows from the problems.
+    broken: bool,
 }
 
 /// One pipeline's merged layers.
@@ -44,11 +48,13 @@ pub struct Document {
     root: Table,
     /// The start of the file, for what is missing from it.
     origin: Origin,
+    /// It is not known what the file extends or reads, or parts of it could not be read at all.
+    broken: bool,
 }
 
 impl Config {
     /// Reads a main file and the pipelines it names.
-    pub fn load(path: &Path, overrides: &Overrides) -> Result<Config, Problems> {
+    pub fn load(path: &Path, overrides: &Overrides) -> Config {
         let mut problems = Problems::default();
         let source = read(path, None, &mut problems);
         let directory = path.parent().map(Path::to_path_buf);
@@ -56,13 +62,13 @@ impl Config {
     }
 
     /// Reads a text as the main file; it cannot name further files.
-    pub fn from_text(name: &str, text: &str, overrides: &Overrides) -> Result<Config, Problems> {
+    pub fn from_text(name: &str, text: &str, overrides: &Overrides) -> Config {
         let source = Source { kind: SourceKind::File, name: name.to_owned(), text: text.to_owned() };
         Config::assemble(Arc::new(source), None, overrides, Problems::default())
     }
 
     /// A preset by itself, everything else at its default.
-    pub fn from_preset(name: &str, overrides: &Overrides) -> Result<Config, Problems> {
+    pub fn from_preset(name: &str, overrides: &Overrides) -> Config {
         Config::from_text(
             "--preset",
             &format!("preset = {}\n", Tree::String(name.to_owned()).to_toml()),
@@ -75,7 +81,7 @@ impl Config {
         directory: Option<PathBuf>,
         overrides: &Overrides,
         mut problems: Problems,
-    ) -> Result<Config, Problems> {
+    ) -> Config {
         let mut main = Document::layered(&source, true, overrides, &mut problems);
         let files = main.section("node").map(|view| view.strings("pipelines")).unwrap_or_default();
         let mut others = Vec::new();
@@ -102,7 +108,13 @@ impl Config {
             }
             documents.push(document);
         }
-        problems.or(Config { documents })
+        let broken = documents.iter().any(|document| document.broken);
+        Config { documents, problems, broken }
+    }
+
+    /// What is wrong with the text, and whether it is worth compiling all the same.
+    pub(crate) fn problems(&self) -> (&Problems, bool) {
+        (&self.problems, !self.broken)
     }
 
     /// The pipelines' documents; the first is the main file's.
@@ -162,7 +174,9 @@ fn read(path: &Path, named_at: Option<&Origin>, problems: &mut Problems) -> Arc<
 impl Document {
     fn layered(source: &Arc<Source>, main: bool, overrides: &Overrides, problems: &mut Problems) -> Document {
         let origin = Origin { source: Arc::clone(source), range: 0..0 };
+        let before = problems.list().len();
         let file = tree::parse(source, problems);
+        let mut broken = problems.list().len() > before;
         spec::check(&file, main, problems);
 
         let mut root = defaults(main, problems);
@@ -178,6 +192,7 @@ impl Document {
                 None => {
                     let names = preset::ALL.iter().map(|preset| preset.name);
                     problems.add(origin, format!("there is no preset `{name}`"), Some(expected(name, names)));
+                    broken = true;
                 }
             }
         }
@@ -186,7 +201,10 @@ impl Document {
             root.overlay(layer, &spec::identity);
         }
         complete_entries(&mut root, problems);
-        Document { root, origin }
+        let document = Document { root, origin, broken };
+        let input = document.top().str("input").unwrap_or_default();
+        let broken = broken || !spec::INPUTS.contains(&input);
+        Document { broken, ..document }
     }
 
     /// A pipeline without a name is called after its preset, and one without that after nothing in particular.

@@ -171,15 +171,17 @@ impl Problems {
     }
 
     /// The value, unless something is wrong.
-    pub fn or<T>(mut self, value: T) -> Result<T, Problems> {
-        if self.list.is_empty() {
-            return Ok(value);
-        }
+    pub fn or<T>(self, value: T) -> Result<T, Problems> {
+        if self.list.is_empty() { Ok(value) } else { Err(self.sorted()) }
+    }
+
+    /// In the order of the sources.
+    pub(crate) fn sorted(mut self) -> Problems {
         self.list.sort_by(|a, b| {
             let place = |problem: &Problem| (problem.origin.source.name.clone(), problem.origin.range.start);
             place(a).cmp(&place(b))
         });
-        Err(self)
+        self
     }
 }
 

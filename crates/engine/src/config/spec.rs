@@ -82,7 +82,7 @@ const fn required(key: &'static str, shape: Shape, doc: &'static str) -> Setting
 /// The words for a rule's mode.
 const MODES: &[&str] = &["enforce", "shadow", "off"];
 /// The words for what is counted from.
-const INPUTS: &[&str] = &["message", "access-log", "json"];
+pub(super) const INPUTS: &[&str] = &["message", "access-log", "json"];
 const ACTIONS: &[&str] =
     &["accept", "tag", "quarantine", "reject", "throttle", "shadow", "challenge", "review"];
 const TYPES: &[&str] = &["string", "integer", "float", "bool", "time", "ip", "bytes", "list"];
@@ -377,9 +377,9 @@ pub(super) static SECTIONS: &[Section] = &[
                 "rotate",
                 Shape::Span,
                 Some("\"1d\""),
-                "Age at which a segment file is closed and the next begun",
+                "Span of arrivals after which a segment file is closed and the next begun",
             ),
-            setting("keep", Shape::Span, Some("\"30d\""), "Age at which a closed segment is deleted"),
+            setting("keep", Shape::Span, Some("\"30d\""), "Age at which a closed segment is deleted, counted from when it was last written"),
             setting(
                 "keep_bytes",
                 Shape::Size(1 << 50),

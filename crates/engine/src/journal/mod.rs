@@ -16,7 +16,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use event::Time;
 use event_listener::Event as Signal;
@@ -278,27 +278,30 @@ impl Journal {
         }
     }
 
-    /// Deletes closed segments that are too old or too many.
+    /// Deletes closed segments that are too old or too many, oldest first. A segment's age counts from when its file
+    /// was last written: the events of a replay may have happened years before.
     pub fn expire(&self, now: Time) -> Result<(), JournalError> {
-        let doomed = {
-            let mut state = self.shared.lock();
+        let oldest = |state: &State| {
             let closed = state.segments.len().saturating_sub(1);
-            let mut total = state.bytes();
-            let doomed = state.segments[..closed]
-                .iter()
-                .take_while(|segment| {
-                    let Summary { to, bytes, .. } = segment.summary;
-                    let goes = to < now - self.shared.plan.keep || total > self.shared.plan.keep_bytes;
-                    total -= if goes { bytes } else { 0 };
-                    goes
-                })
-                .count();
-            state.segments.drain(..doomed).collect::<Vec<_>>()
+            state.segments[..closed].first().map(|segment| (segment.path.clone(), state.bytes()))
         };
-        for segment in doomed {
-            fs::remove_file(&segment.path).map_err(io_error(&segment.path))?;
+        loop {
+            let Some((path, total)) = oldest(&self.shared.lock()) else { return Ok(()) };
+            let written =
+                fs::metadata(&path).and_then(|metadata| metadata.modified()).map_err(io_error(&path))?;
+            let written = written.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let written = Time(i64::try_from(written.as_micros()).unwrap_or(i64::MAX));
+            if written >= now - self.shared.plan.keep && total <= self.shared.plan.keep_bytes {
+                return Ok(());
+            }
+            {
+                let mut state = self.shared.lock();
+                if state.segments.first().is_some_and(|segment| segment.path == path) {
+                    state.segments.remove(0);
+                }
+            }
+            fs::remove_file(&path).map_err(io_error(&path))?;
         }
-        Ok(())
     }
 
     /// The record of this id.
@@ -331,7 +334,7 @@ impl Journal {
         self.sync()?;
         let paths = self.shared.lock().paths();
         for path in &paths {
-            for block in segment::open(path)? {
+            for block in segment::open(path)?.into_iter().flatten() {
                 let records = block.and_then(|block| block.records()).map_err(segment_error(path))?;
                 for (id, record) in records {
                     if !visit(id, record) {
@@ -356,7 +359,7 @@ impl Journal {
             if count >= limit {
                 break;
             }
-            let blocks: Result<Vec<Block>, _> = segment::open(path)?.collect();
+            let blocks: Result<Vec<Block>, _> = segment::open(path)?.into_iter().flatten().collect();
             let blocks = blocks.map_err(segment_error(path))?;
             for block in blocks.iter().rev() {
                 if count >= limit {

@@ -97,10 +97,13 @@ impl<R: Read> Blocks<R> {
     }
 }
 
-/// Opens a segment file.
-pub(super) fn open(path: &Path) -> Result<Blocks<BufReader<File>>, JournalError> {
-    let file = File::open(path).map_err(io_error(path))?;
-    Blocks::new(BufReader::new(file)).map_err(segment_error(path))
+/// Opens a segment file; `None` for one that is not there any more, as it was too old to be kept.
+pub(super) fn open(path: &Path) -> Result<Option<Blocks<BufReader<File>>>, JournalError> {
+    match File::open(path) {
+        Ok(file) => Blocks::new(BufReader::new(file)).map(Some).map_err(segment_error(path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io_error(path)(error)),
+    }
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -197,8 +200,8 @@ fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 
 /// The record of this id among the blocks from `at` to `end`.
 pub(super) fn find(path: &Path, at: u64, end: u64, id: RecordId) -> Result<Option<Record>, JournalError> {
-    let search = || {
-        let mut blocks = Blocks::new(BufReader::new(File::open(path)?))?;
+    let Some(mut blocks) = open(path)? else { return Ok(None) };
+    let mut search = || {
         blocks.seek(at)?;
         while blocks.at < end {
             let start = blocks.at;
@@ -217,13 +220,13 @@ pub(super) fn find(path: &Path, at: u64, end: u64, id: RecordId) -> Result<Optio
     search().map_err(segment_error(path))
 }
 
-/// What a segment holds. One without records is from the end of time to its beginning.
+/// What a segment holds. One without records is from the end of time.
 #[derive(Clone, Debug)]
 pub(super) struct Summary {
     pub(super) bytes: u64,
     pub(super) last: Option<RecordId>,
+    /// Earliest arrival of a block.
     pub(super) from: Time,
-    pub(super) to: Time,
     /// The smallest id from a block on, and where that block begins: an entry for every [`INDEX_BYTES`] or so.
     index: Vec<(RecordId, u64)>,
 }
@@ -234,14 +237,13 @@ const INDEX_BYTES: u64 = 256 << 10;
 impl Summary {
     pub(super) fn empty() -> Summary {
         let bytes = HEAD_BYTES as u64;
-        Summary { bytes, last: None, from: Time(i64::MAX), to: Time(i64::MIN), index: Vec::new() }
+        Summary { bytes, last: None, from: Time(i64::MAX), index: Vec::new() }
     }
 
     /// Takes in a block that was read or written.
     pub(super) fn add(&mut self, head: &Head) {
         self.last = self.last.max(Some(head.last));
         self.from = self.from.min(head.arrival);
-        self.to = self.to.max(head.arrival);
         self.bytes = head.at + (BLOCK_HEAD_BYTES + head.length) as u64;
         match self.index.last_mut() {
             Some((first, at)) if head.at - *at < INDEX_BYTES => *first = (*first).min(head.first),
@@ -269,7 +271,7 @@ pub(super) fn summary(path: &Path, newest: bool) -> Result<(Summary, u64), Journ
         Writer::create(path)?;
         return Ok((summary, length));
     }
-    let mut blocks = open(path)?;
+    let Some(mut blocks) = open(path)? else { return Ok((summary, 0)) };
     loop {
         let head = if newest {
             blocks.read().map(|block| block.map(|block| block.head))

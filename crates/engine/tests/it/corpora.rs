@@ -8,8 +8,7 @@ use engine::{Config, Decision, Engine, Overrides, Plan, Prepared};
 use event::Time;
 
 pub(crate) fn engine(preset: &str) -> Engine {
-    let config =
-        Config::from_preset(preset, &Overrides::default()).unwrap_or_else(|problems| panic!("{problems}"));
+    let config = Config::from_preset(preset, &Overrides::default());
     let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
     Engine::ephemeral(plan).unwrap()
 }

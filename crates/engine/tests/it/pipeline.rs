@@ -106,7 +106,7 @@ action = "reject"
 
 pub(crate) fn plan() -> Plan {
     let config = Config::from_text("signup.toml", CONFIG, &Overrides::default());
-    config.and_then(|config| Plan::compile(&config)).unwrap_or_else(|problems| panic!("{problems}"))
+    Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 pub(crate) const NOW: Time = Time::from_seconds(1_700_000_000);
@@ -181,7 +181,7 @@ fn distinct_values_networks_and_conditions_are_counted() {
 fn what_an_event_brings_itself_is_not_in_its_reading() {
     let text =
         CONFIG.replace("name = \"user.mail\"\ntype = \"string\"", "name = \"user.mail\"\ntype = \"list\"");
-    let config = Config::from_text("signup.toml", &text, &Overrides::default()).unwrap();
+    let config = Config::from_text("signup.toml", &text, &Overrides::default());
     let engine = Engine::ephemeral(Plan::compile(&config).unwrap()).unwrap();
     let many = |from: usize| {
         let mut event = Event::default();

@@ -46,8 +46,7 @@ pub(crate) fn start(directory: &Directory, settings: &[(&str, &str)]) -> Running
     let listen = [("server.listen", "127.0.0.1:0")];
     let flags = listen.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let overrides = Overrides { flags: flags.collect(), ..Overrides::default() };
-    let config =
-        Config::load(&directory.config_path(), &overrides).unwrap_or_else(|problems| panic!("{problems}"));
+    let config = Config::load(&directory.config_path(), &overrides);
     let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
     let engine = Arc::new(Engine::open(directory, plan).unwrap());
     let server = Server::bind(engine, Arc::new(|| NOW)).unwrap();

@@ -403,7 +403,7 @@ const OBSERVATIONS: u64 = 32;
 const REQUESTS: u64 = 64;
 
 fn ledger(args: &Args, show: &mut impl FnMut(Measured) -> Result<(), Failure>) -> Result<(), Failure> {
-    let plan = Plan::compile(&Config::from_preset("mail", &Overrides::default())?)?;
+    let plan = Plan::compile(&Config::from_preset("mail", &Overrides::default()))?;
     let pipeline = plan.pipeline(None).ok_or_else(|| Failure::new("the preset has no pipeline"))?;
     let kind = pipeline.kinds.first().ok_or_else(|| Failure::new("the preset has no kinds"))?.kind;
     let parent = tempfile::tempdir().map_err(Failure::new)?;

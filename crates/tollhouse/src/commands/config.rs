@@ -84,10 +84,9 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         None => check.engine.directory()?.config_path(),
     };
     let mut out = Output::new(check.json.json);
-    let checked = Config::load(&path, &check.engine.overrides())
-        .and_then(|config| Plan::compile(&config).map(|plan| (config, plan)));
-    let exit = match checked {
-        Ok((config, plan)) => {
+    let config = Config::load(&path, &check.engine.overrides());
+    let exit = match Plan::compile(&config) {
+        Ok(plan) => {
             if check.effective {
                 effective(&config, &mut out)?;
             }

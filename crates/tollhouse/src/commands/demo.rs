@@ -77,7 +77,7 @@ fn open(data: &Path) -> Result<Engine, Failure> {
     let presets: Vec<_> = preset::ALL.iter().collect();
     let directory = Directory::create(data, &presets)?;
     let flags = vec![("server.listen".to_owned(), "127.0.0.1:0".to_owned())];
-    let config = Config::load(&directory.config_path(), &Overrides { environment: Vec::new(), flags })?;
+    let config = Config::load(&directory.config_path(), &Overrides { environment: Vec::new(), flags });
     Engine::open(&directory, Plan::compile(&config)?).map_err(Failure::new)
 }
 
