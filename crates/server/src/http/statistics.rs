@@ -73,7 +73,8 @@ pub(super) struct TopParams {
     limit: Option<usize>,
 }
 
-/// The keys of a kind with the largest counts now, among those in memory.
+/// The keys of a kind with the largest counts now. Looks at every key in memory, and reads those on disk that were
+/// used since the window began.
 #[utoipa::path(
     get,
     path = "/v1/top",

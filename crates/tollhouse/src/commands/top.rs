@@ -13,11 +13,11 @@ use crate::options::{Backend, EngineOptions, JsonOption, ServerOptions, span, ti
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
+  tollhouse top --data ./data from
   tollhouse top --server http://127.0.0.1:8377 ip
   tollhouse top --server http://127.0.0.1:8377 link_domain --counter spam --window 14d --json
 
-Only keys in memory are looked at, so ask the server that counts. Statistics keep hashes; a value
-is shown where a recent decision still has it.")]
+Statistics keep hashes; a value is shown where a recent decision still has it.")]
 pub(crate) struct Args {
     /// The kind of key
     #[arg(value_name = "KIND")]
