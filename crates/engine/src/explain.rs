@@ -82,17 +82,17 @@ impl Explanation {
     pub(crate) fn of_observed(observed: &Observed, secret: &Secret) -> Explanation {
         let prepared = &observed.prepared;
         let keys = observed.known().map(|(key, reading)| KeyReading::new(key, reading));
-        let pipeline = &prepared.pipeline;
+        let pipeline = &prepared.row.pipeline;
         Explanation {
             id: None,
             pipeline: pipeline.name.clone(),
             version: pipeline.version.clone(),
-            event_id: prepared.event_id.clone(),
-            time: prepared.time,
-            arrival: prepared.arrival,
+            event_id: prepared.row.event_id.clone(),
+            time: prepared.row.time,
+            arrival: prepared.row.arrival,
             duplicate: observed.duplicate,
-            facts: named(&pipeline.schema, &prepared.facts),
-            keys: explain_keys(keys.collect(), &prepared.facts, &Description::of(pipeline), secret),
+            facts: named(&pipeline.schema, &prepared.row.facts),
+            keys: explain_keys(keys.collect(), &prepared.row.facts, &Description::of(pipeline), secret),
             verdict: None,
             descriptions: HashMap::new(),
         }

@@ -36,6 +36,7 @@ pub use metrics::Metrics;
 use metrics::{ActionLabel, PipelineLabel, RuleLabel};
 use plan::OnError;
 pub use plan::{DistinctPlan, Input, JournalPlan, KindPlan, NodePlan, Pipeline, Plan, ServerPlan};
+use stage::fields::Fielded;
 pub use stage::keys::{KEYS_MAX, Prepared};
 use stage::observe::{Observed, What};
 use stage::{features, fields, keys, observe, settle};
@@ -266,7 +267,7 @@ impl Engine {
         if let Err(error) = settle::settle(&*self.ledger, &judged).await {
             tracing::error!(%error, "verdicts cannot be counted");
             for (observed, _) in &judged {
-                self.metrics.settle_failures.get_or_create(&label(&observed.prepared.pipeline)).inc();
+                self.metrics.settle_failures.get_or_create(&label(&observed.prepared.row.pipeline)).inc();
             }
         }
         self.log(observed, verdicts).await
@@ -274,8 +275,8 @@ impl Engine {
 
     /// Stage 5 for one row, with the pipeline's word for lost statistics.
     fn judge(&self, observed: &Observed) -> Verdict {
-        let pipeline = &observed.prepared.pipeline;
-        let row = &observed.prepared.facts;
+        let pipeline = &observed.prepared.row.pipeline;
+        let row = &observed.prepared.row.facts;
         let mut verdict = judge::judge(&pipeline.rules, row);
         pipeline.rules.explain(&mut verdict, row);
         if observed.failed && pipeline.on_error == OnError::Closed {
@@ -303,12 +304,12 @@ impl Engine {
         let mut records = Vec::with_capacity(if self.journal.is_some() { observed.len() } else { 0 });
         for (observed, verdict) in observed.into_iter().zip(verdicts) {
             let prepared = &observed.prepared;
-            let (arrival, id) = (prepared.arrival, self.ids.next(prepared.arrival));
+            let (arrival, id) = (prepared.row.arrival, self.ids.next(prepared.row.arrival));
             let decision = Decision {
                 id,
-                event_id: prepared.event_id.clone(),
-                pipeline: Arc::clone(&prepared.pipeline),
-                time: prepared.time,
+                event_id: prepared.row.event_id.clone(),
+                pipeline: Arc::clone(&prepared.row.pipeline),
+                time: prepared.row.time,
                 duplicate: observed.duplicate,
                 verdict,
             };
@@ -379,10 +380,10 @@ impl Engine {
         id: &str,
         class: &str,
     ) -> Result<FeedbackOutcome, EngineError> {
-        let pipeline = Arc::clone(&prepared.pipeline);
+        let pipeline = Arc::clone(&prepared.row.pipeline);
         let counters = feedback_counters(&pipeline, class)?;
         let mark = keys::once(&pipeline, &self.secret, "learn", &format!("{id}\0{class}"));
-        let once = Once { key: mark, time: prepared.time };
+        let once = Once { key: mark, time: prepared.row.time };
         let request = observe::request(&prepared, What::Said { counters, once });
         self.said(&pipeline, request).await
     }
@@ -506,19 +507,19 @@ impl Engine {
     }
 
     fn count_prepared(&self, prepared: &Prepared) {
-        let label = label(&prepared.pipeline);
+        let label = label(&prepared.row.pipeline);
         self.metrics.fields_events.get_or_create(&label).inc();
         self.metrics.keys_derived.get_or_create(&label).inc_by(prepared.keys.len() as u64);
-        if prepared.clamped {
+        if prepared.row.clamped {
             self.metrics.fields_clamped.get_or_create(&label).inc();
         }
-        if prepared.ignored > 0 {
-            self.metrics.fields_ignored.get_or_create(&label).inc_by(u64::from(prepared.ignored));
+        if prepared.row.ignored > 0 {
+            self.metrics.fields_ignored.get_or_create(&label).inc_by(u64::from(prepared.row.ignored));
         }
     }
 
     fn count_verdict(&self, observed: &Observed, verdict: &Verdict) {
-        let pipeline = &observed.prepared.pipeline;
+        let pipeline = &observed.prepared.row.pipeline;
         if observed.duplicate {
             self.metrics.observe_duplicates.get_or_create(&label(pipeline)).inc();
         }
@@ -556,7 +557,7 @@ fn open_ledger(path: &Path, plan: &Plan) -> Result<Embedded, OpenError> {
 fn row(observed: Observed, verdict: &Verdict) -> Record {
     let keys = observed.known().map(|(key, reading)| KeyReading::new(key, reading)).collect();
     let Observed { prepared, duplicate, .. } = observed;
-    let Prepared { pipeline, mut facts, .. } = prepared;
+    let Fielded { pipeline, event_id, time, arrival, mut facts, .. } = prepared.row;
     for (column, slot) in pipeline.schema.columns().iter().zip(0..) {
         if !column.journalled {
             facts.clear(Slot(slot));
@@ -565,9 +566,9 @@ fn row(observed: Observed, verdict: &Verdict) -> Record {
     Record::Decision(Box::new(Row {
         pipeline: pipeline.name.clone(),
         version: pipeline.version.clone(),
-        event_id: prepared.event_id,
-        time: prepared.time,
-        arrival: prepared.arrival,
+        event_id,
+        time,
+        arrival,
         duplicate,
         facts,
         keys,

@@ -379,7 +379,12 @@ pub(super) static SECTIONS: &[Section] = &[
                 Some("\"1d\""),
                 "Span of arrivals after which a segment file is closed and the next begun",
             ),
-            setting("keep", Shape::Span, Some("\"30d\""), "Age at which a closed segment is deleted, counted from when it was last written"),
+            setting(
+                "keep",
+                Shape::Span,
+                Some("\"30d\""),
+                "Age at which a closed segment is deleted, counted from when it was last written",
+            ),
             setting(
                 "keep_bytes",
                 Shape::Size(1 << 50),

@@ -16,13 +16,7 @@ pub const KEYS_MAX: usize = stats::Request::OBSERVATIONS_MAX - PAIRS_MAX;
 /// An event whose facts and keys are known: all that can be done without statistics.
 #[derive(Debug)]
 pub struct Prepared {
-    pub(crate) pipeline: Arc<Pipeline>,
-    pub(crate) event_id: Option<String>,
-    pub(crate) time: Time,
-    pub(crate) arrival: Time,
-    pub(crate) clamped: bool,
-    pub(crate) ignored: u32,
-    pub(crate) facts: Facts,
+    pub(crate) row: Fielded,
     /// The keys of all kinds, kind by kind.
     pub(crate) keys: Vec<Key>,
     /// For each kind its part of `keys`.
@@ -45,17 +39,17 @@ pub(crate) struct Pair {
 impl Prepared {
     /// The facts so far.
     pub fn facts(&self) -> &Facts {
-        &self.facts
+        &self.row.facts
     }
 
     /// The pipeline it is prepared for.
     pub fn pipeline(&self) -> &Arc<Pipeline> {
-        &self.pipeline
+        &self.row.pipeline
     }
 
     /// When it happened.
     pub fn time(&self) -> Time {
-        self.time
+        self.row.time
     }
 }
 
@@ -93,20 +87,7 @@ pub(crate) fn derive(row: Fielded, secret: &Secret) -> Prepared {
         by_distinct.push(start..pairs.len());
     }
     let once = row.event_id.as_deref().map(|id| once(pipeline, secret, "event", id));
-    Prepared {
-        event_id: row.event_id,
-        time: row.time,
-        arrival: row.arrival,
-        clamped: row.clamped,
-        ignored: row.ignored,
-        facts: row.facts,
-        keys,
-        by_kind,
-        pairs,
-        by_distinct,
-        once,
-        pipeline: row.pipeline,
-    }
+    Prepared { keys, by_kind, pairs, by_distinct, once, row }
 }
 
 /// The pieces of one kind in a row, normalised as they are hashed.

@@ -86,9 +86,9 @@ pub(crate) enum What<'a> {
 
 /// The ledger's request for an event's keys.
 pub(crate) fn request(prepared: &Prepared, what: What<'_>) -> Request {
-    let time = prepared.time;
+    let time = prepared.row.time;
     let mut observations = Vec::with_capacity(prepared.keys.len() + prepared.pairs.len());
-    for (plan, range) in prepared.pipeline.kinds.iter().zip(&prepared.by_kind) {
+    for (plan, range) in prepared.row.pipeline.kinds.iter().zip(&prepared.by_kind) {
         let add = match &what {
             What::Seen => counters(plan.observe.iter().copied()),
             What::Nothing => Add::Nothing,
@@ -125,7 +125,7 @@ pub(crate) fn counters(adds: impl Iterator<Item = (u8, u64)>) -> Add {
 }
 
 fn fill(prepared: &mut Prepared, readings: &[Reading]) {
-    let pipeline = &prepared.pipeline;
+    let pipeline = &prepared.row.pipeline;
     let (of_keys, of_pairs) = readings.split_at(prepared.keys.len().min(readings.len()));
     for column in &pipeline.readings {
         let value = match &column.source {
@@ -145,12 +145,12 @@ fn fill(prepared: &mut Prepared, readings: &[Reading]) {
                 let readings = prepared.by_kind.get(*kind).and_then(|range| of_keys.get(range.clone()));
                 let plan = pipeline.kinds.get(*kind);
                 plan.and_then(|plan| {
-                    reading(plan, &column.source, readings.unwrap_or_default(), prepared.time)
+                    reading(plan, &column.source, readings.unwrap_or_default(), prepared.row.time)
                 })
             }
         };
         if let Some(value) = value {
-            prepared.facts.set(column.slot, value);
+            prepared.row.facts.set(column.slot, value);
         }
     }
 }

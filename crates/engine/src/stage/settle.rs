@@ -23,7 +23,7 @@ pub(crate) async fn settle(ledger: &dyn Ledger, judged: &[(&Observed, Action)]) 
 fn request(observed: &Observed, action: Action) -> Request {
     let prepared = &observed.prepared;
     let mut observations = Vec::new();
-    for (plan, range) in prepared.pipeline.kinds.iter().zip(&prepared.by_kind) {
+    for (plan, range) in prepared.row.pipeline.kinds.iter().zip(&prepared.by_kind) {
         let settled = plan.settle.iter().filter(|(other, _)| *other == action);
         let add = counters(settled.map(|(_, counter)| (*counter, 1)));
         if matches!(add, Add::Nothing) {
@@ -32,7 +32,7 @@ fn request(observed: &Observed, action: Action) -> Request {
         let keys = prepared.keys.get(range.clone()).unwrap_or_default();
         observations.extend(keys.iter().map(|key| Observation {
             key: *key,
-            time: prepared.time,
+            time: prepared.row.time,
             add: add.clone(),
         }));
     }
