@@ -2,6 +2,7 @@
 
 mod check;
 mod data;
+mod documents;
 mod program;
 mod serve;
 mod usage;
