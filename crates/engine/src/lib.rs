@@ -146,6 +146,8 @@ pub struct KeyTimeline {
     pub shingle: Shingle,
     /// Names of the counters that the buckets hold, in order.
     pub counters: Vec<String>,
+    /// Trailing windows and, for each counter in order, what was counted in them.
+    pub windows: Vec<(Span, Vec<u64>)>,
     /// All that is kept; `None` for a key never seen, or forgotten.
     pub timeline: Option<Timeline>,
 }
@@ -409,25 +411,41 @@ impl Engine {
         }
     }
 
-    /// All that is kept of the key of a value.
+    /// All that is kept of the key of a value, and its trailing sums as of a time.
     pub async fn timeline(
         &self,
         pipeline: &Pipeline,
         kind: &str,
         value: &str,
+        at: Time,
     ) -> Result<KeyTimeline, EngineError> {
-        if let Some(distinct) = pipeline.distincts.iter().find(|distinct| distinct.name == kind) {
-            let per = &pipeline.kinds[distinct.per];
-            let (piece, shingle) = self.piece(per, value)?;
-            let key = Key { space: pipeline.space, kind: distinct.kind, shingle };
-            let timeline = self.ledger.timeline(key).await?;
-            return Ok(KeyTimeline { piece, shingle, counters: vec![distinct.name.clone()], timeline });
-        }
-        let plan = find_kind(pipeline, kind)?;
-        let (piece, shingle) = self.piece(plan, value)?;
-        let key = Key { space: pipeline.space, kind: plan.kind, shingle };
+        let distinct = pipeline.distincts.iter().find(|distinct| distinct.name == kind);
+        let (per, number, counters, windows) = match distinct {
+            Some(plan) => {
+                let per = pipeline
+                    .kinds
+                    .get(plan.per)
+                    .ok_or(LedgerError::Unknown { space: pipeline.space, kind: plan.kind })?;
+                (per, plan.kind, vec![plan.name.clone()], &plan.windows)
+            }
+            None => {
+                let plan = find_kind(pipeline, kind)?;
+                (plan, plan.kind, plan.counters.clone(), &plan.windows)
+            }
+        };
+        let (piece, shingle) = self.piece(per, value)?;
+        let key = Key { space: pipeline.space, kind: number, shingle };
         let timeline = self.ledger.timeline(key).await?;
-        Ok(KeyTimeline { piece, shingle, counters: plan.counters.clone(), timeline })
+        let peek = stats::Observation { key, time: at, add: stats::Add::Nothing };
+        let outcomes = self.ledger.observe(&[Request { once: None, observations: vec![peek] }]).await?;
+        let reading = outcomes
+            .into_iter()
+            .next()
+            .and_then(|outcome| outcome.readings.into_iter().next())
+            .unwrap_or_default();
+        let sums = |window: usize| (0..counters.len()).map(|counter| reading.sum(window, counter)).collect();
+        let windows = windows.iter().enumerate().map(|(index, window)| (*window, sums(index))).collect();
+        Ok(KeyTimeline { piece, shingle, counters, windows, timeline })
     }
 
     fn piece(&self, plan: &KindPlan, value: &str) -> Result<(String, Shingle), EngineError> {

@@ -306,8 +306,19 @@ pub struct Timeline {
     pub last: Option<Timestamp>,
     /// The counters, in the order of the configuration.
     pub counters: Vec<String>,
+    /// What was counted in the trailing windows that rules read, up to now.
+    pub windows: Vec<Window>,
     /// Its buckets by width, the coarse ones first. No count is in two.
     pub tiers: Vec<Tier>,
+}
+
+/// What was counted in a trailing window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Window {
+    /// How long it is.
+    pub window: Length,
+    /// Counts that are not zero, by counter.
+    pub counts: BTreeMap<String, u64>,
 }
 
 /// The buckets of one width.
@@ -331,11 +342,15 @@ pub struct Bucket {
 impl Timeline {
     /// Gives the engine's answer its form.
     pub fn new(pipeline: &str, kind: &str, known: &engine::KeyTimeline) -> Timeline {
+        let named = |counts: &[u64]| {
+            let counts = known.counters.iter().zip(counts).filter(|(_, count)| **count > 0);
+            counts.map(|(counter, count)| (counter.clone(), *count)).collect()
+        };
+        let windows = known.windows.iter();
+        let windows = windows.map(|(window, sums)| Window { window: Length(*window), counts: named(sums) });
         let mut tiers: Vec<Tier> = Vec::new();
         for bucket in known.timeline.iter().flat_map(|timeline| &timeline.buckets) {
-            let counts = known.counters.iter().zip(&bucket.counts).filter(|(_, count)| **count > 0);
-            let counts = counts.map(|(counter, count)| (counter.clone(), *count)).collect();
-            let entry = Bucket { start: Timestamp(bucket.start), counts };
+            let entry = Bucket { start: Timestamp(bucket.start), counts: named(&bucket.counts) };
             match tiers.iter_mut().find(|tier| tier.width.0 == bucket.width) {
                 Some(tier) => tier.buckets.push(entry),
                 None => tiers.push(Tier { width: Length(bucket.width), buckets: vec![entry] }),
@@ -349,6 +364,7 @@ impl Timeline {
             first: known.timeline.as_ref().map(|timeline| Timestamp(timeline.first)),
             last: known.timeline.as_ref().map(|timeline| Timestamp(timeline.last)),
             counters: known.counters.clone(),
+            windows: windows.collect(),
             tiers,
         }
     }
@@ -584,6 +600,7 @@ mod tests {
             piece: "ann@example.org".to_owned(),
             shingle: Shingle(7),
             counters: timeline.counters.clone(),
+            windows: vec![(Span::hours(1), vec![0; timeline.counters.len()])],
             timeline: Some(timeline),
         };
         let written = serde_json::to_value(Timeline::new("mail", "from", &known)).unwrap();

@@ -152,13 +152,14 @@ pub(crate) fn timeline(out: &mut Output, timeline: &Timeline) -> Result<(), Fail
     };
     out.line(format_args!("  first {first}, last {last}"))?;
     let mut table = Table::default();
-    let widths = timeline.tiers.iter().map(|tier| Cell::number(format_args!("in {}", tier.width), DIM));
-    table.row([Cell::text("  counter", DIM), Cell::number("all", DIM)].into_iter().chain(widths));
+    let windows =
+        timeline.windows.iter().map(|window| Cell::number(format_args!("last {}", window.window), DIM));
+    table.row([Cell::text("  counter", DIM), Cell::number("all", DIM)].into_iter().chain(windows));
     for counter in &timeline.counters {
-        let sum =
-            |tier: &Tier| tier.buckets.iter().filter_map(|bucket| bucket.counts.get(counter)).sum::<u64>();
-        let sums: Vec<u64> = timeline.tiers.iter().map(sum).collect();
-        let all = sums.iter().fold(0, |all: u64, sum| all.saturating_add(*sum));
+        let buckets = timeline.tiers.iter().flat_map(|tier| &tier.buckets);
+        let counts = buckets.filter_map(|bucket| bucket.counts.get(counter));
+        let all = counts.fold(0, |all: u64, count| all.saturating_add(*count));
+        let sums = timeline.windows.iter().map(|window| window.counts.get(counter).copied().unwrap_or(0));
         let cells = [all].into_iter().chain(sums).map(|sum| Cell::number(HumanCount(sum), PLAIN));
         table.row([Cell::text(format!("  {}", cut(counter, 30)), PLAIN)].into_iter().chain(cells));
     }

@@ -55,7 +55,7 @@ fn format_1() {
     let engine = Engine::open(&Directory::open(&path).unwrap(), plan()).unwrap();
     let pipeline = Arc::clone(&engine.plan().pipelines[0]);
     let timeline = |kind: &str, value: &str| {
-        pollster::block_on(engine.timeline(&pipeline, kind, value)).unwrap().timeline
+        pollster::block_on(engine.timeline(&pipeline, kind, value, NOW)).unwrap().timeline
     };
     let ip = timeline("ip", "192.0.2.1").unwrap();
     assert_eq!((ip.first, ip.last), (NOW, NOW + Span::minutes(2990)));

@@ -168,11 +168,12 @@ fn distinct_values_networks_and_conditions_are_counted() {
     assert_eq!(rules(&decide_at(&engine, hasty.clone(), NOW)), Vec::<&str>::new());
     assert_eq!(rules(&decide_at(&engine, hasty, NOW)), ["HASTY"]);
     let pipeline = Arc::clone(&engine.plan().pipelines[0]);
-    let net =
-        pollster::block_on(engine.timeline(&pipeline, "net", "192.0.2.0/24")).unwrap().timeline.unwrap();
+    let net = pollster::block_on(engine.timeline(&pipeline, "net", "192.0.2.0/24", NOW)).unwrap();
+    assert_eq!(net.windows, [(Span::hours(1), vec![5, 0, 0])]);
+    let net = net.timeline.unwrap();
     assert_eq!(net.buckets.iter().map(|bucket| bucket.counts[0]).sum::<u64>(), 5);
     let mails =
-        pollster::block_on(engine.timeline(&pipeline, "mails", "192.0.2.1")).unwrap().timeline.unwrap();
+        pollster::block_on(engine.timeline(&pipeline, "mails", "192.0.2.1", NOW)).unwrap().timeline.unwrap();
     // The value counted is the fact as it came: normalising is the kind's.
     assert_eq!(mails.buckets[0].counts, [3]);
 }
@@ -287,7 +288,9 @@ fn what_is_said_counts_once_and_for_the_same_keys() {
         pollster::block_on(engine.learn(prepared, id, "spam")).unwrap().duplicate
     };
     assert_eq!([learn("m1"), learn("m1"), learn("m2")], [false, true, false]);
-    let told =
-        pollster::block_on(engine.timeline(&pipeline, "mail", "z@example.org")).unwrap().timeline.unwrap();
+    let told = pollster::block_on(engine.timeline(&pipeline, "mail", "z@example.org", NOW))
+        .unwrap()
+        .timeline
+        .unwrap();
     assert_eq!(told.buckets[0].counts, [0, 0, 2]);
 }

@@ -45,10 +45,10 @@ pub(super) async fn timeline(
     Params(params): Params<TimelineParams>,
 ) -> Result<Json<api::Timeline>, Failure> {
     let pipeline = Arc::clone(node.pipeline(params.pipeline.as_deref())?);
-    let engine = Arc::clone(&node.engine);
+    let (engine, now) = (Arc::clone(&node.engine), node.now());
     let (of, TimelineParams { kind, value, .. }) = (Arc::clone(&pipeline), params);
     let (known, kind) = blocking(move || {
-        let known = Handle::current().block_on(engine.timeline(&of, &kind, &value));
+        let known = Handle::current().block_on(engine.timeline(&of, &kind, &value, now));
         (known, kind)
     })
     .await;

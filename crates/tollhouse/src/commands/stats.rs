@@ -1,11 +1,13 @@
 //! `tollhouse stats`: what is known of one key.
 
+use event::Time;
 use server::api::Timeline;
 
+use crate::clock;
 use crate::console::Output;
 use crate::draw;
 use crate::exit::{Exit, Failure};
-use crate::options::{Backend, EngineOptions, JsonOption, ServerOptions};
+use crate::options::{Backend, EngineOptions, JsonOption, ServerOptions, time};
 
 /// Show all that is known of one sender, address, link, ...
 #[derive(clap::Args)]
@@ -24,6 +26,9 @@ pub(crate) struct Args {
     /// The value, as it stands in events
     #[arg(value_name = "VALUE")]
     value: String,
+    /// Time at which the trailing windows end, instead of now; offline only
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "server")]
+    at: Option<Time>,
     /// Pipeline that counts, instead of the first one
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
@@ -42,7 +47,8 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         Backend::Remote(client) => client.timeline(name, &args.kind, &args.value)?,
         Backend::Local(local) => {
             let pipeline = local.pipeline(name, |_| true)?;
-            let known = pollster::block_on(local.engine().timeline(&pipeline, &args.kind, &args.value))?;
+            let at = args.at.unwrap_or_else(clock::now);
+            let known = pollster::block_on(local.engine().timeline(&pipeline, &args.kind, &args.value, at))?;
             local.close()?;
             Timeline::new(&pipeline.name, &args.kind, &known)
         }
