@@ -600,7 +600,7 @@ mod tests {
             piece: "ann@example.org".to_owned(),
             shingle: Shingle(7),
             counters: timeline.counters.clone(),
-            windows: vec![(Span::hours(1), vec![0; timeline.counters.len()])],
+            windows: vec![(Span::hours(1), vec![2, 0])],
             timeline: Some(timeline),
         };
         let written = serde_json::to_value(Timeline::new("mail", "from", &known)).unwrap();
@@ -614,6 +614,7 @@ mod tests {
                 "first": "1970-01-01T00:00:10Z",
                 "last": "1970-01-02T00:09:59Z",
                 "counters": ["seen", "spam"],
+                "windows": [{"window": "1h", "counts": {"seen": 2}}],
                 "tiers": [
                     {"width": "1d", "buckets": [{"start": "1970-01-01T00:00:00Z", "counts": {"seen": 3, "spam": 1}}]},
                     {"width": "10m", "buckets": [
