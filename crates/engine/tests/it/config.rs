@@ -192,3 +192,16 @@ proptest::proptest! {
         let _ = problems(&format!("{}{with}{}", &text[..at], &text[end..]));
     }
 }
+
+#[test]
+fn the_documented_conditions_compile() {
+    let document = include_str!("../../../../docs/rules.md");
+    let blocks = document.split("\n```cel\n").skip(1).filter_map(|rest| rest.split("\n```").next());
+    let conditions: Vec<&str> = blocks.flat_map(str::lines).filter(|line| !line.trim().is_empty()).collect();
+    assert!(conditions.len() >= 5, "{conditions:?}");
+    for condition in conditions {
+        let text =
+            format!("preset = \"mail\"\n[[rule]]\nname = \"X\"\nscore = 1\nwhen = '''{condition}'''\n");
+        assert_eq!(problems(&text), "fine", "{condition}");
+    }
+}
