@@ -98,6 +98,9 @@ pub enum Input {
 }
 
 impl Input {
+    /// All inputs, in the order in which they are documented.
+    pub const ALL: [Input; 3] = [Input::Message, Input::AccessLog, Input::Json];
+
     /// What configurations call it.
     pub fn name(self) -> &'static str {
         match self {
@@ -718,14 +721,9 @@ fn catalog(drafts: &mut [Draft<'_>], problems: &mut Problems) -> Catalog {
     builder.build()
 }
 
-fn columns(
-    document: &Document,
-    input: Input,
-    builder: &mut SchemaBuilder,
-    problems: &mut Problems,
-) -> InputColumns {
-    // The inputs' own columns have names of their own, which a test holds them to.
-    let registered = (|| -> Result<_, ColumnError> {
+/// Adds the columns that an input fills by itself.
+fn input_columns(input: Input, builder: &mut SchemaBuilder) -> (EventColumns, ContentColumns) {
+    let mut register = || -> Result<_, ColumnError> {
         let event = EventColumns::register(builder)?;
         let content = match input {
             Input::Message => ContentColumns::Message {
@@ -738,8 +736,25 @@ fn columns(
             Input::Json => ContentColumns::Json,
         };
         Ok((event, content))
-    })();
-    let (event, content) = registered.unwrap_or_else(|error| unreachable!("columns of {input:?}: {error}"));
+    };
+    // The columns of an input have names of their own: every test that compiles a preset holds them to that.
+    register().unwrap_or_else(|error| unreachable!("columns of {input:?}: {error}"))
+}
+
+/// The facts that events of an input bring, before readings and declared fields.
+pub(crate) fn input_facts(input: Input) -> Schema {
+    let mut builder = SchemaBuilder::default();
+    input_columns(input, &mut builder);
+    builder.finish()
+}
+
+fn columns(
+    document: &Document,
+    input: Input,
+    builder: &mut SchemaBuilder,
+    problems: &mut Problems,
+) -> InputColumns {
+    let (event, content) = input_columns(input, builder);
     let mut networks = Vec::new();
     for view in document.list("field").into_iter().take(ENTRIES_MAX) {
         let (Some(name), Some(kind)) =

@@ -11,13 +11,14 @@ mod tree;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use event::Span;
+use event::{Column, Span};
 
 pub(crate) use problem::expected;
 pub use problem::{Origin, Problem, Problems, Source, SourceKind};
 use spec::{Form, SECTIONS, Shape};
 use tree::{Entry, Node, Table, Tree};
 
+use crate::plan::{Input, input_facts};
 use crate::preset;
 
 /// Largest configuration file that is read.
@@ -489,10 +490,10 @@ fn strings(node: &Node) -> Vec<(&str, &Origin)> {
     strings.collect()
 }
 
-/// The reference of every section and key in Markdown: `docs/reference.md` is this text.
+/// The reference of every section, key and fact in Markdown: `docs/reference.md` is this text.
 pub fn reference() -> String {
     let mut text = String::from(
-        "# Configuration reference\n\nGenerated from the list of settings that the checker itself reads; a test holds it to that.\n\
+        "# Configuration reference\n\nGenerated from the lists of settings and facts that the program itself reads; a test holds it to that.\n\
          A setting of a table can also be given as the environment variable `TOLLHOUSE_<SECTION>_<KEY>` or as\n\
          `--set section.key=value`; flags override the environment, that the file, that the preset, that the default.\n",
     );
@@ -522,6 +523,15 @@ pub fn reference() -> String {
                 shape_doc(&setting.shape),
                 setting.doc
             );
+        }
+    }
+    for input in Input::ALL {
+        text += &format!("\n## Facts of `input = \"{}\"`\n\n", input.name());
+        text += "What rules and kinds can name, beside the fields that the pipeline declares.\n\n";
+        text += "| fact | type | meaning |\n|---|---|---|\n";
+        for Column { name, kind, doc, journalled } in input_facts(input).columns() {
+            let kept = if *journalled { "" } else { ". Not journalled" };
+            text += &format!("| `{name}` | {kind} | {doc}{kept} |\n");
         }
     }
     text
