@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use event::{Event, Key, Secret, Shingle, Slot, Span, Time};
+use futures_util::future::join;
 use judge::{Action, Reason, Verdict};
 use stats::{Census, Embedded, Ledger, LedgerError, Once, Request, Timeline};
 
@@ -264,15 +265,15 @@ impl Engine {
             tracing::error!(%error, "statistics cannot be had");
         }
         let verdicts: Vec<Verdict> = observed.iter().map(|observed| self.judge(observed)).collect();
-        let judged: Vec<(&Observed, Action)> =
-            observed.iter().zip(verdicts.iter().map(|verdict| verdict.action)).collect();
-        if let Err(error) = settle::settle(&*self.ledger, &judged).await {
+        let adds = settle::requests(&observed, &verdicts);
+        // Neither waits for the other's disk: both go by what was observed and judged.
+        let (settled, decisions) =
+            join(settle::settle(&*self.ledger, &adds), self.log(observed, verdicts)).await;
+        if let Err(error) = settled {
             tracing::error!(%error, "verdicts cannot be counted");
-            for (observed, _) in &judged {
-                self.metrics.settle_failures.get_or_create(&label(&observed.prepared.row.pipeline)).inc();
-            }
+            self.metrics.settle_failures.inc_by(adds.len() as u64);
         }
-        self.log(observed, verdicts).await
+        decisions
     }
 
     /// Stage 5 for one row, with the pipeline's word for lost statistics.

@@ -38,7 +38,7 @@ pub struct Metrics {
     pub(crate) observe_failures: Family<PipelineLabel, Counter>,
     pub(crate) judge_verdicts: Family<ActionLabel, Counter>,
     pub(crate) judge_fired: Family<RuleLabel, Counter>,
-    pub(crate) settle_failures: Family<PipelineLabel, Counter>,
+    pub(crate) settle_failures: Counter,
     pub(crate) journal_records: Counter,
     pub(crate) feedback_given: Family<PipelineLabel, Counter>,
 }
@@ -67,8 +67,9 @@ impl Metrics {
             &self.observe_duplicates,
         );
         register("tollhouse_observe_failures", "Events judged without statistics", &self.observe_failures);
-        register("tollhouse_settle_failures", "Verdicts that could not be counted", &self.settle_failures);
         register("tollhouse_feedback_given", "Feedback and learning taken in", &self.feedback_given);
+        let failures = self.settle_failures.clone();
+        registry.register("tollhouse_settle_failures", "Verdicts that could not be counted", failures);
         registry.register("tollhouse_judge_verdicts", "Verdicts by action", self.judge_verdicts.clone());
         registry.register("tollhouse_judge_fired", "Rules that fired", self.judge_fired.clone());
         registry.register(

@@ -1,21 +1,23 @@
 //! Stage 6, settle: what hangs on the verdict is counted. Stage 4 counted the event itself, refused or not.
 
-use judge::Action;
+use judge::{Action, Verdict};
 use stats::{Add, Ledger, LedgerError, Observation, Request};
 
 use super::observe::{Observed, counters};
 
-/// Adds what the verdicts add. Events that were counted before settle nothing, and neither does one whose
-/// statistics could not be had: what was not counted as seen must not be counted as judged.
-pub(crate) async fn settle(ledger: &dyn Ledger, judged: &[(&Observed, Action)]) -> Result<(), LedgerError> {
-    let requests: Vec<Request> = judged
-        .iter()
-        .filter(|(observed, _)| !observed.duplicate && !observed.failed)
-        .map(|(observed, action)| request(observed, *action))
-        .filter(|request| !request.observations.is_empty())
-        .collect();
+/// What the verdicts add. Events that were counted before settle nothing, and neither does one whose statistics
+/// could not be had: what was not counted as seen must not be counted as judged.
+pub(crate) fn requests(observed: &[Observed], verdicts: &[Verdict]) -> Vec<Request> {
+    let judged =
+        observed.iter().zip(verdicts).filter(|(observed, _)| !observed.duplicate && !observed.failed);
+    let requests = judged.map(|(observed, verdict)| request(observed, verdict.action));
+    requests.filter(|request| !request.observations.is_empty()).collect()
+}
+
+/// Adds it.
+pub(crate) async fn settle(ledger: &dyn Ledger, requests: &[Request]) -> Result<(), LedgerError> {
     if !requests.is_empty() {
-        ledger.observe(&requests).await?;
+        ledger.observe(requests).await?;
     }
     Ok(())
 }
