@@ -122,9 +122,6 @@ pub enum EngineError {
     /// A decision of a pipeline that this plan does not have any more.
     #[error("the decision was made by the pipeline `{0}`, which this configuration does not have")]
     PipelineGone(String),
-    /// A window that the kind's statistic does not answer.
-    #[error("{0}")]
-    Window(String),
     /// No piece can be made of a value.
     #[error("`{value}` gives no piece of the kind `{kind}`")]
     NoPiece {
@@ -180,6 +177,10 @@ impl Engine {
         let ledger = open_ledger(&directory.ledger_path(), &plan)?;
         let journal =
             Journal::open(&directory.journal_path(), plan.node.journal.clone(), plan.node.durability)?;
+        if journal.torn_bytes() > 0 {
+            let (bytes, path) = (journal.torn_bytes(), directory.journal_path());
+            tracing::warn!(bytes, path = %path.display(), "the journal's tail was torn by a crash and is cut off");
+        }
         let ids = journal.last_id().map(IdSource::after).unwrap_or_default();
         for pipeline in &plan.pipelines {
             journal.describe(pipeline)?;

@@ -116,7 +116,7 @@ impl From<EngineError> for Failure {
             }
             EngineError::NoDecision(_) | EngineError::NoJournal => NOT_FOUND.failure(error.to_string()),
             EngineError::PipelineGone(_) => NOT_APPLICABLE.failure(error.to_string()),
-            EngineError::Window(_) | EngineError::Ledger(LedgerError::Window(_)) => {
+            EngineError::Ledger(LedgerError::Window(_)) => {
                 INVALID_PARAMETER.failure(format!("window: {error}"))
             }
             EngineError::NoPiece { kind, value } => {
