@@ -148,8 +148,10 @@ fn is_link(text: &str) -> bool {
     let Some(suffix) = psl::List.suffix(name.as_bytes()) else { return false };
     let known = suffix.typ() == Some(Type::Icann);
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+    // A name that ends in a dot has an empty ending, with no letter to look at.
+    let first = written.as_bytes().get(written.len().saturating_sub(ending.len()));
     let is_sentence = written.len() > ending.len()
-        && written.as_bytes()[written.len() - ending.len()].is_ascii_uppercase()
+        && first.is_some_and(u8::is_ascii_uppercase)
         && written.bytes().any(|byte| byte.is_ascii_lowercase());
     known && (name.starts_with("www.") || !rest.is_empty() || !FILE_ENDINGS.contains(&ending) && !is_sentence)
 }
@@ -190,6 +192,19 @@ mod tests {
             "word",
         ] {
             assert_eq!(Link::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_may_end_in_a_dot() {
+        for (text, expected) in [
+            ("www.example.org.", true),
+            ("example.org.:80", true),
+            ("Example.Org.", true),
+            (".", false),
+            ("word.", false),
+        ] {
+            assert_eq!(is_link(text), expected, "{text:?}");
         }
     }
 
