@@ -13,7 +13,7 @@ use content::piece::Normalise;
 use event::{Column, ColumnError, Kind, Schema, SchemaBuilder, Slot, Space, Span, Type};
 use judge::{
     Action, Band, Bands, Condition, CounterSum, Diagnostic, Mode, Names, ReadingRequest, Rule, RuleSet,
-    Scope, ScopeError,
+    RuleSource, Scope, ScopeError,
 };
 use stats::{Catalog, CatalogBuilder, Durability, Layout, LayoutError, Measure, Statistic, Tier};
 
@@ -25,7 +25,7 @@ pub(crate) const ONCE: Kind = Kind(0);
 /// Readings of a key that are no counters.
 const RESERVED: [&str; 2] = ["first_age", "last_age"];
 
-/// Most conditions, kinds or distincts of one pipeline.
+/// Most entries of one list section of a pipeline.
 const ENTRIES_MAX: usize = 4096;
 
 /// What a node does: its own settings, its pipelines, and the statistics they share.
@@ -388,7 +388,7 @@ impl<'a> Draft<'a> {
     }
 
     fn kinds(&mut self, builder: &mut SchemaBuilder, problems: &mut Problems) {
-        for view in self.document.list("kind").into_iter().take(ENTRIES_MAX) {
+        for view in entries(self.document, "kind", problems) {
             let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
             let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
             if !self.claim(view, name, kind, problems) {
@@ -443,7 +443,7 @@ impl<'a> Draft<'a> {
     }
 
     fn statistics(&mut self, problems: &mut Problems) {
-        for view in self.document.list("statistic").into_iter().take(ENTRIES_MAX) {
+        for view in entries(self.document, "statistic", problems) {
             let Some(name) = view.str("name") else { continue };
             if self.statistics.iter().any(|other| other.name == name) {
                 problems.add(view.origin("name"), format!("statistic `{name}` is defined twice"), None);
@@ -502,7 +502,7 @@ impl<'a> Draft<'a> {
     }
 
     fn distincts(&mut self, schema: &Schema, problems: &mut Problems) {
-        for view in self.document.list("distinct").into_iter().take(ENTRIES_MAX) {
+        for view in entries(self.document, "distinct", problems) {
             let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
             let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
             if !self.claim(view, name, kind, problems) {
@@ -618,7 +618,7 @@ impl<'a> Draft<'a> {
 
     fn rules(&mut self, builder: &mut SchemaBuilder, problems: &mut Problems) {
         let mut rules: Vec<Rule> = Vec::new();
-        for view in self.document.list("rule").into_iter().take(ENTRIES_MAX) {
+        for view in entries(self.document, "rule", problems) {
             let (Some(name), Some(when)) = (view.str("name"), view.str("when")) else { continue };
             if rules.iter().any(|rule| rule.name == name) {
                 problems.add(view.origin("name"), format!("rule `{name}` is defined twice"), None);
@@ -629,14 +629,15 @@ impl<'a> Draft<'a> {
                 Some("off") => Mode::Off,
                 _ => Mode::Enforce,
             };
-            match judge::compile(when, &mut PlanScope { draft: self, builder }) {
-                Ok(condition) => rules.push(Rule {
-                    name: name.to_owned(),
-                    description: view.str("description").unwrap_or_default().to_owned(),
-                    score: view.float("score").unwrap_or(0.0),
-                    mode,
-                    condition,
-                }),
+            let source = RuleSource {
+                name: name.to_owned(),
+                when: when.to_owned(),
+                score: view.float("score").unwrap_or(0.0),
+                description: view.str("description").unwrap_or_default().to_owned(),
+                mode,
+            };
+            match Rule::compile(source, &mut PlanScope { draft: self, builder }) {
+                Ok(rule) => rules.push(rule),
                 Err(diagnostics) => report(diagnostics, view.origin("when"), when, name, problems),
             }
         }
@@ -756,7 +757,7 @@ fn columns(
 ) -> InputColumns {
     let (event, content) = input_columns(input, builder);
     let mut networks = Vec::new();
-    for view in document.list("field").into_iter().take(ENTRIES_MAX) {
+    for view in entries(document, "field", problems) {
         let (Some(name), Some(kind)) =
             (view.str("name"), view.str("type").and_then(|kind| kind.parse().ok()))
         else {
@@ -797,6 +798,17 @@ fn report(diagnostics: Vec<Diagnostic>, origin: &Origin, when: &str, name: &str,
         let place = inside(origin, when, diagnostic.range);
         problems.add(&place, format!("`{name}`: {}", diagnostic.message), diagnostic.help);
     }
+}
+
+/// The entries of a list section; too many are said, and the surplus left out.
+fn entries<'a>(document: &'a Document, name: &str, problems: &mut Problems) -> Vec<View<'a>> {
+    let mut entries = document.list(name);
+    if let Some(surplus) = entries.get(ENTRIES_MAX) {
+        let message = format!("there are {} [[{name}]]", entries.len());
+        problems.add(surplus.origin(""), message, Some(format!("at most {ENTRIES_MAX} are possible")));
+        entries.truncate(ENTRIES_MAX);
+    }
+    entries
 }
 
 /// The place of a range of a TOML string's value: exact where the string has no escapes.

@@ -114,6 +114,18 @@ fn a_rules_mistake_is_marked_inside_its_condition() {
 }
 
 #[test]
+fn too_many_entries_are_said_and_not_dropped_in_silence() {
+    let rules: String = (0..4097)
+        .map(|index| format!("[[rule]]\nname = \"R{index}\"\nscore = 1\nwhen = \"true\"\n"))
+        .collect();
+    let found = problems(&rules);
+    assert!(
+        found.contains(": error: there are 4097 [[rule]]") && found.contains("at most 4096"),
+        "{found:.600}"
+    );
+}
+
+#[test]
 fn a_listener_that_others_reach_needs_a_token() {
     check(
         "preset = \"mail\"\n[server]\nlisten = \"0.0.0.0:80\"\n",
