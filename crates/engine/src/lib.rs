@@ -397,7 +397,7 @@ impl Engine {
             request.observations.iter().filter(|added| !matches!(added.add, stats::Add::Nothing)).count();
         let outcomes = self.ledger.observe(std::slice::from_ref(&request)).await?;
         self.metrics.feedback_given.get_or_create(&label(pipeline)).inc();
-        let duplicate = outcomes.first().is_some_and(|outcome| outcome.duplicate);
+        let duplicate = outcomes.duplicate(0);
         Ok(FeedbackOutcome { keys: if duplicate { 0 } else { keys }, duplicate })
     }
 
@@ -440,11 +440,7 @@ impl Engine {
         let timeline = self.ledger.timeline(key).await?;
         let peek = stats::Observation { key, time: at, add: stats::Add::Nothing };
         let outcomes = self.ledger.observe(&[Request { once: None, observations: vec![peek] }]).await?;
-        let reading = outcomes
-            .into_iter()
-            .next()
-            .and_then(|outcome| outcome.readings.into_iter().next())
-            .unwrap_or_default();
+        let reading = outcomes.all().next().map(|reading| reading.to_reading()).unwrap_or_default();
         let sums = |window: usize| (0..counters.len()).map(|counter| reading.sum(window, counter)).collect();
         let windows = windows.iter().enumerate().map(|(index, window)| (*window, sums(index))).collect();
         Ok(KeyTimeline { piece, shingle, counters, windows, timeline })
@@ -560,18 +556,21 @@ impl Engine {
 
 fn open_ledger(path: &Path, plan: &Plan) -> Result<Embedded, OpenError> {
     let device = store::FileDevice::open(path).map_err(OpenError::Device)?;
-    let options = store::Options { segment_bytes: plan.node.ledger_segment };
-    let (store, recovery) = store::Store::open(Arc::new(device), options)?;
+    let options = stats::Options {
+        memory_bytes: plan.node.ledger_memory,
+        segment_bytes: plan.node.ledger_segment,
+        durability: plan.node.durability,
+    };
+    let (ledger, recovery) = Embedded::open(Arc::new(device), plan.catalog.clone(), options)?;
     if recovery.truncated_bytes > 0 {
         let (bytes, path) = (recovery.truncated_bytes, path.display());
         tracing::warn!(bytes, %path, "the ledger's tail was torn by a crash and is cut off");
     }
-    for damage in &recovery.damage {
+    for damage in &recovery.losses.ranges {
         let path = path.join(&damage.segment);
         tracing::error!(path = %path.display(), from = damage.from, to = damage.to, "damaged bytes are skipped");
     }
-    let options = stats::Options { memory_bytes: plan.node.ledger_memory, durability: plan.node.durability };
-    Ok(Embedded::open(store, plan.catalog.clone(), options)?)
+    Ok(ledger)
 }
 
 fn row(observed: Observed, verdict: &Verdict) -> Record {

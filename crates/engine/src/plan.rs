@@ -694,7 +694,8 @@ fn catalog(drafts: &mut [Draft<'_>], problems: &mut Problems) -> Catalog {
     for draft in drafts.iter_mut() {
         let space = draft.pipeline.space;
         let mut add = |kind: Kind, name: &str, kind_name: &str, measure: Measure, origin: &Origin| {
-            let statistic = Statistic { name: name.to_owned(), kind_name: kind_name.to_owned(), measure };
+            let statistic =
+                Statistic { name: name.to_owned(), kind_name: kind_name.to_owned(), measure, admit: None };
             if let Err(error) = builder.add(space, kind, statistic) {
                 problems.add(
                     origin,

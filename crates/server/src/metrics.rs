@@ -120,7 +120,7 @@ impl Collector for Holdings {
             ("ledger_cells", "Cells in memory", ledger.cells),
             ("ledger_memory_bytes", "Memory of cells, about", ledger.memory_bytes),
             ("ledger_dirty_bytes", "Memory of cells that is not written yet", ledger.dirty_bytes),
-            ("ledger_disk_keys", "Keys on disk", ledger.disk_keys),
+            ("ledger_keys", "Keys, in memory or on disk alone", ledger.keys),
             ("ledger_directory_bytes", "Memory of the directory of keys on disk", ledger.directory_bytes),
             ("ledger_disk_bytes", "Length of the ledger's files", ledger.disk_bytes),
             (

@@ -1,5 +1,7 @@
 //! Variable-length numbers (LEB128, as in Protocol Buffers) and short texts, written and read back with bounds.
 
+use crate::layout::Shape;
+
 /// Appends seven bits a byte, least significant first.
 pub(crate) fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -9,15 +11,29 @@ pub(crate) fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
     bytes.push(value as u8);
 }
 
-/// Appends a signed number so that small magnitudes stay short.
-pub(crate) fn push_zigzag(bytes: &mut Vec<u8>, value: i64) {
-    push_varint(bytes, ((value << 1) ^ (value >> 63)).cast_unsigned());
-}
-
 /// Appends a length and the text.
 pub(crate) fn push_text(bytes: &mut Vec<u8>, text: &str) {
     push_varint(bytes, text.len() as u64);
     bytes.extend_from_slice(text.as_bytes());
+}
+
+/// Bytes as words: their number, then eight of them a word, the first in the least significant place.
+pub(crate) fn pack(bytes: &[u8]) -> Vec<u64> {
+    let mut words = vec![bytes.len() as u64];
+    words.extend(
+        bytes.chunks(8).map(|eight| eight.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))),
+    );
+    words
+}
+
+/// The bytes in such words. Zero words may be missing at the end, or be too many.
+pub(crate) fn unpack(words: &[u64]) -> Option<Vec<u8>> {
+    let (length, words) = words.split_first()?;
+    let length = usize::try_from(*length).ok().filter(|length| *length < 8 * Shape::WORDS_MAX)?;
+    let mut bytes: Vec<u8> =
+        words.iter().take(length.div_ceil(8)).flat_map(|word| word.to_le_bytes()).collect();
+    bytes.resize(length, 0);
+    Some(bytes)
 }
 
 /// Takes values from the front of untrusted bytes; `None` where they end early or are not well-formed.
@@ -65,6 +81,28 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_read_back_from_words() {
+        for bytes in [&[][..], &[0], &[1, 2, 3, 4, 5, 6, 7, 8], &[1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0]] {
+            let mut words = pack(bytes);
+            assert_eq!(unpack(&words).as_deref(), Some(bytes));
+            while words.len() > 1 && words.last() == Some(&0) {
+                words.pop();
+            }
+            assert_eq!(unpack(&words).as_deref(), Some(bytes));
+            words.resize(9, 0);
+            assert_eq!(unpack(&words).as_deref(), Some(bytes));
+        }
+        assert_eq!(pack(b"123456789"), [9, 0x3837_3635_3433_3231, 0x39]);
+        assert_eq!(unpack(&[u64::MAX, 1]), None);
+        assert_eq!(unpack(&[]), None);
+    }
+
+    /// Signed numbers so that small magnitudes stay short. Only stores of format 1 have any.
+    fn push_zigzag(bytes: &mut Vec<u8>, value: i64) {
+        push_varint(bytes, ((value << 1) ^ (value >> 63)).cast_unsigned());
+    }
 
     #[test]
     fn numbers_read_back() {

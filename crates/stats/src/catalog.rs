@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use event::{Kind, Space, Span};
 
-use crate::layout::{Layout, LayoutError, Shape, Tier, Trail};
+use crate::cell::Approx;
+use crate::layout::{Layout, LayoutError, Shape, Tier, Track, Trail};
+use crate::sketch::SketchOptions;
 
 /// A configured statistic for one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +18,29 @@ pub struct Statistic {
     pub kind_name: String,
     /// What is kept.
     pub measure: Measure,
+    /// Whether a key must be seen several times before it gets a cell.
+    pub admit: Option<Admit>,
+}
+
+/// A sketch in front of a statistic: a key gets a cell once it was seen so often. Until then its readings are
+/// estimates; a track's count goes on from the estimate, other counts begin with the cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admit {
+    /// The sighting that makes a cell, 2 to 15.
+    pub after: u8,
+    /// How long a sighting counts at most; half as long it always does.
+    pub rotate: Span,
+    /// Memory of the sketch, see [`crate::Sketch::bytes_for`].
+    pub bytes: usize,
+}
+
+impl Admit {
+    /// The least and the greatest [`Admit::after`].
+    pub const AFTER: std::ops::RangeInclusive<u8> = 2..=15;
+
+    pub(crate) fn options(&self) -> SketchOptions {
+        SketchOptions { shards: store::Store::SHARDS, bytes: self.bytes, rotate: self.rotate }
+    }
 }
 
 /// What a statistic keeps per key.
@@ -32,6 +57,18 @@ pub enum Measure {
         /// came in several of the periods counts once in each. None means the current period alone.
         windows: Vec<Span>,
     },
+    /// First and last event, their number, and sums over their values, in a few fixed words.
+    Track(Track),
+    /// How many different values an owner had per period, about: one HyperLogLog a period.
+    Approx {
+        /// The period, and how many whole ones are kept beside the current one.
+        tier: Tier,
+        /// What readings estimate, as for [`Measure::Distinct`], but a value that came in several periods of a window
+        /// counts once.
+        windows: Vec<Span>,
+        /// The standard error is `1.04 / sqrt(2^precision)`: 1.6% for the usual 12, for at most 3.3 KiB a period.
+        precision: u8,
+    },
     /// Marks of requests that were counted, so that none is counted twice.
     Once {
         /// A mark is heeded by requests whose time lies in the same bucket of this width or in a neighbouring one,
@@ -41,11 +78,17 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// The names of the counters of its cells.
+    /// Least precision of an approximate count.
+    pub const PRECISION_MIN: u8 = 10;
+    /// Greatest precision of an approximate count.
+    pub const PRECISION_MAX: u8 = 14;
+
+    /// The names of the counters of its cells. A track has none, it has [`Track::columns`].
     pub fn counters(&self) -> Vec<String> {
         match self {
             Measure::Windows(layout) => layout.counters().to_vec(),
-            Measure::Distinct { .. } => vec!["distinct".to_owned()],
+            Measure::Track(_) => Vec::new(),
+            Measure::Distinct { .. } | Measure::Approx { .. } => vec!["distinct".to_owned()],
             Measure::Once { .. } => vec!["once".to_owned()],
         }
     }
@@ -59,34 +102,57 @@ impl Measure {
         self.trails().map(|_| ())
     }
 
-    /// The dimensions of its cells; pairs have those of their owner.
+    /// How the time of its cells is divided; pairs have the cells of their owner. A track's time is not: its shape
+    /// says only how long a cell is kept.
     pub(crate) fn shape(&self) -> Result<Shape, LayoutError> {
         match self {
             Measure::Windows(layout) => Ok(layout.shape().clone()),
+            Measure::Track(track) => Shape::new(1, &[Tier { width: track.keep(), buckets: 1 }], None),
             Measure::Distinct { tier, .. } => Shape::new(1, &[*tier], None),
+            Measure::Approx { tier, precision, .. } => {
+                if !(Measure::PRECISION_MIN..=Measure::PRECISION_MAX).contains(precision) {
+                    return Err(LayoutError::Precision(*precision));
+                }
+                let shape = Shape::new(1, &[*tier], None)?;
+                let words = Approx::words_max(*tier, *precision);
+                if words > Shape::WORDS_MAX as u64 {
+                    return Err(LayoutError::Tiers(format!(
+                        "{tier}: with a precision of {precision} a cell could have {words} words, of at most {}",
+                        Shape::WORDS_MAX
+                    )));
+                }
+                Ok(shape)
+            }
             Measure::Once { window } => Shape::new(1, &[Tier { width: *window, buckets: 1 }], None),
         }
     }
 
-    /// The sums of a reading.
+    /// What a reading is over.
     pub(crate) fn trails(&self) -> Result<Vec<Trail>, LayoutError> {
         match self {
             Measure::Windows(layout) => Ok(layout.trails().to_vec()),
-            Measure::Distinct { tier, windows } if windows.is_empty() => {
-                Ok(vec![Trail::periods(tier.width, tier.width)])
+            Measure::Distinct { tier, windows } | Measure::Approx { tier, windows, .. } => {
+                let current = [tier.width];
+                let windows = if windows.is_empty() { &current[..] } else { windows };
+                windows.iter().map(|window| self.trail(*window)).collect()
             }
-            Measure::Distinct { tier, windows } => {
+            Measure::Track(_) | Measure::Once { .. } => Ok(Vec::new()),
+        }
+    }
+
+    /// The buckets that answer a window.
+    pub(crate) fn trail(&self, window: Span) -> Result<Trail, LayoutError> {
+        match self {
+            Measure::Distinct { tier, .. } | Measure::Approx { tier, .. } => {
                 let longest = tier.width.times(i64::from(tier.buckets) + 1);
-                let whole = |window: &Span| {
-                    *window > Span::ZERO && window.0 % tier.width.0 == 0 && *window <= longest
-                };
-                if let Some(window) = windows.iter().find(|window| !whole(window)) {
+                if window <= Span::ZERO || window.0 % tier.width.0 != 0 || window > longest {
                     let possible = format!("multiples of {} up to {longest}", tier.width);
-                    return Err(LayoutError::Window { window: *window, possible });
+                    return Err(LayoutError::Window { window, possible });
                 }
-                Ok(windows.iter().map(|window| Trail::periods(tier.width, *window)).collect())
+                Ok(Trail::periods(tier.width, window))
             }
-            Measure::Once { .. } => Ok(Vec::new()),
+            Measure::Windows(_) | Measure::Once { .. } => self.shape()?.trail(window),
+            Measure::Track(_) => Err(LayoutError::Window { window, possible: "none".to_owned() }),
         }
     }
 }

@@ -1,155 +1,235 @@
-//! What a stored cell's bytes mean: a [`Definition`] is written once, cells name it by number.
+//! What a stored cell's words mean: a [`Definition`] is written once, cells name it by number.
 //!
-//! The number is a hash of what it names, so that it can never come to mean anything else, not even when the record
+//! The number is a hash of what it names, so that it will hardly come to mean anything else, not even when the record
 //! of it is lost. After a change of configuration a cell is read with the definition that it was written with and
 //! then [`translated`].
 
 use std::sync::Arc;
 
-use event::{Key, Kind, Shingle, Space, Span};
-use hashbrown::HashMap;
+use event::{Kind, Space, Span};
 
-use crate::bytes::{Reader, push_text, push_varint};
+use crate::bytes::{Reader, pack, push_text, push_varint, unpack};
 use crate::catalog::{CatalogError, Measure, Statistic};
-use crate::cell::Cell;
-use crate::layout::{Shape, Tier};
+use crate::cell::{Plan, Room};
+use crate::layout::{Column, Layout, LayoutError, Tier, Track, Weight};
 
-/// Set in a pair's kind.
-pub(crate) const PAIR: u16 = 0x8000;
+const FORMAT: u8 = 2;
 
-/// Space and kind of the records that hold definitions; no pair can have them, see [`crate::Catalog::KINDS`].
-pub(crate) const DEFINITIONS: (Space, Kind) = (Space(u16::MAX), Kind(u16::MAX));
-
-const FORMAT: u8 = 1;
-
-/// One statistic of one kind, as far as the bytes of its cells depend on it.
+/// One statistic of one kind, as far as the words of its cells depend on it: without the windows that it is read over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Definition {
     pub(crate) space: Space,
     pub(crate) kind: Kind,
     pub(crate) statistic: String,
     pub(crate) kind_name: String,
-    pub(crate) form: Form,
-    pub(crate) counters: Vec<String>,
-    pub(crate) shape: Shape,
+    pub(crate) measure: Measure,
 }
 
 /// The kinds of statistic, as numbered on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    Windows = 0,
-    Distinct = 1,
-    Once = 2,
-}
-
-impl Form {
-    fn name(self) -> &'static str {
-        match self {
-            Form::Windows => "windows",
-            Form::Distinct => "distinct",
-            Form::Once => "once",
-        }
-    }
-}
+const WINDOWS: u8 = 0;
+const DISTINCT: u8 = 1;
+const ONCE: u8 = 2;
+const TRACK: u8 = 3;
+const APPROX: u8 = 4;
 
 impl Definition {
     pub(crate) fn new(space: Space, kind: Kind, statistic: &Statistic) -> Result<Definition, CatalogError> {
-        let shape = statistic
-            .measure
-            .shape()
-            .map_err(|error| CatalogError::Layout { name: statistic.name.clone(), error })?;
-        Ok(Definition {
-            space,
-            kind,
-            statistic: statistic.name.clone(),
-            kind_name: statistic.kind_name.clone(),
-            form: match statistic.measure {
-                Measure::Windows(_) => Form::Windows,
-                Measure::Distinct { .. } => Form::Distinct,
-                Measure::Once { .. } => Form::Once,
-            },
-            counters: statistic.measure.counters(),
-            shape,
-        })
+        let measure = match &statistic.measure {
+            Measure::Windows(layout) => {
+                let shape = layout.shape();
+                let tiers: Vec<Tier> = [Some(shape.fine()), shape.coarse()].into_iter().flatten().collect();
+                Layout::new(layout.counters().to_vec(), &tiers, Vec::new(), Some(shape.keep()))
+                    .map(Measure::Windows)
+                    .map_err(|error| CatalogError::Layout { name: statistic.name.clone(), error })?
+            }
+            Measure::Distinct { tier, .. } => Measure::Distinct { tier: *tier, windows: Vec::new() },
+            Measure::Approx { tier, precision, .. } => {
+                Measure::Approx { tier: *tier, windows: Vec::new(), precision: *precision }
+            }
+            Measure::Track(_) | Measure::Once { .. } => statistic.measure.clone(),
+        };
+        let (statistic, kind_name) = (statistic.name.clone(), statistic.kind_name.clone());
+        Ok(Definition { space, kind, statistic, kind_name, measure })
+    }
+
+    fn form(&self) -> (u8, &'static str) {
+        match self.measure {
+            Measure::Windows(_) => (WINDOWS, "windows"),
+            Measure::Distinct { .. } => (DISTINCT, "distinct"),
+            Measure::Once { .. } => (ONCE, "once"),
+            Measure::Track(_) => (TRACK, "track"),
+            Measure::Approx { .. } => (APPROX, "approx"),
+        }
     }
 
     fn meaning(&self) -> String {
-        format!("{} `{}` of `{}`", self.form.name(), self.statistic, self.kind_name)
+        format!("{} `{}` of `{}`", self.form().1, self.statistic, self.kind_name)
     }
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![FORMAT, self.form as u8];
+    /// As words, that can be told from their beginning: the number of bytes, and the bytes.
+    pub(crate) fn encode(&self) -> Vec<u64> {
+        pack(&self.bytes())
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![FORMAT, self.form().0];
         bytes.extend_from_slice(&self.space.0.to_le_bytes());
         bytes.extend_from_slice(&self.kind.0.to_le_bytes());
         push_text(&mut bytes, &self.statistic);
         push_text(&mut bytes, &self.kind_name);
-        push_varint(&mut bytes, self.shape.keep().0.cast_unsigned());
-        push_varint(&mut bytes, 1 + u64::from(self.shape.coarse().is_some()));
-        for tier in [Some(self.shape.fine()), self.shape.coarse()].into_iter().flatten() {
-            push_varint(&mut bytes, tier.width.0.cast_unsigned());
-            push_varint(&mut bytes, u64::from(tier.buckets));
-        }
-        push_varint(&mut bytes, self.counters.len() as u64);
-        for counter in &self.counters {
-            push_text(&mut bytes, counter);
+        let push_span = |bytes: &mut Vec<u8>, span: Span| push_varint(bytes, span.0.cast_unsigned());
+        let push_tier = |bytes: &mut Vec<u8>, tier: Tier| {
+            push_span(bytes, tier.width);
+            push_varint(bytes, u64::from(tier.buckets));
+        };
+        match &self.measure {
+            Measure::Windows(layout) => {
+                let shape = layout.shape();
+                push_span(&mut bytes, shape.keep());
+                push_varint(&mut bytes, 1 + u64::from(shape.coarse().is_some()));
+                [Some(shape.fine()), shape.coarse()]
+                    .into_iter()
+                    .flatten()
+                    .for_each(|tier| push_tier(&mut bytes, tier));
+                push_varint(&mut bytes, layout.counters().len() as u64);
+                layout.counters().iter().for_each(|counter| push_text(&mut bytes, counter));
+            }
+            Measure::Distinct { tier, .. } => push_tier(&mut bytes, *tier),
+            Measure::Once { window } => push_span(&mut bytes, *window),
+            Measure::Track(track) => {
+                push_span(&mut bytes, track.keep());
+                push_varint(&mut bytes, track.columns().len() as u64);
+                for column in track.columns() {
+                    match column {
+                        Column::First => bytes.push(0),
+                        Column::Last => bytes.push(1),
+                        Column::Count => bytes.push(2),
+                        Column::Sum => bytes.push(3),
+                        Column::Min => bytes.push(4),
+                        Column::Max => bytes.push(5),
+                        Column::Decayed { half_life, weight } => {
+                            bytes.push(if *weight == Weight::One { 6 } else { 7 });
+                            push_span(&mut bytes, *half_life);
+                        }
+                    }
+                }
+            }
+            Measure::Approx { tier, precision, .. } => {
+                push_tier(&mut bytes, *tier);
+                bytes.push(*precision);
+            }
         }
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Definition> {
-        let mut reader = Reader(bytes);
+    pub(crate) fn decode(words: &[u64]) -> Option<Definition> {
+        let bytes = unpack(words)?;
+        let mut reader = Reader(&bytes);
         let [FORMAT, form] = reader.array()? else { return None };
-        let form =
-            [Form::Windows, Form::Distinct, Form::Once].into_iter().find(|known| *known as u8 == form)?;
         let space = Space(u16::from_le_bytes(reader.array()?));
         let kind = Kind(u16::from_le_bytes(reader.array()?));
         let statistic = reader.text()?.to_owned();
         let kind_name = reader.text()?.to_owned();
-        let span = |value: u64| i64::try_from(value).ok().map(Span);
-        let keep = span(reader.varint()?)?;
-        let mut tiers = Vec::new();
-        for _ in 0..reader.varint()?.min(3) {
-            let width = span(reader.varint()?)?;
-            tiers.push(Tier { width, buckets: u32::try_from(reader.varint()?).ok()? });
-        }
-        let mut counters = Vec::new();
-        for _ in 0..reader.varint()? {
-            counters.push(reader.text()?.to_owned());
-        }
-        let shape = Shape::new(counters.len(), &tiers, Some(keep)).ok()?;
-        reader.0.is_empty().then_some(Definition { space, kind, statistic, kind_name, form, counters, shape })
+        let measure = match form {
+            WINDOWS => read_windows(&mut reader)?,
+            DISTINCT => Measure::Distinct { tier: read_tier(&mut reader)?, windows: Vec::new() },
+            ONCE => Measure::Once { window: read_span(&mut reader)? },
+            TRACK => {
+                let keep = read_span(&mut reader)?;
+                let mut columns = Vec::new();
+                for _ in 0..reader.varint()? {
+                    columns.push(match reader.array()? {
+                        [0] => Column::First,
+                        [1] => Column::Last,
+                        [2] => Column::Count,
+                        [3] => Column::Sum,
+                        [4] => Column::Min,
+                        [5] => Column::Max,
+                        [6] => Column::Decayed { half_life: read_span(&mut reader)?, weight: Weight::One },
+                        [7] => Column::Decayed { half_life: read_span(&mut reader)?, weight: Weight::Value },
+                        _ => return None,
+                    });
+                }
+                Measure::Track(Track::new(columns, keep).ok()?)
+            }
+            APPROX => {
+                let tier = read_tier(&mut reader)?;
+                let [precision] = reader.array()?;
+                Measure::Approx { tier, windows: Vec::new(), precision }
+            }
+            _ => return None,
+        };
+        measure.check().ok()?;
+        reader.0.is_empty().then_some(Definition { space, kind, statistic, kind_name, measure })
+    }
+
+    /// The operations on its cells, but for readings over windows.
+    pub(crate) fn plan(&self) -> Result<Plan, LayoutError> {
+        Plan::over(&self.measure, &[])
     }
 }
 
-/// All definitions that cells in memory or on disk may name.
+pub(crate) fn read_span(reader: &mut Reader<'_>) -> Option<Span> {
+    i64::try_from(reader.varint()?).ok().map(Span)
+}
+
+pub(crate) fn read_tier(reader: &mut Reader<'_>) -> Option<Tier> {
+    let width = read_span(reader)?;
+    Some(Tier { width, buckets: u32::try_from(reader.varint()?).ok()? })
+}
+
+/// Keep, tiers and counters.
+pub(crate) fn read_windows(reader: &mut Reader<'_>) -> Option<Measure> {
+    let keep = read_span(reader)?;
+    let mut tiers = Vec::new();
+    for _ in 0..reader.varint()?.min(3) {
+        tiers.push(read_tier(reader)?);
+    }
+    let mut counters = Vec::new();
+    for _ in 0..reader.varint()? {
+        counters.push(reader.text()?.to_owned());
+    }
+    Some(Measure::Windows(Layout::new(counters, &tiers, Vec::new(), Some(keep)).ok()?))
+}
+
+/// A definition and the operations on its cells.
+#[derive(Debug)]
+pub(crate) struct Defined {
+    pub(crate) definition: Definition,
+    pub(crate) plan: Plan,
+}
+
+/// All definitions that cells in memory or on disk may name. Cloning copies 256 KiB.
 #[derive(Clone, Default)]
 pub(crate) struct Registry {
-    /// By the index that cells in memory name.
-    all: Vec<(u32, Arc<Definition>)>,
-    by_number: HashMap<u32, u16>,
+    by_number: Vec<Option<Arc<Defined>>>,
 }
 
 impl Registry {
-    /// Number of definitions: indices are below it.
-    pub(crate) fn len(&self) -> usize {
-        self.all.len()
-    }
+    /// Definitions are numbered from 1 to below this. 0 is free for what is no cell.
+    pub(crate) const NUMBERS: u16 = 1 << 15;
 
     /// Takes in a definition that was stored under this number.
-    pub(crate) fn restore(&mut self, number: u32, bytes: &[u8]) -> Result<(), CatalogError> {
-        let definition = Definition::decode(bytes)
-            .ok_or_else(|| CatalogError::Stored(format!("definition {number:08x} has an unknown form")))?;
-        self.insert(number, definition).map(|_| ())
+    pub(crate) fn restore(&mut self, number: u16, words: &[u64]) -> Result<(), CatalogError> {
+        let unknown = || CatalogError::Stored(format!("definition {number} has an unknown form"));
+        if number == 0 || number >= Registry::NUMBERS {
+            return Err(unknown());
+        }
+        let definition = Definition::decode(words).ok_or_else(unknown)?;
+        let plan = definition.plan().map_err(|_| unknown())?;
+        self.put(number, Defined { definition, plan });
+        Ok(())
     }
 
-    /// The index of a definition, and its number if it is new and must be stored.
-    pub(crate) fn define(&mut self, definition: Definition) -> Result<(u16, Option<u32>), CatalogError> {
-        for (index, (_, known)) in self.all.iter().enumerate() {
+    /// The number of a definition, and whether it is new and must be stored.
+    pub(crate) fn define(&mut self, definition: Definition) -> Result<(u16, bool), CatalogError> {
+        for (number, known) in self.iter() {
+            let known = &known.definition;
             if (known.space, known.kind) != (definition.space, definition.kind) {
                 continue;
             }
-            if **known == definition {
-                return Ok((index as u16, None));
+            if *known == definition {
+                return Ok((number, false));
             }
             if known.meaning() != definition.meaning() {
                 return Err(CatalogError::Meaning {
@@ -160,75 +240,250 @@ impl Registry {
                 });
             }
         }
-        let mut number = fnv(&definition.encode());
-        while self.by_number.contains_key(&number) {
-            number = number.wrapping_add(1);
+        let plan = definition
+            .plan()
+            .map_err(|error| CatalogError::Layout { name: definition.statistic.clone(), error })?;
+        let hash = fnv(&definition.bytes());
+        let wanted = (hash ^ hash >> 15 ^ hash >> 30) as u16;
+        let number = (0..Registry::NUMBERS)
+            .map(|step| wanted.wrapping_add(step) % Registry::NUMBERS)
+            .find(|number| *number != 0 && self.get(*number).is_none())
+            .ok_or_else(|| CatalogError::Stored("there are too many of them: 32,767".to_owned()))?;
+        self.put(number, Defined { definition, plan });
+        Ok((number, true))
+    }
+
+    fn put(&mut self, number: u16, defined: Defined) {
+        self.by_number.resize(usize::from(Registry::NUMBERS), None);
+        if let Some(place) = self.by_number.get_mut(usize::from(number)) {
+            *place = Some(Arc::new(defined));
         }
-        Ok((self.insert(number, definition)?, Some(number)))
     }
 
-    fn insert(&mut self, number: u32, definition: Definition) -> Result<u16, CatalogError> {
-        let index = u16::try_from(self.all.len())
-            .map_err(|_| CatalogError::Stored("there are too many of them: 65,536".to_owned()))?;
-        self.all.push((number, Arc::new(definition)));
-        self.by_number.insert(number, index);
-        Ok(index)
+    #[inline]
+    pub(crate) fn get(&self, number: u16) -> Option<&Arc<Defined>> {
+        self.by_number.get(usize::from(number))?.as_ref()
     }
 
-    pub(crate) fn get(&self, index: u16) -> &Definition {
-        &self.all[usize::from(index)].1
+    /// All of them, by number.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &Arc<Defined>)> {
+        self.by_number.iter().zip(0..).filter_map(|(defined, number)| Some((number, defined.as_ref()?)))
     }
-
-    /// Appends a cell's image: the definition's number and the packed cell.
-    pub(crate) fn encode(&self, index: u16, cell: &Cell, bytes: &mut Vec<u8>) {
-        let (number, definition) = &self.all[usize::from(index)];
-        bytes.extend_from_slice(&number.to_le_bytes());
-        cell.encode(&definition.shape, bytes);
-    }
-
-    /// Reads a cell's image; `None` if it is damaged or was written for another kind.
-    pub(crate) fn decode(&self, key: &Key, image: &[u8]) -> Option<(u16, Cell)> {
-        let (number, packed) = image.split_first_chunk()?;
-        let index = *self.by_number.get(&u32::from_le_bytes(*number))?;
-        let definition = self.get(index);
-        let fits = (definition.space, definition.kind.0) == (key.space, key.kind.0 & !PAIR);
-        let cell = Cell::decode(&definition.shape, packed).ok()?;
-        fits.then_some((index, cell))
-    }
-}
-
-/// The key of the record that holds a definition.
-pub(crate) fn definition_key(number: u32) -> Key {
-    Key { space: DEFINITIONS.0, kind: DEFINITIONS.1, shingle: Shingle(u64::from(number)) }
 }
 
 /// FNV-1a (Fowler, Noll and Vo), 32 bits.
-fn fnv(bytes: &[u8]) -> u32 {
+pub(crate) fn fnv(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
-/// A cell of `old` as one of `new`: counters go by name, a bucket goes into the finest tier whose width is a multiple
-/// of its own, and what fits nowhere is dropped. Distinct counts and marks only go into buckets of equal width: a
-/// value that was counted in two short periods would be counted twice in a long one.
-pub(crate) fn translated(cell: &Cell, old: &Definition, new: &Definition) -> Cell {
-    let (Some(first), Some(last)) = (cell.first(), cell.last()) else { return Cell::new() };
+/// Puts a cell of `old` into an empty room as one of `new`. Counters go by name, a bucket goes into the finest tier
+/// whose width is a multiple of its own, and what fits nowhere is dropped. Exact distinct counts and marks only go into
+/// buckets of equal width: a value that was counted in two short periods would be counted twice in a long one.
+/// Approximate ones go into multiples, and into a lower precision. A track keeps the columns that both have; new ones
+/// begin empty.
+pub(crate) fn translated(words: &[u64], old: &Defined, new: &Defined, room: &mut impl Room) {
+    let names = new.definition.measure.counters();
+    let known = old.definition.measure.counters();
     let sources: Vec<Option<usize>> =
-        new.counters.iter().map(|name| old.counters.iter().position(|counter| counter == name)).collect();
-    let mut made = Cell::new();
-    made.see(&new.shape, first, last);
-    let mut moved = vec![0; new.counters.len()];
-    for (tier, bucket, counts) in cell.rows(&old.shape) {
-        let Some(width) = [Some(old.shape.fine()), old.shape.coarse()][tier].map(|tier| tier.width.0) else {
-            continue;
-        };
-        let targets =
-            [Some(new.shape.fine()), new.shape.coarse()].into_iter().flatten().map(|tier| tier.width.0);
-        let fits = |to: i64| if new.form == Form::Windows { to % width == 0 } else { to == width };
-        let Some((target, to)) = targets.enumerate().find(|(_, to)| fits(*to)) else { continue };
-        for (moved, source) in moved.iter_mut().zip(&sources) {
-            *moved = source.and_then(|source| counts.get(source)).copied().unwrap_or(0);
-        }
-        made.put(&new.shape, target, bucket.div_euclid(to / width), &moved);
+        names.iter().map(|name| known.iter().position(|counter| counter == name)).collect();
+    let multiples = matches!(new.definition.measure, Measure::Windows(_));
+    new.plan.translate(room, words, &old.plan, &sources, multiples);
+}
+
+#[cfg(test)]
+mod tests {
+    use event::Time;
+
+    use super::*;
+
+    fn tier(text: &str) -> Tier {
+        text.parse().unwrap()
     }
-    made
+
+    fn windows(counters: &[&str], tiers: &[&str]) -> Measure {
+        let tiers: Vec<Tier> = tiers.iter().map(|text| tier(text)).collect();
+        let counters = counters.iter().map(|name| (*name).to_owned()).collect();
+        Measure::Windows(Layout::new(counters, &tiers, vec![tiers[0].width], None).unwrap())
+    }
+
+    fn track(columns: &[Column]) -> Measure {
+        Measure::Track(Track::new(columns.to_vec(), Span::days(30)).unwrap())
+    }
+
+    fn definition(measure: Measure) -> Definition {
+        let statistic =
+            Statistic { name: "mass".to_owned(), kind_name: "from".to_owned(), measure, admit: None };
+        Definition::new(Space(3), Kind(1), &statistic).unwrap()
+    }
+
+    fn all() -> Vec<Measure> {
+        let decayed = |seconds, weight| Column::Decayed { half_life: Span::seconds(seconds), weight };
+        vec![
+            windows(&["seen"], &["10m x 144"]),
+            windows(&["seen", "spam"], &["10m x 144", "1d x 14"]),
+            Measure::Distinct { tier: tier("1d x 7"), windows: vec![Span::days(3)] },
+            Measure::Once { window: Span::minutes(5) },
+            track(&[Column::First, Column::Last, Column::Count]),
+            track(&[
+                Column::Sum,
+                Column::Min,
+                Column::Max,
+                decayed(60, Weight::One),
+                decayed(60, Weight::Value),
+            ]),
+            Measure::Approx { tier: tier("1d x 7"), windows: vec![Span::days(7)], precision: 12 },
+        ]
+    }
+
+    #[test]
+    fn definitions_read_back() {
+        for measure in all() {
+            let definition = definition(measure);
+            let mut words = definition.encode();
+            assert_eq!(Definition::decode(&words).as_ref(), Some(&definition));
+            words.push(0);
+            assert_eq!(Definition::decode(&words).as_ref(), Some(&definition), "padded");
+            words[0] += 1;
+            assert_eq!(Definition::decode(&words), None, "one byte more");
+            for length in 0..definition.bytes().len() {
+                words[0] = length as u64;
+                assert_eq!(Definition::decode(&words), None, "cut to {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_are_found_again_and_never_reused() {
+        let mut registry = Registry::default();
+        let mut other = Registry::default();
+        for (kind, measure) in all().into_iter().enumerate() {
+            let definition = Definition { kind: Kind(kind as u16), ..definition(measure) };
+            let (number, new) = registry.define(definition.clone()).unwrap();
+            assert!(new && number > 0 && number < Registry::NUMBERS);
+            assert_eq!(registry.define(definition.clone()), Ok((number, false)));
+            assert_eq!(registry.get(number).unwrap().definition, definition);
+            other.restore(number, &definition.encode()).unwrap();
+        }
+        assert_eq!(registry.iter().count(), all().len());
+        let numbers = |registry: &Registry| registry.iter().map(|(number, _)| number).collect::<Vec<_>>();
+        assert_eq!(numbers(&registry), numbers(&other));
+        assert!(registry.get(0).is_none());
+        assert!(other.restore(0, &definition(all().remove(0)).encode()).is_err());
+        assert!(other.restore(1 << 15, &definition(all().remove(0)).encode()).is_err());
+        assert!(other.restore(7, &[1, 2, 3]).is_err());
+    }
+
+    #[test]
+    fn a_taken_number_gives_way_to_the_next() {
+        let wanted = Registry::default().define(definition(all().remove(0))).unwrap().0;
+        let mut registry = Registry::default();
+        let other = Definition { kind: Kind(9), ..definition(all().remove(1)) };
+        registry.restore(wanted, &other.encode()).unwrap();
+        let next = if wanted + 1 == Registry::NUMBERS { 1 } else { wanted + 1 };
+        assert_eq!(registry.define(definition(all().remove(0))), Ok((next, true)));
+    }
+
+    #[test]
+    fn a_kind_keeps_its_meaning() {
+        let mut registry = Registry::default();
+        registry.define(definition(windows(&["seen"], &["10s x 6"]))).unwrap();
+        registry.define(definition(windows(&["seen", "spam"], &["10s x 6"]))).unwrap();
+        let error = registry.define(definition(all().remove(4))).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "kind 1 of space 3 is stored as windows `mass` of `from` and now configured as track `mass` of `from`: \
+             give the new one a number of its own"
+        );
+    }
+
+    fn defined(measure: Measure) -> Defined {
+        let definition = definition(measure);
+        Defined { plan: definition.plan().unwrap(), definition }
+    }
+
+    #[test]
+    fn windows_are_translated() {
+        let at = Time::from_seconds;
+        let old = defined(windows(&["seen", "spam"], &["10s x 6", "1m x 5"]));
+        let mut words = Vec::new();
+        for time in [1200, 1215, 1290, 1300] {
+            old.plan.add(&mut words, at(time), [(0, 1), (1, 10)]);
+        }
+        let check = |new: Measure, expected: &[(i64, i64, &[u64])]| {
+            let new = defined(new);
+            let mut made = Vec::new();
+            translated(&words, &old, &new, &mut made);
+            assert!(new.plan.check(&made));
+            assert_eq!(new.plan.times(&made), Some((at(1200), at(1300))));
+            let rows: Vec<_> = new
+                .plan
+                .rows(&made)
+                .into_iter()
+                .map(|row| (row.start.seconds(), row.width.0 / 1_000_000, row.counts))
+                .collect();
+            let expected: Vec<_> =
+                expected.iter().map(|(start, width, counts)| (*start, *width, counts.to_vec())).collect();
+            assert_eq!(rows, expected);
+        };
+        let two = &["10s x 6", "1m x 5"];
+        let turned: &[(i64, i64, &[u64])] =
+            &[(1200, 60, &[20, 0, 2]), (1290, 10, &[10, 0, 1]), (1300, 10, &[10, 0, 1])];
+        check(windows(&["spam", "new", "seen"], two), turned);
+        check(windows(&["spam"], &["30s x 2", "2m x 3"]), &[(1200, 120, &[20]), (1290, 30, &[20])]);
+        check(windows(&["seen"], &["1m x 5"]), &[(1200, 60, &[2]), (1260, 60, &[2])]);
+        check(windows(&["seen"], &["15s x 8"]), &[]);
+    }
+
+    #[test]
+    fn distinct_counts_stay_in_their_periods_and_approximate_ones_are_united() {
+        let at = |seconds| Time::from_seconds(seconds);
+        let distinct = |text| defined(Measure::Distinct { tier: tier(text), windows: vec![] });
+        let mut words = Vec::new();
+        distinct("1m x 5").plan.add(&mut words, at(600), [(0, 3)]);
+        let rows = |text| {
+            let mut made = Vec::new();
+            translated(&words, &distinct("1m x 5"), &distinct(text), &mut made);
+            distinct(text).plan.rows(&made).into_iter().map(|row| row.counts).collect::<Vec<_>>()
+        };
+        assert_eq!(rows("1m x 9"), [[3]]);
+        assert_eq!(rows("2m x 9"), [[0u64; 1]; 0]);
+
+        let approx =
+            |text, precision| defined(Measure::Approx { tier: tier(text), windows: vec![], precision });
+        let hash = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 7;
+        let (mut words, mut expected) = (Vec::new(), Vec::new());
+        for number in 0..3000 {
+            for time in [600, 660] {
+                approx("1m x 5", 12).plan.add_hash(&mut words, at(time), hash(number));
+                approx("2m x 5", 10).plan.add_hash(&mut expected, at(time), hash(number));
+            }
+        }
+        let mut made = Vec::new();
+        translated(&words, &approx("1m x 5", 12), &approx("2m x 5", 10), &mut made);
+        assert!(approx("2m x 5", 10).plan.check(&made));
+        let rows = approx("2m x 5", 10).plan.rows(&made);
+        assert_eq!(rows, approx("2m x 5", 10).plan.rows(&expected));
+        assert_eq!(rows.len(), 1);
+        let mut made = Vec::new();
+        translated(&words, &approx("1m x 5", 12), &approx("1m x 5", 13), &mut made);
+        assert_eq!(approx("1m x 5", 13).plan.rows(&made), [], "registers cannot be divided");
+    }
+
+    #[test]
+    fn tracks_keep_what_both_have() {
+        let decayed = |hours| Column::Decayed { half_life: Span::hours(hours), weight: Weight::Value };
+        let old = defined(track(&[Column::Sum, Column::Max, decayed(1), decayed(2)]));
+        let new = defined(track(&[Column::Count, Column::Sum, Column::Min, decayed(2), decayed(3)]));
+        let mut words = Vec::new();
+        for value in [5, 7] {
+            old.plan.add_value(&mut words, Time::from_seconds(1000), Some(value));
+        }
+        let mut made = Vec::new();
+        translated(&words, &old, &new, &mut made);
+        assert!(new.plan.check(&made));
+        let mut out = [0; 5];
+        new.plan.read(&made, Time::from_seconds(1000), &mut out);
+        assert_eq!(out, [2, 12, i64::MAX as u64, 12f64.to_bits(), 0]);
+        assert_eq!(new.plan.first(&made), Some(Time::from_seconds(1000)));
+    }
 }

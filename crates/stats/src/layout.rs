@@ -1,4 +1,5 @@
-//! How a statistic's time is divided: tiers of equal buckets, and the trailing windows that readings carry.
+//! What a statistic keeps of a key: tiers of equal buckets and the trailing windows that readings carry, or the fixed
+//! columns of a track.
 //!
 //! Windows are sliding windows made of fixed sub-windows: as cheap as counters, and strict: the oldest bucket, of
 //! which only a part still lies in the window, counts in full.
@@ -77,6 +78,16 @@ pub enum LayoutError {
         /// The ranges of windows that can be answered.
         possible: String,
     },
+    /// Columns of a track that cannot be.
+    #[error("columns: {0}")]
+    Columns(String),
+    /// A precision of an approximate count that cannot be.
+    #[error(
+        "precision = {0}: it must be {min} to {max}",
+        min = crate::Measure::PRECISION_MIN,
+        max = crate::Measure::PRECISION_MAX
+    )]
+    Precision(u8),
     /// Shorter than the longest tier.
     #[error("keep = {keep} is shorter than the tier {tier}: make it at least {}", tier.span())]
     Keep {
@@ -99,8 +110,8 @@ pub struct Shape {
 impl Shape {
     /// Most counters.
     pub const COUNTERS_MAX: usize = 64;
-    /// Most numbers a cell may hold; the product of buckets and counters is bounded by it.
-    pub const WORDS_MAX: usize = 1 << 16;
+    /// Most words of a cell. A word a bucket and counter, and a few more, must fit.
+    pub const WORDS_MAX: usize = (1 << 16) - 1;
     /// The longest time that a tier may span, or a cell be kept: some 290 years, so that sums of times do not overflow.
     pub const SPAN_MAX: Span = Span(i64::MAX / 1000);
 
@@ -141,7 +152,8 @@ impl Shape {
             _ => return wrong(format!("{} of them, one or two can be kept", tiers.len())),
         };
         let rows: u64 = tiers.iter().map(|tier| u64::from(tier.buckets) + 1).sum();
-        if rows * (counters as u64 + 1) > Shape::WORDS_MAX as u64 {
+        // A head of three words, a word for sixteen columns, and two words while a head grows.
+        if rows * counters as u64 + 16 > Shape::WORDS_MAX as u64 {
             return wrong(format!("{rows} buckets of {counters} counters are too many for one cell"));
         }
         let longest = coarse.unwrap_or(fine);
@@ -189,10 +201,10 @@ impl Shape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trail {
     pub(crate) tier: usize,
-    width: Span,
-    window: Span,
+    pub(crate) width: Span,
+    pub(crate) window: Span,
     /// Buckets at the old end that are left out: 1 where whole periods are counted, the current one among them.
-    skip: i64,
+    pub(crate) skip: i64,
 }
 
 impl Trail {
@@ -219,6 +231,132 @@ pub struct Layout {
     shape: Shape,
     windows: Vec<Span>,
     trails: Vec<Trail>,
+}
+
+/// What a track keeps of a key's events, each over all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Column {
+    /// Time of the earliest event.
+    First,
+    /// Time of the latest event.
+    Last,
+    /// Number of events.
+    Count,
+    /// Sum of the events' values; exact inside, at the end of the range where it does not fit.
+    Sum,
+    /// Least value.
+    Min,
+    /// Greatest value.
+    Max,
+    /// Sum in which an event counts half after each half-life. As of a time before the last event it is what it is at
+    /// the last event.
+    Decayed {
+        /// After which it counts half.
+        half_life: Span,
+        /// What is summed.
+        weight: Weight,
+    },
+}
+
+/// What a decayed sum adds for an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Weight {
+    /// One.
+    One,
+    /// Its value; nothing for an event without one.
+    Value,
+}
+
+/// A value of a track's reading.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// Of [`Column::First`] and [`Column::Last`]; `None` where no event was seen, or only at the very end or
+    /// beginning of time.
+    Time(Option<Time>),
+    /// Of [`Column::Count`].
+    Count(u64),
+    /// Of [`Column::Sum`], [`Column::Min`] and [`Column::Max`]. The least or greatest of no values is `None`; so is a
+    /// least value of `i64::MAX` and a greatest of `i64::MIN`.
+    Integer(Option<i64>),
+    /// Of [`Column::Decayed`]. Always finite.
+    Real(f64),
+}
+
+impl Column {
+    /// What a reading says where nothing was seen.
+    pub(crate) fn neutral(&self) -> u64 {
+        match self {
+            Column::First | Column::Min => i64::MAX.cast_unsigned(),
+            Column::Last | Column::Max => i64::MIN.cast_unsigned(),
+            Column::Count | Column::Sum | Column::Decayed { .. } => 0,
+        }
+    }
+
+    /// The value that a word of a reading stands for.
+    pub fn value(&self, word: u64) -> Value {
+        let integer = word.cast_signed();
+        let some = (word != self.neutral()).then_some(integer);
+        match self {
+            Column::First | Column::Last => Value::Time(some.map(Time)),
+            Column::Count => Value::Count(word),
+            Column::Sum => Value::Integer(Some(integer)),
+            Column::Min | Column::Max => Value::Integer(some),
+            Column::Decayed { .. } => Value::Real(f64::from_bits(word)),
+        }
+    }
+}
+
+/// The columns of a track, and how long a key is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Track {
+    columns: Vec<Column>,
+    keep: Span,
+}
+
+impl Track {
+    /// Most decayed sums.
+    pub const DECAYED_MAX: usize = 4;
+
+    /// Checks, and puts the columns in the order of [`Column`]. First, last and count are kept in any case: they share
+    /// two words.
+    ///
+    /// # Errors
+    /// [`LayoutError::Columns`].
+    pub fn new(mut columns: Vec<Column>, keep: Span) -> Result<Track, LayoutError> {
+        let wrong = |text: String| Err(LayoutError::Columns(text));
+        columns.sort_unstable();
+        let decayed = |column: &Column| match column {
+            Column::Decayed { half_life, .. } => Some(*half_life),
+            _ => None,
+        };
+        if columns.is_empty() {
+            return wrong("there are none".to_owned());
+        }
+        if columns.windows(2).any(|pair| pair.first() == pair.last()) {
+            return wrong("one is there twice".to_owned());
+        }
+        if columns.iter().filter_map(decayed).count() > Track::DECAYED_MAX {
+            return wrong(format!("more than {} decayed sums", Track::DECAYED_MAX));
+        }
+        if let Some(half_life) = columns.iter().filter_map(decayed).find(|half_life| *half_life <= Span::ZERO)
+        {
+            return wrong(format!("the half-life {half_life} is not positive"));
+        }
+        if keep <= Span::ZERO || keep > Shape::SPAN_MAX {
+            return wrong(format!("keep = {keep} is not positive, or too long"));
+        }
+        Ok(Track { columns, keep })
+    }
+
+    /// What is kept, in the order of a reading's values.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// How long a key is kept after its last event.
+    pub fn keep(&self) -> Span {
+        self.keep
+    }
 }
 
 impl Layout {

@@ -32,38 +32,47 @@ pub enum Add {
     Nothing,
     /// Amounts to counters of a [`crate::Measure::Windows`].
     Counters(Amounts),
-    /// A value of a [`crate::Measure::Distinct`]; the key is the owner's.
+    /// An event of a [`crate::Measure::Track`], with its value if it has one.
+    Value(Option<i64>),
+    /// A value of a [`crate::Measure::Distinct`] or [`crate::Measure::Approx`]; the key is the owner's.
     Distinct {
         /// [`event::Secret::pair`] of the owner and the value: it has the owner's route bits.
         pair: Shingle,
     },
 }
 
-const INLINE: usize = 3;
-
-/// Counter indices and amounts; few of them are held without an allocation.
+/// Counter indices and amounts. Amounts of one, once a counter, are held without an allocation.
 #[derive(Clone, Debug, Default)]
 pub struct Amounts {
-    len: u8,
-    inline: [(u8, u64); INLINE],
-    more: Vec<(u8, u64)>,
+    /// Bit by counter.
+    ones: u64,
+    #[expect(clippy::box_collection, reason = "two words instead of four, in every observation")]
+    more: Option<Box<Vec<(u8, u64)>>>,
 }
 
 impl Amounts {
-    /// Adds an amount. The same counter may come several times.
+    /// Adds an amount. The same counter may come several times; their order does not matter.
     pub fn push(&mut self, counter: u8, amount: u64) {
-        match self.inline.get_mut(usize::from(self.len)) {
-            Some(free) => {
-                *free = (counter, amount);
-                self.len += 1;
-            }
-            None => self.more.push((counter, amount)),
+        let bit = 1u64.checked_shl(u32::from(counter)).unwrap_or(0);
+        if amount == 1 && bit != 0 && self.ones & bit == 0 {
+            self.ones |= bit;
+        } else if amount > 0 {
+            self.more.get_or_insert_default().push((counter, amount));
         }
     }
 
-    /// The amounts in the order in which they were pushed.
+    /// The amounts.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (u8, u64)> + '_ {
-        self.inline.iter().take(usize::from(self.len)).chain(&self.more).copied()
+        let mut ones = self.ones;
+        let ones = std::iter::from_fn(move || {
+            let counter = ones.trailing_zeros() as u8;
+            (ones != 0).then(|| {
+                ones &= ones - 1;
+                (counter, 1)
+            })
+        });
+        ones.chain(self.more.iter().flat_map(|more| more.iter().copied()))
     }
 }
 
@@ -82,8 +91,17 @@ impl<const N: usize> From<[(u8, u64); N]> for Amounts {
 }
 
 impl PartialEq for Amounts {
+    /// Amounts are equal if they add the same.
     fn eq(&self, other: &Amounts) -> bool {
-        self.iter().eq(other.iter())
+        let sums = |amounts: &Amounts| {
+            let mut sums = std::collections::BTreeMap::new();
+            for (counter, amount) in amounts.iter() {
+                let sum: &mut u64 = sums.entry(counter).or_default();
+                *sum = sum.saturating_add(amount);
+            }
+            sums
+        };
+        sums(self) == sums(other)
     }
 }
 
@@ -128,6 +146,136 @@ pub struct Outcome {
     pub readings: Vec<Reading>,
 }
 
+/// The answers to a batch of [`Request`]s, in three flat lists however many keys there are.
+#[derive(Clone, Debug, Default)]
+pub struct Outcomes {
+    /// For each request, where its readings end, and whether it was a duplicate.
+    pub(crate) requests: Vec<(u32, bool)>,
+    pub(crate) readings: Vec<Brief>,
+    pub(crate) values: Vec<u64>,
+}
+
+/// A reading whose values lie in a list with those of others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Brief {
+    pub(crate) first: i64,
+    pub(crate) last: i64,
+    pub(crate) start: u32,
+    pub(crate) width: u16,
+    pub(crate) columns: u8,
+    pub(crate) quality: Quality,
+    pub(crate) fresh: bool,
+}
+
+impl Brief {
+    /// Of a key of which nothing is known.
+    pub(crate) const NEW: Brief = Brief {
+        first: i64::MAX,
+        last: i64::MIN,
+        start: 0,
+        width: 0,
+        columns: 0,
+        quality: Quality::Exact,
+        fresh: false,
+    };
+}
+
+impl Outcomes {
+    /// How many requests were answered.
+    pub fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Whether there was no request.
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Whether a request's mark was there already, so that nothing was added.
+    pub fn duplicate(&self, request: usize) -> bool {
+        self.requests.get(request).is_some_and(|(_, duplicate)| *duplicate)
+    }
+
+    /// The readings of a request, one per observation.
+    pub fn readings(&self, request: usize) -> impl ExactSizeIterator<Item = View<'_>> + Clone {
+        let end = self.requests.get(request).map_or(0, |(end, _)| *end as usize);
+        let start = request.checked_sub(1).and_then(|before| self.requests.get(before));
+        let start = start.map_or(0, |(end, _)| *end as usize).min(end);
+        self.readings[start..end].iter().map(|brief| View { brief, values: &self.values })
+    }
+
+    /// The readings of all requests, one behind the other.
+    pub fn all(&self) -> impl ExactSizeIterator<Item = View<'_>> + Clone {
+        self.readings.iter().map(|brief| View { brief, values: &self.values })
+    }
+
+    /// Each request's outcome as a value of its own.
+    pub fn outcomes(&self) -> impl ExactSizeIterator<Item = Outcome> + '_ {
+        (0..self.len()).map(|request| Outcome {
+            duplicate: self.duplicate(request),
+            readings: self.readings(request).map(|view| view.to_reading()).collect(),
+        })
+    }
+}
+
+/// A [`Reading`] inside [`Outcomes`].
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    brief: &'a Brief,
+    values: &'a [u64],
+}
+
+impl View<'_> {
+    /// How far it can be trusted.
+    pub fn quality(&self) -> Quality {
+        self.brief.quality
+    }
+
+    /// The key's first event.
+    pub fn first(&self) -> Option<Time> {
+        (self.brief.first <= self.brief.last).then_some(Time(self.brief.first))
+    }
+
+    /// The key's last event.
+    pub fn last(&self) -> Option<Time> {
+        (self.brief.first <= self.brief.last).then_some(Time(self.brief.last))
+    }
+
+    /// See [`Reading::fresh`].
+    pub fn fresh(&self) -> bool {
+        self.brief.fresh
+    }
+
+    /// See [`Reading::sum`].
+    pub fn sum(&self, window: usize, column: usize) -> u64 {
+        sum(self.values(), self.brief.columns, window, column)
+    }
+
+    fn values(&self) -> &[u64] {
+        let start = self.brief.start as usize;
+        self.values.get(start..start + usize::from(self.brief.width)).unwrap_or_default()
+    }
+
+    /// As a value of its own.
+    pub fn to_reading(&self) -> Reading {
+        Reading {
+            quality: self.quality(),
+            first: self.first(),
+            last: self.last(),
+            fresh: self.fresh(),
+            counters: self.brief.columns,
+            sums: self.values().to_vec(),
+        }
+    }
+}
+
+fn sum(values: &[u64], columns: u8, window: usize, column: usize) -> u64 {
+    if column >= usize::from(columns) {
+        return 0;
+    }
+    values.get(window * usize::from(columns) + column).copied().unwrap_or(0)
+}
+
 /// How far a reading can be trusted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Quality {
@@ -164,12 +312,9 @@ impl Reading {
     }
 
     /// The sum of a counter over a window, both by their index in the statistic's definition; 0 where nothing was
-    /// counted.
+    /// counted. A statistic of fixed columns has one window, see [`crate::Track`].
     pub fn sum(&self, window: usize, counter: usize) -> u64 {
-        if counter >= usize::from(self.counters) {
-            return 0;
-        }
-        self.sums.get(window * usize::from(self.counters) + counter).copied().unwrap_or(0)
+        sum(&self.sums, self.counters, window, counter)
     }
 }
 
@@ -214,16 +359,20 @@ pub struct Bucket {
 pub struct Census {
     /// Cells in memory.
     pub cells: u64,
-    /// Their memory, about.
+    /// Memory of cells and of the directory of all keys.
     pub memory_bytes: u64,
     /// The part of it that is not written yet.
     pub dirty_bytes: u64,
-    /// Keys on disk.
-    pub disk_keys: u64,
-    /// Memory of the directory of keys on disk.
+    /// Keys, in memory or on disk alone.
+    pub keys: u64,
+    /// The part of the memory that is the directory.
     pub directory_bytes: u64,
     /// Length of the files.
     pub disk_bytes: u64,
+    /// The part of it that is the newest image of a key.
+    pub live_bytes: u64,
+    /// Bytes of images that merges have written again.
+    pub rewritten_bytes: u64,
     /// Flushes that wrote.
     pub flushes: u64,
     /// Cells read back from disk.
@@ -234,6 +383,8 @@ pub struct Census {
     pub expired: u64,
     /// Images that could not be read.
     pub damaged: u64,
+    /// Nothing is added for now because the disk is full.
+    pub full: bool,
     /// Nothing is added any more because a write failed.
     pub poisoned: bool,
 }
@@ -269,6 +420,12 @@ pub enum LedgerError {
         /// The failure.
         why: Arc<str>,
     },
+    /// There is no room on the device. Readings are answered; additions are taken again when there is room.
+    #[error("nothing is added for now, the disk is full: {why}")]
+    Full {
+        /// The device's answer.
+        why: Arc<str>,
+    },
     /// The ledger was closed.
     #[error("the ledger is closed")]
     Closed,
@@ -291,7 +448,7 @@ pub trait Ledger: Send + Sync {
     /// # Errors
     /// Requests that do not fit the catalog are refused before anything is added. After an error of the store some
     /// of the requests may have been added: with [`Request::once`] they can be sent again.
-    fn observe<'a>(&'a self, requests: &'a [Request]) -> Answer<'a, Vec<Outcome>>;
+    fn observe<'a>(&'a self, requests: &'a [Request]) -> Answer<'a, Outcomes>;
 
     /// All buckets of a key; `None` if nothing is kept of it.
     ///

@@ -1,12 +1,12 @@
-//! Windowed statistics per key: what is kept ([`Layout`], [`Catalog`]), how it is kept ([`Cell`]), and where: behind
-//! the [`Ledger`] trait, whose embedded home is [`Embedded`].
+//! Statistics per key: what is kept ([`Measure`], [`Catalog`]), how it is kept (a cell of packed words, on which a
+//! [`Plan`] operates), and where: behind the [`Ledger`] trait.
 //!
 //! ```text
 //! Request { once, observations } ─► Ledger::observe ─► Outcome { duplicate, readings }
 //!                                   one batch            as they were before each observation's own add
 //! ```
 //!
-//! A cell's state depends on the *set* of events it has seen and not on their order ([`Cell`] says exactly how), so
+//! A cell's state depends on the *set* of events it has seen and not on their order ([`Plan`] says exactly how), so
 //! buffers, logs, replays and late arrivals are the same operation. Times are event times and are passed in; the
 //! caller's clock is only heard by [`Ledger::maintain`], and only to let go of what has expired.
 //!
@@ -19,12 +19,15 @@ mod definition;
 mod embedded;
 mod layout;
 mod ledger;
+mod sketch;
+mod v1;
 
-pub use catalog::{Catalog, CatalogBuilder, CatalogError, Measure, Statistic};
-pub use cell::{Cell, CellError};
-pub use embedded::{Durability, DurabilityError, Embedded, Options};
-pub use layout::{Layout, LayoutError, Shape, Tier, TierError};
+pub use catalog::{Admit, Catalog, CatalogBuilder, CatalogError, Measure, Statistic};
+pub use cell::{Plan, Room};
+pub use embedded::{Durability, DurabilityError, Embedded, Options, Verified};
+pub use layout::{Column, Layout, LayoutError, Shape, Tier, TierError, Track, Value, Weight};
 pub use ledger::{
-    Add, Amounts, Answer, Bucket, Census, Ledger, LedgerError, Observation, Once, Outcome, Quality, Reading,
-    Request, Timeline,
+    Add, Amounts, Answer, Bucket, Census, Ledger, LedgerError, Observation, Once, Outcome, Outcomes, Quality,
+    Reading, Request, Timeline, View,
 };
+pub use sketch::{Sketch, SketchError, SketchOptions};

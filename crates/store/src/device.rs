@@ -20,6 +20,9 @@ pub trait Device: Send + Sync {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations and removals durable.
     fn sync_names(&self) -> io::Result<()>;
+    /// Makes the directory `target` with files of the same names and bytes, durably. Files of `link` will never
+    /// change and may be shared (as hard links), those of `copy` may not. `target` must be missing or empty.
+    fn export(&self, link: &[String], copy: &[String], target: &Path) -> io::Result<()>;
 }
 
 /// An open append-only file.
@@ -28,12 +31,38 @@ pub trait Blob: Send + Sync {
     fn size(&self) -> io::Result<u64>;
     /// Adds bytes at the end. After an error any part of them may have been added.
     fn append(&self, bytes: &[u8]) -> io::Result<()>;
-    /// Reads from `offset` until `into` is full or the file ends; answers how many bytes were read.
+    /// Reads at `offset`; answers how many bytes were read, which may be fewer than fit. 0 is the end of the file.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize>;
     /// Cuts the file to `size` bytes.
     fn truncate(&self, size: u64) -> io::Result<()>;
     /// Makes the bytes and the length durable.
     fn sync(&self) -> io::Result<()>;
+}
+
+/// Reads from `offset` until `into` is full or the file ends; answers how many bytes were read.
+pub(crate) fn read_full(blob: &dyn Blob, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+    let mut done = 0;
+    while done < into.len() {
+        match blob.read_at(offset.saturating_add(done as u64), &mut into[done..]) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// Makes `target` for [`Device::export`].
+pub(crate) fn create_empty(target: &Path) -> io::Result<()> {
+    fs::create_dir_all(target)?;
+    if fs::read_dir(target)?.next().is_some() {
+        return Err(io::Error::new(
+            io::ErrorKind::DirectoryNotEmpty,
+            format!("{} is not empty", target.display()),
+        ));
+    }
+    Ok(())
 }
 
 /// A directory of the operating system, locked against other processes for as long as the value lives.
@@ -104,6 +133,30 @@ impl Device for FileDevice {
     fn sync_names(&self) -> io::Result<()> {
         sync_directory(&self.directory)
     }
+
+    fn export(&self, link: &[String], copy: &[String], target: &Path) -> io::Result<()> {
+        create_empty(target)?;
+        for name in link {
+            let (from, to) = (self.directory.join(name), target.join(name));
+            // Another file system, or one without hard links, has to copy.
+            if fs::hard_link(&from, &to).is_err() {
+                copy_synced(&from, &to)?;
+            }
+        }
+        for name in copy {
+            copy_synced(&self.directory.join(name), &target.join(name))?;
+        }
+        sync_directory(target)?;
+        match target.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            Some(parent) => sync_directory(parent),
+            None => Ok(()),
+        }
+    }
+}
+
+fn copy_synced(from: &Path, to: &Path) -> io::Result<()> {
+    fs::copy(from, to)?;
+    OpenOptions::new().append(true).open(to)?.sync_all()
 }
 
 /// A directory's entries are made durable through a handle on the directory itself; where directories cannot be
@@ -124,16 +177,7 @@ impl Blob for FileBlob {
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        let mut done = 0;
-        while done < into.len() {
-            match read_some(&self.0, offset + done as u64, &mut into[done..]) {
-                Ok(0) => break,
-                Ok(count) => done += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(done)
+        read_some(&self.0, offset, into)
     }
 
     fn truncate(&self, size: u64) -> io::Result<()> {

@@ -1,37 +1,24 @@
-//! A durable map from short keys to small byte images, in the line of Bitcask: append-only segments behind an
-//! in-memory key directory, so that a write is one append and a read at most one `pread`
-//! (Sheehy and Smith, *Bitcask: A Log-Structured Hash Table for Fast Key/Value Data*, 2010).
+//! A durable store of small values under short keys: an index of all keys and the values of the hot ones in memory,
+//! behind them an append-only log.
 //!
 //! ```text
-//! append([records]) ─► one group of frames ─► active segment ─► (sync) ─► key directory points at it
-//! get(key)          ─► key directory ─► segment, offset ─► one read, checked
-//! merge_step(now)   ─► expired keys leave the directory; the emptiest sealed segment's live images are
-//!                      appended again, synced, and only then is its file removed
+//! run   ─► find keys, change cells            flush ─► one atomic group of images ─► log
+//! cold  ─► read_many ─► load                  merge ─► what is live in a mostly dead segment, again
 //! ```
 //!
-//! What is promised, and tested with crash images of a [`MemoryDevice`]:
-//! * What one [`Store::append`] was given is found after a crash wholly or not at all; once an `append` with
-//!   `sync` has answered, wholly.
-//! * An image that was superseded or has expired never comes back, whatever the crash and whichever way the
-//!   caller's clock jumps.
-//! * A damaged stretch is reported, skipped and costs only the groups it touches.
-//! * After a failed write or sync nothing is written any more ([`StoreError::Failed`]); reads go on.
-//!
-//! Every sealed segment whose records are more than half dead is merged, so the files take at most twice the live
-//! bytes and their frame headers (40 bytes a group), plus the active segment and, while a merge runs, the images
-//! that it has copied so far.
-//!
-//! The crate knows bytes only: not what an image means, not what a key names, and never what time it is.
+//! The crate knows words only: not what a value means, not what a key names, and never what time it is.
 //! `docs/format.md` draws the files.
 
+mod arena;
 mod device;
-mod format;
+pub mod log;
 mod memory;
+mod shard;
 mod store;
+pub mod v1;
 
 pub use device::{Blob, Device, FileDevice};
-pub use format::{KEY_BYTES, VALUE_BYTES_MAX};
+pub use log::{Damage, Losses, Position, Record, RecordKey, Recovery, StoreError, Verification, Visit};
 pub use memory::MemoryDevice;
-pub use store::{
-    Damage, Image, Merged, Options, Position, Record, Recovery, Store, StoreError, Usage, Verification,
-};
+pub use shard::{CellMut, Found, Hash, Place};
+pub use store::{Cold, Keys, Meaning, Merged, Options, Run, Store, Usage};

@@ -3,26 +3,36 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::device::{Blob, Device};
+use crate::device::{self, Blob, Device};
 
-/// A directory in memory. Clones share it.
+/// A directory in memory. Clones share it, and its faults.
 #[derive(Clone, Default)]
 pub struct MemoryDevice(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    files: BTreeMap<String, Arc<Mutex<Content>>>,
+    files: Files,
     /// What a crash would find by name: the files that `sync_names` saw last.
-    durable: BTreeMap<String, Arc<Mutex<Content>>>,
+    durable: Files,
     faults: Arc<Mutex<Faults>>,
 }
+
+type Files = BTreeMap<String, Arc<Mutex<Content>>>;
 
 #[derive(Default)]
 struct Faults {
     /// Changes (append, truncate, create, remove, sync) that still succeed; `None` for all of them.
     successes: Option<u64>,
+    /// Bytes that all files together may have.
+    capacity: Option<u64>,
+    /// Bytes that they have, removed ones left out.
+    used: u64,
+    /// Most bytes that one read answers.
+    read_bytes_max: Option<usize>,
+    sync_fails: bool,
 }
 
 impl Faults {
@@ -36,12 +46,24 @@ impl Faults {
             }
         }
     }
+
+    fn take_sync(&mut self) -> io::Result<()> {
+        self.take()?;
+        if self.sync_fails { Err(io::Error::other("injected failure of a sync")) } else { Ok(()) }
+    }
 }
 
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Content {
     bytes: Vec<u8>,
     synced: Vec<u8>,
+    removed: bool,
+}
+
+impl Content {
+    fn settled(bytes: Vec<u8>) -> Arc<Mutex<Content>> {
+        Arc::new(Mutex::new(Content { synced: bytes.clone(), bytes, removed: false }))
+    }
 }
 
 impl MemoryDevice {
@@ -50,14 +72,55 @@ impl MemoryDevice {
         MemoryDevice::default()
     }
 
+    fn settled(files: BTreeMap<String, Vec<u8>>) -> MemoryDevice {
+        let device = MemoryDevice::new();
+        for (name, bytes) in files {
+            device.write(&name, &bytes);
+        }
+        device
+    }
+
     /// Lets `successes` more changes through, then fails every one; a failing append leaves half its bytes.
     pub fn fail_after(&self, successes: u64) {
-        lock(&lock(&self.0).faults).successes = Some(successes);
+        self.faults(|faults| faults.successes = Some(successes));
     }
 
     /// Ends [`MemoryDevice::fail_after`].
     pub fn heal(&self) {
-        lock(&lock(&self.0).faults).successes = None;
+        self.faults(|faults| faults.successes = None);
+    }
+
+    /// Lets all files together have so many bytes: an append of more leaves what still fits and fails with
+    /// [`io::ErrorKind::StorageFull`]. `None` for no limit.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        self.faults(|faults| faults.capacity = bytes);
+    }
+
+    /// Bytes of all files.
+    pub fn used(&self) -> u64 {
+        let mut used = 0;
+        self.faults(|faults| used = faults.used);
+        used
+    }
+
+    /// Makes each read answer at most so many bytes, at least one.
+    pub fn set_read_bytes_max(&self, bytes: Option<usize>) {
+        self.faults(|faults| faults.read_bytes_max = bytes.map(|bytes| bytes.max(1)));
+    }
+
+    /// Makes every sync fail, of bytes and of names, and leaves what is durable as it was.
+    pub fn set_sync_fails(&self, fails: bool) {
+        self.faults(|faults| faults.sync_fails = fails);
+    }
+
+    /// Flips the bits of `mask` in a byte, as rot would: durably. Nothing happens if there is no such byte.
+    pub fn flip(&self, name: &str, offset: usize, mask: u8) {
+        if let Some(content) = lock(&self.0).files.get(name) {
+            let Content { bytes, synced, .. } = &mut *lock(content);
+            for byte in [bytes.get_mut(offset), synced.get_mut(offset)].into_iter().flatten() {
+                *byte ^= mask;
+            }
+        }
     }
 
     /// A directory as a crash at this moment may leave it, chosen by `seed`: what was synced is there; of what was
@@ -97,9 +160,25 @@ impl MemoryDevice {
             } else if draw(2) == 0 {
                 bytes.clone_from(&content.bytes);
             }
-            files.insert(name.clone(), Arc::new(Mutex::new(Content { synced: bytes.clone(), bytes })));
+            files.insert(name.clone(), bytes);
         }
-        MemoryDevice(Arc::new(Mutex::new(State { durable: files.clone(), files, ..State::default() })))
+        MemoryDevice::settled(files)
+    }
+
+    /// A directory as a crash may leave it in which every file keeps exactly `kept` bytes, or all there are, of
+    /// what was not synced. All present names are there.
+    pub fn torn(&self, kept: usize) -> MemoryDevice {
+        let state = lock(&self.0);
+        let torn = |content: &Mutex<Content>| {
+            let Content { bytes, synced, .. } = &*lock(content);
+            let shared = bytes.iter().zip(synced).take_while(|(now, before)| now == before).count();
+            let mut torn = synced.clone();
+            if shared == synced.len() {
+                torn.extend_from_slice(&bytes[shared..bytes.len().min(shared.saturating_add(kept))]);
+            }
+            torn
+        };
+        MemoryDevice::settled(state.files.iter().map(|(name, file)| (name.clone(), torn(file))).collect())
     }
 
     /// The bytes of a file.
@@ -109,11 +188,24 @@ impl MemoryDevice {
 
     /// Sets a file's bytes as if they had always been there.
     pub fn write(&self, name: &str, bytes: &[u8]) {
-        let content = Arc::new(Mutex::new(Content { bytes: bytes.to_vec(), synced: bytes.to_vec() }));
+        let content = Content::settled(bytes.to_vec());
         let mut state = lock(&self.0);
-        state.files.insert(name.to_owned(), content.clone());
+        let before = state.files.insert(name.to_owned(), content.clone()).map_or(0, |old| retire(&old));
         state.durable.insert(name.to_owned(), content);
+        let mut faults = lock(&state.faults);
+        faults.used = faults.used.saturating_sub(before) + bytes.len() as u64;
     }
+
+    fn faults(&self, change: impl FnOnce(&mut Faults)) {
+        change(&mut lock(&lock(&self.0).faults));
+    }
+}
+
+/// Marks a file as removed; answers the bytes that it no longer takes.
+fn retire(content: &Mutex<Content>) -> u64 {
+    let mut content = lock(content);
+    content.removed = true;
+    content.bytes.len() as u64
 }
 
 impl Device for MemoryDevice {
@@ -141,17 +233,32 @@ impl Device for MemoryDevice {
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut state = lock(&self.0);
         lock(&state.faults).take()?;
-        state.files.remove(name).map(|_| ()).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+        let content = state.files.remove(name).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        let bytes = retire(&content);
+        let mut faults = lock(&state.faults);
+        faults.used = faults.used.saturating_sub(bytes);
+        Ok(())
     }
 
     fn sync_names(&self) -> io::Result<()> {
         let mut state = lock(&self.0);
-        lock(&state.faults).take()?;
+        lock(&state.faults).take_sync()?;
         state.durable = state.files.clone();
+        Ok(())
+    }
+
+    /// Writes ordinary files, which are not synced.
+    fn export(&self, link: &[String], copy: &[String], target: &Path) -> io::Result<()> {
+        device::create_empty(target)?;
+        for name in link.iter().chain(copy) {
+            let bytes = self.read(name).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+            std::fs::write(target.join(name), bytes)?;
+        }
         Ok(())
     }
 }
 
+/// The locks are taken in the order faults, content.
 struct MemoryBlob {
     content: Arc<Mutex<Content>>,
     faults: Arc<Mutex<Faults>>,
@@ -163,30 +270,47 @@ impl Blob for MemoryBlob {
     }
 
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        let allowed = lock(&self.faults).take();
-        let added = if allowed.is_ok() { bytes } else { &bytes[..bytes.len() / 2] };
-        lock(&self.content).bytes.extend_from_slice(added);
-        allowed
+        let mut faults = lock(&self.faults);
+        let mut content = lock(&self.content);
+        let mut done = faults.take();
+        let mut added = if done.is_ok() { bytes } else { &bytes[..bytes.len() / 2] };
+        let room = faults.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(faults.used));
+        if room < added.len() as u64 {
+            added = &added[..room as usize];
+            done = done.and(Err(io::Error::from(io::ErrorKind::StorageFull)));
+        }
+        content.bytes.extend_from_slice(added);
+        if !content.removed {
+            faults.used += added.len() as u64;
+        }
+        done
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let most = lock(&self.faults).read_bytes_max.unwrap_or(usize::MAX);
         let content = lock(&self.content);
         let from = usize::try_from(offset).unwrap_or(usize::MAX).min(content.bytes.len());
-        let count = into.len().min(content.bytes.len() - from);
+        let count = into.len().min(content.bytes.len() - from).min(most);
         into[..count].copy_from_slice(&content.bytes[from..from + count]);
         Ok(count)
     }
 
     fn truncate(&self, size: u64) -> io::Result<()> {
-        lock(&self.faults).take()?;
-        lock(&self.content).bytes.truncate(usize::try_from(size).unwrap_or(usize::MAX));
+        let mut faults = lock(&self.faults);
+        faults.take()?;
+        let mut content = lock(&self.content);
+        let before = content.bytes.len();
+        content.bytes.truncate(usize::try_from(size).unwrap_or(usize::MAX));
+        if !content.removed {
+            faults.used = faults.used.saturating_sub((before - content.bytes.len()) as u64);
+        }
         Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
-        lock(&self.faults).take()?;
+        lock(&self.faults).take_sync()?;
         let mut content = lock(&self.content);
-        let Content { bytes, synced } = &mut *content;
+        let Content { bytes, synced, .. } = &mut *content;
         if bytes.starts_with(synced) {
             synced.extend_from_slice(&bytes[synced.len()..]);
         } else {

@@ -1,807 +1,863 @@
-//! The store itself: the key directory, the one writer, recovery and merging.
+//! The store: keys in shards over a log.
 //!
-//! Locks are taken in the order writer, segments, shard. Only the writer's is held over I/O: it *is* the order of
-//! appends. Reads take neither it nor, while they read, any other.
+//! ```text
+//! run    ─► under the epoch, shared: find keys, change cells, shard by shard
+//! flush  ─► the epoch, alone, for a moment: count it up ─► collect what was dirty before, shard by shard ─► commit
+//! merge  ─► copy what is live out of the segment with the most dead bytes ─► flush ─► remove the file
+//! ```
+//!
+//! A flush is a consistent cut: what a run changes is all in it or not at all, though runs go on while it collects. A
+//! cell that is changed between the cut and its collection leaves its image of before behind ([`Shard::change`]).
+//!
+//! Locks are taken in the order merging, flushing, log's writer, epoch, shard. No shard and no epoch is locked over I/O.
 
-use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
-use std::io;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
-};
+use std::collections::{HashSet, VecDeque};
+use std::path::Path;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use crate::device::{Blob, Device};
-use crate::format::{
-    self, FRAME_BYTES, FRAME_HEADER_BYTES, FrameHeader, HeaderError, KEY_BYTES, Located, RECORD_HEADER_BYTES,
-    SEGMENT_HEADER_BYTES, SegmentHeader, VALUE_BYTES_MAX,
+use crate::arena::Arena;
+use crate::device::Device;
+use crate::log::{
+    self, Log, Position, Record, RecordKey, Recovery, SegmentUsage, StoreError, Verification, Visit, Writer,
+    minutes_up,
 };
+use crate::shard::{CellMut, Found, Hash, Place, Retire, SHARDS, Shard, class_bytes, value_class};
+
+/// Cells that a flush collects under one lock of a shard: some microseconds.
+const COLLECT: usize = 128;
+/// Live bytes that a merge copies between two commits.
+const COPY_BYTES: usize = 1 << 20;
 
 /// How a store is kept.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// A segment that has reached this length is sealed, synced and followed by a new one. At most
-    /// [`Options::SEGMENT_BYTES_MAX`]; every segment costs an open file.
+    /// Budget for the index of all keys and the cells of some. The index is never given up: where it needs more than
+    /// seven eighths, cells get the eighth that is left and memory grows with the number of keys.
+    pub memory_bytes: usize,
+    /// A segment that has reached this length is sealed and followed by a new one.
     pub segment_bytes: u32,
 }
 
 impl Options {
-    /// Longest [`Options::segment_bytes`].
-    pub const SEGMENT_BYTES_MAX: u32 = 1 << 30;
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options { segment_bytes: 128 << 20 }
+    /// Options with this budget, and the longest segments.
+    pub fn new(memory_bytes: usize) -> Options {
+        Options { memory_bytes, segment_bytes: log::Options::SEGMENT_BYTES_MAX }
     }
 }
 
-/// One image to be kept.
-#[derive(Clone, Copy, Debug)]
-pub struct Record<'a> {
-    /// What it is found by.
-    pub key: [u8; KEY_BYTES],
-    /// When it may be forgotten, in microseconds since the Unix epoch: it is gone once [`Store::merge_step`] or
-    /// [`Store::raise_floor`] was told of that time. Never earlier than the image before it was allowed to go.
-    pub expires: i64,
-    /// At most [`VALUE_BYTES_MAX`] bytes.
-    pub value: &'a [u8],
+/// What the words mean, as far as the store must know.
+pub trait Meaning {
+    /// Space and kind of the keys whose cells have this tag.
+    fn kind(&self, tag: u16) -> (u16, u16);
+    /// When a cell may be forgotten, in microseconds since the Unix epoch; never earlier than before it was changed.
+    fn expires(&self, tag: u16, words: &[u64]) -> i64;
 }
 
-/// Where an image lies. Two different images of a key never have the same position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
-    segment: u32,
-    offset: u32,
+impl<M: Meaning> Meaning for Arc<M> {
+    fn kind(&self, tag: u16) -> (u16, u16) {
+        (**self).kind(tag)
+    }
+
+    fn expires(&self, tag: u16, words: &[u64]) -> i64 {
+        (**self).expires(tag, words)
+    }
 }
 
-/// An image that was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
-    /// As it was appended.
-    pub value: Vec<u8>,
-    /// Where it was found, to be compared with [`Store::position`] later.
-    pub position: Position,
-}
-
-/// A stretch of a segment that belongs to no intact group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// The file's name.
-    pub segment: String,
-    /// First byte.
-    pub from: u64,
-    /// Byte behind the last.
-    pub to: u64,
-}
-
-/// What [`Store::open`] found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovery {
-    /// Segments in use, the active one included.
-    pub segments: usize,
-    /// Records read.
-    pub records: u64,
-    /// Keys that have an image.
-    pub keys: u64,
-    /// Bytes of a torn tail that were cut off.
-    pub truncated_bytes: u64,
-    /// Stretches that were skipped; everything else is served.
-    pub damage: Vec<Damage>,
-}
-
-/// What [`Store::verify`] found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verification {
-    /// Segments read.
-    pub segments: usize,
-    /// Intact records, superseded ones included.
-    pub records: u64,
-    /// Stretches that belong to no intact group.
-    pub damage: Vec<Damage>,
-}
-
-/// What one [`Store::merge_step`] did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Merged {
-    /// Keys that left the directory because they had expired.
-    pub expired: u64,
-    /// Segments removed.
-    pub segments: u64,
-    /// Bytes of live images that were appended again.
-    pub rewritten_bytes: u64,
-}
-
-/// What a store takes up.
+/// What a store takes up and has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Keys in the directory.
+    /// Keys, in memory or on disk.
     pub keys: u64,
+    /// Keys in memory.
+    pub hot: u64,
+    /// Memory of index, cells and the lists that keep them together.
+    pub memory_bytes: u64,
+    /// The part of it that is index.
+    pub index_bytes: u64,
+    /// The part of it that is cells not written yet.
+    pub dirty_bytes: u64,
     /// Segment files.
     pub segments: u64,
-    /// Their length.
+    /// Length of the files.
     pub disk_bytes: u64,
-    /// The part of it that the directory points at.
+    /// The part of it that is newest images.
     pub live_bytes: u64,
-    /// Memory of the directory, about.
-    pub directory_bytes: u64,
+    /// Flushes that wrote.
+    pub flushes: u64,
+    /// Bytes of live images that merges have written again.
+    pub rewritten_bytes: u64,
+    /// Cells that left memory to make room.
+    pub evictions: u64,
+    /// Keys that were let go because they had expired.
+    pub expired: u64,
 }
 
-/// Why the store cannot go on.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The device failed; the message names the file.
-    #[error("{what}: {error}")]
-    Io {
-        /// What was being done, with the file's name.
-        what: String,
-        /// The device's answer.
-        error: io::Error,
-    },
-    /// A segment was written by a later release.
-    #[error(
-        "{segment} has format {found}, this release reads up to format {supported}: use the later release"
-    )]
-    Newer {
-        /// The file's name.
-        segment: String,
-        /// Its format.
-        found: u16,
-        /// The latest format that can be read here.
-        supported: u16,
-    },
-    /// An image cannot be read back as it was written. Other keys are served on.
-    #[error("the image at {segment}:{offset} is damaged")]
-    Damaged {
-        /// The file's name.
-        segment: String,
-        /// Where in it.
-        offset: u32,
-    },
-    /// An earlier write or sync failed, so it is unknown what is on the disk: nothing is written until reopened.
-    #[error("writing was stopped after a failure: {0}")]
-    Failed(Arc<str>),
-    /// More than the format can hold; nothing was written.
-    #[error("{0}")]
-    TooLarge(&'static str),
-}
-
-const SHARDS: usize = 16;
-
-/// Directory entries are packed to four-byte alignment: with millions of keys every byte is megabytes.
-#[derive(Clone, Copy)]
-struct Entry {
-    segment: u32,
-    offset: u32,
-    length: u32,
-    expires: [u32; 2],
-}
-
-impl Entry {
-    fn new(segment: u32, record: &Located) -> Entry {
-        let bits = record.expires.cast_unsigned();
-        let expires = [bits as u32, (bits >> 32) as u32];
-        Entry { segment, offset: record.offset, length: record.length, expires }
-    }
-
-    fn expires(&self) -> i64 {
-        (u64::from(self.expires[0]) | u64::from(self.expires[1]) << 32).cast_signed()
-    }
-
-    fn position(&self) -> Position {
-        Position { segment: self.segment, offset: self.offset }
-    }
-}
-
-/// Keys end in a keyed hash already, so folding is enough.
-#[derive(Default)]
-struct KeyHasher(u64);
-
-impl Hasher for KeyHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.0 = (self.0 ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        }
-    }
-
-    fn write_usize(&mut self, _: usize) {}
-
-    fn finish(&self) -> u64 {
-        self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (self.0 >> 32)
-    }
-}
-
-type Shard = HashMap<[u8; KEY_BYTES], Entry, BuildHasherDefault<KeyHasher>>;
-
-struct Segment {
-    id: u32,
-    blob: Box<dyn Blob>,
-    size: AtomicU64,
-    /// Bytes of its records, dead or live.
-    records: AtomicU64,
-    /// Bytes of the records that the directory points at.
-    live: AtomicU64,
-    /// Live images could not be read while merging: the file is kept as it is.
-    stuck: AtomicBool,
-}
-
-impl Segment {
-    fn name(&self) -> String {
-        segment_name(self.id)
-    }
-}
-
-fn segment_name(id: u32) -> String {
-    format!("{id:08x}.seg")
-}
-
-fn segment_id(name: &str) -> Option<u32> {
-    let digits = name.strip_suffix(".seg")?;
-    let id = u32::from_str_radix(digits, 16).ok()?;
-    (segment_name(id) == name).then_some(id)
-}
-
-struct Writer {
-    active: Arc<Segment>,
-    /// Number of the next record.
-    sequence: u64,
-    /// The floor that the newest frame or header carries.
-    floor: i64,
-    unsynced: bool,
-    failed: Option<Arc<str>>,
+/// What one [`Store::merge`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Merged {
+    /// Segments removed.
+    pub segments: u64,
+    /// Keys that were let go because they had expired.
+    pub expired: u64,
+    /// Bytes of live images that were written again.
+    pub rewritten_bytes: u64,
 }
 
 /// The store. All methods may be called from any thread.
 pub struct Store {
-    device: Arc<dyn Device>,
-    options: Options,
-    writer: Mutex<Writer>,
-    segments: RwLock<BTreeMap<u32, Arc<Segment>>>,
-    shards: [RwLock<Shard>; SHARDS],
-    /// Held while a merge runs; who finds it held leaves the merging to its holder.
-    merging: Mutex<()>,
-    /// Images that expire at or before this are gone for good, whatever the caller's clock says later. It is
-    /// written with every frame, and before any file is removed: that keeps an older image of a forgotten key,
-    /// which may still lie in an earlier segment, from coming back.
-    floor: AtomicI64,
+    log: Option<Log>,
+    shards: Box<[Mutex<Shard>]>,
+    shard_bytes: usize,
+    segment_bytes: u64,
+    /// Counted up by each cut.
+    epoch: RwLock<u64>,
+    /// Held while a flush runs: there is one at a time.
+    flushing: Mutex<()>,
+    /// Held while a merge runs; segments of which something could not be read, so that they are kept.
+    merging: Mutex<HashSet<u32>>,
+    /// Address in the log at which the flush that runs began. What lies there is not certain to stay.
+    uncertain: AtomicU64,
+    /// Bytes of cells that are not written.
+    dirty: AtomicI64,
+    flushes: AtomicU64,
+    rewritten: AtomicU64,
+}
+
+/// A key whose image has to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct Cold {
+    /// Its shard.
+    pub shard: usize,
+    /// Its hash in there.
+    pub hash: Hash,
+    /// Where its newest image lies.
+    pub position: Position,
+    /// How many words it has at most.
+    pub words: usize,
 }
 
 impl Store {
-    /// Opens the store, reading every segment once, and cuts off what a crash tore.
+    /// Number of shards.
+    pub const SHARDS: usize = SHARDS;
+
+    /// Opens a store over a device. `visit` hears of every image on disk, superseded ones and expired ones included.
     ///
     /// # Errors
-    /// [`StoreError::Newer`], or the device's. Damage is no error: it is in the [`Recovery`].
-    pub fn open(device: Arc<dyn Device>, options: Options) -> Result<(Store, Recovery), StoreError> {
-        let options = Options { segment_bytes: options.segment_bytes.min(Options::SEGMENT_BYTES_MAX) };
-        let mut ids: Vec<u32> = device
-            .list()
-            .map_err(io_error("listing segments"))?
-            .iter()
-            .filter_map(|name| segment_id(name))
-            .collect();
-        ids.sort_unstable();
-
-        let mut recovery = Recovery::default();
-        let mut segments = BTreeMap::new();
-        let mut shards: [RwLock<Shard>; SHARDS] = Default::default();
-        let (mut sequence, mut floor) = (0, i64::MIN);
-        let newest = ids.last().copied();
-        for id in ids {
-            let name = segment_name(id);
-            let blob = device.open(&name).map_err(io_error(&name))?;
-            let size = blob.size().map_err(io_error(&name))?.min(u64::from(u32::MAX));
-            let mut header = [0; SEGMENT_HEADER_BYTES];
-            blob.read_at(0, &mut header).map_err(io_error(&name))?;
-            let header = match SegmentHeader::decode(&header) {
-                Err(HeaderError::Newer(found)) => {
-                    return Err(StoreError::Newer { segment: name, found, supported: format::FORMAT });
-                }
-                Err(HeaderError::Damaged) => None,
-                Ok(header) => Some(header).filter(|header| header.id == u64::from(id)),
-            };
-            floor = header.as_ref().map_or(floor, |header| floor.max(header.floor));
-            let segment = Arc::new(Segment {
-                id,
-                blob,
-                size: AtomicU64::new(size),
-                records: AtomicU64::new(0),
-                live: AtomicU64::new(0),
-                stuck: AtomicBool::new(false),
-            });
-            segments.insert(id, segment.clone());
-            let mut groups = 0u64;
-            let walked = format::walk(&*segment.blob, size, |group| {
-                groups += 1;
-                recovery.records += group.records.len() as u64;
-                sequence = sequence.max(group.sequence_end);
-                floor = floor.max(group.floor);
-                for record in &group.records {
-                    let shard =
-                        shards[shard_of(&record.key)].get_mut().unwrap_or_else(PoisonError::into_inner);
-                    point_at(shard, &segments, &segment, record);
-                }
-            })
-            .map_err(io_error(&name))?;
-            let damage = |range: std::ops::Range<u64>| Damage {
-                segment: name.clone(),
-                from: range.start,
-                to: range.end,
-            };
-            recovery.damage.extend(walked.damage.into_iter().map(damage));
-            if header.is_none() && groups > 0 {
-                recovery.damage.push(damage(0..SEGMENT_HEADER_BYTES as u64));
-            }
-            if walked.end < size || header.is_none() {
-                if Some(id) != newest {
-                    recovery.damage.extend((walked.end < size).then(|| damage(walked.end..size)));
-                } else if header.is_none() && groups == 0 {
-                    // Torn while it was being created: nothing was ever in it.
-                    recovery.truncated_bytes += size;
-                    segments.remove(&id);
-                    device.remove(&name).map_err(io_error(&name))?;
-                    device.sync_names().map_err(io_error("syncing the directory"))?;
-                } else {
-                    recovery.truncated_bytes += size - walked.end;
-                    segment.blob.truncate(walked.end).map_err(io_error(&name))?;
-                    segment.size.store(walked.end, Ordering::Relaxed);
-                }
-            }
+    /// The log's. Damage is no error: it is in the [`Recovery`].
+    pub fn open(
+        device: Arc<dyn Device>,
+        options: Options,
+        visit: &mut dyn FnMut(&Visit),
+    ) -> Result<(Store, Recovery), StoreError> {
+        let mut store = Store::new(options, true);
+        let mut loader = Loader::new(&mut store);
+        let options = log::Options { segment_bytes: options.segment_bytes };
+        let (log, recovery) = Log::open(device, options, &mut |seen| {
+            visit(seen);
+            loader.push(seen);
+        })?;
+        for (slot, live) in loader.finish() {
+            log.account(Position::from_bits(u64::from(slot) << 24), live);
         }
-        for shard in &mut shards {
-            let shard = shard.get_mut().unwrap_or_else(PoisonError::into_inner);
-            forget_expired(shard, &segments, floor);
-            recovery.keys += shard.len() as u64;
-        }
-
-        // What was read may only have been in the system's cache, left by a killed process.
-        let active = match segments.last_key_value() {
-            Some((_, segment)) => {
-                segment.blob.sync().map_err(io_error(&segment.name()))?;
-                segment.clone()
-            }
-            None => {
-                let first = create_segment(&*device, newest.map_or(0, |id| id.wrapping_add(1)), floor)?;
-                segments.insert(first.id, first.clone());
-                first
-            }
-        };
-        recovery.segments = segments.len();
-        if !recovery.damage.is_empty() || recovery.truncated_bytes > 0 {
-            tracing::warn!(
-                truncated_bytes = recovery.truncated_bytes,
-                damaged = recovery.damage.len(),
-                "segments were recovered"
-            );
-        }
-        let writer = Writer { active, sequence, floor, unsynced: false, failed: None };
-        let store = Store {
-            device,
-            options,
-            writer: Mutex::new(writer),
-            merging: Mutex::new(()),
-            segments: RwLock::new(segments),
-            shards,
-            floor: AtomicI64::new(floor),
-        };
+        store.log = Some(log);
         Ok((store, recovery))
     }
 
-    /// The newest image of a key. One read of the device, none if there is no image.
+    /// A store without a disk: above the budget the coldest cells are lost.
+    pub fn in_memory(options: Options) -> Store {
+        Store::new(options, false)
+    }
+
+    fn new(options: Options, durable: bool) -> Store {
+        let arena = Arena::new(options.memory_bytes);
+        Store {
+            log: None,
+            shards: (0..SHARDS).map(|_| Mutex::new(Shard::new(&arena, durable))).collect(),
+            shard_bytes: options.memory_bytes / SHARDS,
+            segment_bytes: u64::from(options.segment_bytes),
+            epoch: RwLock::new(0),
+            flushing: Mutex::default(),
+            merging: Mutex::default(),
+            uncertain: AtomicU64::new(u64::MAX),
+            dirty: AtomicI64::new(0),
+            flushes: AtomicU64::new(0),
+            rewritten: AtomicU64::new(0),
+        }
+    }
+
+    /// The epoch of runs that begin now.
+    pub fn epoch(&self) -> u64 {
+        *self.epoch.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins work on keys whose changes stay together.
+    pub fn run(&self) -> Run<'_> {
+        let epoch = self.epoch.read().unwrap_or_else(PoisonError::into_inner);
+        Run { store: self, epoch, dirtied: std::cell::Cell::new(0) }
+    }
+
+    /// Whether there is a disk.
+    pub fn is_durable(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// Bytes of cells that are not written yet.
+    pub fn dirty_bytes(&self) -> u64 {
+        self.dirty.load(Ordering::Relaxed).max(0).cast_unsigned()
+    }
+
+    /// Reads images, several at a time, and calls `each` with the index of what was wanted and what was found: `None`
+    /// if it cannot be read, or is another key's. No lock is held.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] if it cannot be read back as written, or the device's.
-    pub fn get(&self, key: &[u8; KEY_BYTES]) -> Result<Option<Image>, StoreError> {
+    /// The device's. Damage is no error.
+    pub fn read_many(
+        &self,
+        wanted: &[Cold],
+        each: &mut dyn FnMut(usize, Option<Record>),
+    ) -> Result<(), StoreError> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let positions: Vec<(Position, usize)> =
+            wanted.iter().map(|cold| (cold.position, cold.words)).collect();
+        let mut failed = None;
+        log.read_many(&positions, &mut |at, found| match found {
+            Ok(record) => {
+                let RecordKey { space, kind, shingle } = record.key;
+                let same = wanted
+                    .get(at)
+                    .is_some_and(|cold| Hash::of(space, kind, shingle) == (cold.shard, cold.hash));
+                each(at, same.then_some(record));
+            }
+            Err(StoreError::Damaged { .. } | StoreError::Missing { .. }) => each(at, None),
+            Err(error) => failed = Some(error),
+        });
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// The newest words of a key, from memory or disk.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] if its image cannot be read, or the device's.
+    pub fn get(&self, key: RecordKey) -> Result<Option<(u16, Vec<u64>)>, StoreError> {
+        let (shard, hash) = Hash::of(key.space, key.kind, key.shingle);
         loop {
-            let Some(entry) = self.entry(key) else { return Ok(None) };
-            // Between the two look-ups a merge may have moved the image and removed the file: look again.
-            let Some(segment) = read(&self.segments).get(&entry.segment).cloned() else { continue };
-            let mut bytes = vec![0; entry.length as usize];
-            let count = segment
-                .blob
-                .read_at(u64::from(entry.offset), &mut bytes)
-                .map_err(io_error(&segment.name()))?;
-            bytes.truncate(count);
-            return match format::read_record(&bytes) {
-                Some(record) if record.key == *key => {
-                    bytes.drain(..RECORD_HEADER_BYTES);
-                    Ok(Some(Image { value: bytes, position: entry.position() }))
+            let found = {
+                let shard = lock(&self.shards[shard]);
+                match shard.find(hash) {
+                    Found::Absent => return Ok(None),
+                    Found::Hot(place) => return Ok(Some((shard.tag(place), shard.words(place).to_vec()))),
+                    Found::Cold(_, position, words) => (position, words),
                 }
-                _ => Err(StoreError::Damaged { segment: segment.name(), offset: entry.offset }),
             };
+            let Some(log) = &self.log else { return Ok(None) };
+            let read = log.read(found.0, found.1);
+            let unmoved =
+                || matches!(lock(&self.shards[shard]).find(hash), Found::Cold(_, at, _) if at == found.0);
+            match read {
+                Ok(record) if record.key == key => return Ok(Some((record.tag, record.words))),
+                Ok(_) if unmoved() => return Ok(None),
+                Err(error) if unmoved() => return Err(error),
+                _ => {}
+            }
         }
     }
 
-    /// Where the newest image of a key lies; `None` if there is none. Reads no device.
-    pub fn position(&self, key: &[u8; KEY_BYTES]) -> Option<Position> {
-        self.entry(key).map(|entry| entry.position())
-    }
-
-    /// The keys that start with these bytes and whose newest images expire at or after `expires`, in any order.
-    /// Looks at every key.
-    pub fn keys(&self, prefix: &[u8], expires: i64) -> Vec<[u8; KEY_BYTES]> {
-        let mut keys = Vec::new();
-        for shard in &self.shards {
-            let shard = read(shard);
-            let wanted =
-                shard.iter().filter(|(key, entry)| key.starts_with(prefix) && entry.expires() >= expires);
-            keys.extend(wanted.map(|(key, _)| *key));
+    /// Writes images of keys as one group, durably, in place of what there was of them.
+    ///
+    /// # Errors
+    /// The log's; then none of them was written.
+    pub fn put(&self, images: &[(RecordKey, u16, Vec<u64>)], expires: i64) -> Result<(), StoreError> {
+        let Some(log) = &self.log else { return Ok(()) };
+        if images.is_empty() {
+            return Ok(());
         }
-        keys
+        let _only = lock(&self.flushing);
+        let mut writer = log.begin()?;
+        let mut positions = Vec::with_capacity(images.len());
+        for (key, tag, words) in images {
+            positions.push(writer.push(*key, *tag, expires, words)?);
+        }
+        writer.commit(true)?;
+        for ((key, _, words), position) in images.iter().zip(positions) {
+            let (shard, hash) = Hash::of(key.space, key.kind, key.shingle);
+            let class = value_class(words.len());
+            self.account(position, class_bytes(class));
+            let mut shard = lock(&self.shards[shard]);
+            if let Found::Hot(place) = shard.find(hash) {
+                self.dead(shard.forget(place));
+            }
+            self.dead(shard.point(hash, position, class));
+        }
+        Ok(())
     }
 
-    /// Appends the records as one group: after a crash either all of them are found or none. With `sync` they are
-    /// durable when this answers, and so is everything appended before. With no records it writes a risen floor, if
-    /// there is one. Of two records of one key the later counts.
+    /// Writes what is dirty as one group; with `sync` all that was flushed is durable when this answers. `meaning` is
+    /// asked for once no run of before is under way any more. Answers the epoch of the runs that it has ended, see
+    /// [`Run::epoch`].
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`] writes nothing. After the device's error the store is [`StoreError::Failed`].
-    pub fn append(&self, records: &[Record<'_>], sync: bool) -> Result<(), StoreError> {
-        let mut writer = lock(&self.writer);
-        self.append_held(&mut writer, records, sync)
+    /// [`StoreError::Full`] if there is no room: what was to be written is dirty again, and the next flush may
+    /// succeed. Any other error ends writing.
+    pub fn flush<M: Meaning>(&self, sync: bool, meaning: impl FnOnce() -> M) -> Result<u64, StoreError> {
+        let _only = lock(&self.flushing);
+        self.flush_alone(sync, meaning)
     }
 
-    /// Says that images that expire at or before `now` are gone. Durable with the next `append`.
-    pub fn raise_floor(&self, now: i64) {
-        self.floor.fetch_max(now, Ordering::AcqRel);
-    }
-
-    /// The latest time up to which images were let go; `i64::MIN` at first.
-    pub fn floor(&self) -> i64 {
-        self.floor.load(Ordering::Acquire)
-    }
-
-    /// Lets go of what has expired at `now` and merges segments that are more than half dead, emptiest first, until
-    /// `budget_bytes` live bytes were rewritten; a segment that has been begun is finished. A segment in which
-    /// nothing lives is removed unread. Looks at every key once. Does nothing while another call is at it.
-    ///
-    /// # Errors
-    /// The device's; what was done so far stays done.
-    pub fn merge_step(&self, now: i64, budget_bytes: u64) -> Result<Merged, StoreError> {
-        self.raise_floor(now);
-        let _only = match self.merging.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
-            Err(TryLockError::WouldBlock) => return Ok(Merged::default()),
+    fn flush_alone<M: Meaning>(&self, sync: bool, meaning: impl FnOnce() -> M) -> Result<u64, StoreError> {
+        let Some(log) = &self.log else { return Ok(u64::MAX) };
+        let mut writer = log.begin()?;
+        let old = {
+            let mut epoch = self.epoch.write().unwrap_or_else(PoisonError::into_inner);
+            let old = *epoch;
+            *epoch = old.wrapping_add(1);
+            old
         };
-        let mut merged = Merged { expired: self.sweep(), ..Merged::default() };
-        while merged.rewritten_bytes <= budget_bytes {
-            let active = {
-                let writer = lock(&self.writer);
-                writer.check()?;
-                writer.active.id
-            };
-            let Some(segment) = self.emptiest(active) else { break };
-            if segment.live.load(Ordering::Acquire) > 0 {
-                merged.rewritten_bytes += self.rewrite(&segment)?;
+        let meaning = meaning();
+        let written = self.collect(log, &mut writer, old, &meaning).and_then(|written| {
+            writer.commit(sync)?;
+            Ok(written)
+        });
+        drop(writer);
+        match written {
+            Ok(written) => {
+                self.uncertain.store(u64::MAX, Ordering::Release);
+                self.flushes.fetch_add(u64::from(written > 0), Ordering::Relaxed);
+                Ok(old)
             }
+            Err(error) => {
+                let from = self.uncertain.load(Ordering::Acquire);
+                let lost = |position| log.address(position).is_none_or(|address| address >= from);
+                for shard in &self.shards {
+                    // The epoch may not change meanwhile: only flushes do that.
+                    let epoch = self.epoch.read().unwrap_or_else(PoisonError::into_inner);
+                    let mut shard = lock(shard);
+                    let before = shard.dirty_bytes();
+                    shard.revert(&lost, *epoch);
+                    self.dirtied(before, shard.dirty_bytes());
+                }
+                self.uncertain.store(u64::MAX, Ordering::Release);
+                Err(error)
+            }
+        }
+    }
+
+    fn collect(
+        &self,
+        log: &Log,
+        writer: &mut Writer<'_>,
+        old: u64,
+        meaning: &dyn Meaning,
+    ) -> Result<u64, StoreError> {
+        let mut written = 0;
+        for (number, shard) in self.shards.iter().enumerate() {
+            loop {
+                writer.spill()?;
+                let mut shard = lock(shard);
+                let before = shard.dirty_bytes();
+                let mut write = |hash: Hash, tag, words: &[u64]| {
+                    let (space, kind) = meaning.kind(tag);
+                    let key = RecordKey { space, kind, shingle: hash.shingle(space, kind, number) };
+                    let position = writer.push(key, tag, meaning.expires(tag, words), words)?;
+                    if written == 0 {
+                        self.uncertain.store(log.address(position).unwrap_or(0), Ordering::Release);
+                    }
+                    written += 1;
+                    Ok::<Position, StoreError>(position)
+                };
+                let mut account = |position, bytes| log.account(position, bytes);
+                let more = shard.collect(old, COLLECT, &mut write, &mut account);
+                self.dirtied(before, shard.dirty_bytes());
+                drop(shard);
+                if !more? {
+                    break;
+                }
+            }
+        }
+        Ok(written)
+    }
+
+    fn dirtied(&self, before: usize, after: usize) {
+        self.dirty.fetch_add(after as i64 - before as i64, Ordering::Relaxed);
+    }
+
+    /// Removes segments that have expired, unread, and merges those with the most dead bytes, until the files hold at
+    /// most twice what is live and two segments, or `budget` bytes of live images were written again. To be called
+    /// after flushes with what they wrote, and now and then. `now` is the time up to which images are let go.
+    ///
+    /// # Errors
+    /// As [`Store::flush`].
+    pub fn merge<M: Meaning>(
+        &self,
+        now: i64,
+        budget: u64,
+        meaning: impl Fn() -> M,
+    ) -> Result<Merged, StoreError> {
+        let mut merged = Merged::default();
+        let Some(log) = &self.log else { return Ok(merged) };
+        let mut stuck = lock(&self.merging);
+        log.raise_floor(now);
+        let floor = log.floor();
+        for segment in log.segments() {
+            if segment.sealed && segment.record_bytes > 0 && log::micros(segment.expires_max_minutes) <= floor
             {
-                let mut writer = lock(&self.writer);
-                self.append_held(&mut writer, &[], true)?;
+                self.sweep(floor, Some(segment.slot), &meaning());
+                log.remove(segment.slot)?;
+                merged.segments += 1;
             }
-            if segment.live.load(Ordering::Acquire) > 0 {
-                // Left behind is what expired meanwhile, or what could not be read.
-                merged.expired += self.sweep();
-            }
-            if segment.live.load(Ordering::Acquire) > 0 {
-                tracing::warn!(
-                    segment = segment.name(),
-                    "live images could not be read: the segment is kept"
-                );
-                segment.stuck.store(true, Ordering::Release);
-                continue;
-            }
-            write(&self.segments).remove(&segment.id);
-            self.device.remove(&segment.name()).map_err(io_error(&segment.name()))?;
-            merged.segments += 1;
         }
-        if merged.segments > 0 {
-            self.device.sync_names().map_err(io_error("syncing the directory"))?;
+        let mut left = budget;
+        while let Some(victim) = self.victim(log, &stuck) {
+            if victim.live_bytes > left && left < budget {
+                break;
+            }
+            left = left.saturating_sub(victim.live_bytes);
+            if self.copy(log, victim.slot, floor, &mut merged)? {
+                // What is dirty has its newest image there until it was written somewhere else.
+                self.flush(true, &meaning)?;
+                log.remove(victim.slot)?;
+                merged.segments += 1;
+            } else {
+                stuck.insert(victim.id);
+            }
         }
+        self.rewritten.fetch_add(merged.rewritten_bytes, Ordering::Relaxed);
         Ok(merged)
     }
 
-    /// Reads every segment and says what is damaged; changes nothing.
+    /// The sealed segment with the largest share of dead bytes, if the files are too long by now.
+    fn victim(&self, log: &Log, stuck: &HashSet<u32>) -> Option<SegmentUsage> {
+        let segments = log.segments();
+        let sum = |of: fn(&SegmentUsage) -> u64| segments.iter().map(of).sum::<u64>();
+        let (all, live) = (sum(|segment| segment.record_bytes), sum(|segment| segment.live_bytes));
+        let sealed = segments.iter().filter(|segment| segment.sealed && !stuck.contains(&segment.id));
+        let share = |segment: &SegmentUsage| {
+            let dead = segment.record_bytes.saturating_sub(segment.live_bytes);
+            (dead << 20) / segment.record_bytes.max(1)
+        };
+        let victim = *sealed.max_by_key(|segment| share(segment))?;
+        let allowed = 2 * live.min(all) + 2 * self.segment_bytes;
+        // A merge that frees next to nothing would go on for ever.
+        (share(&victim) > 1 << 17 && (all > allowed || victim.live_bytes == 0)).then_some(victim)
+    }
+
+    /// Copies what is live out of a segment; false if some of it cannot be read.
+    fn copy(&self, log: &Log, slot: u16, floor: i64, merged: &mut Merged) -> Result<bool, StoreError> {
+        struct Copied {
+            shard: usize,
+            hash: Hash,
+            at: Position,
+            image: (RecordKey, u16, i64, std::ops::Range<usize>),
+        }
+        let mut batch: Vec<Copied> = Vec::new();
+        let mut words: Vec<u64> = Vec::new();
+        let mut failed = None;
+        let floor_minutes = minutes_up(floor.saturating_add(1));
+        let write = |batch: &mut Vec<Copied>, words: &mut Vec<u64>| -> Result<u64, StoreError> {
+            let mut writer = log.begin()?;
+            let mut positions = Vec::with_capacity(batch.len());
+            for Copied { image: (key, tag, expires, range), .. } in batch.iter() {
+                positions.push(writer.push(*key, *tag, *expires, &words[range.clone()])?);
+            }
+            writer.commit(false)?;
+            drop(writer);
+            let run = self.run();
+            for (copied, to) in batch.drain(..).zip(positions) {
+                let class = value_class(copied.image.3.len());
+                let mut keys = run.shard(copied.shard);
+                if keys.shard.relocate(copied.hash, copied.at, to).is_some() {
+                    log.account(to, class_bytes(class));
+                } else {
+                    // It was loaded meanwhile.
+                    keys.shard.renew(copied.hash, copied.at, *run.epoch);
+                }
+            }
+            let bytes = words.len() as u64 * 8;
+            words.clear();
+            Ok(bytes)
+        };
+        let losses = log.scan(slot, &mut |seen, image| {
+            if failed.is_some() {
+                return;
+            }
+            let RecordKey { space, kind, shingle } = seen.key;
+            let (shard, hash) = Hash::of(space, kind, shingle);
+            let run = self.run();
+            let mut keys = run.shard(shard);
+            match keys.shard.find(hash) {
+                Found::Cold(_, at, _) if at == seen.position => {
+                    if seen.expires_minutes < floor_minutes {
+                        keys.shard.forget_cold(hash, at);
+                        merged.expired += 1;
+                        return;
+                    }
+                    let start = words.len();
+                    words.extend_from_slice(image);
+                    let expires = log::micros(seen.expires_minutes);
+                    let image = (seen.key, seen.tag, expires, start..words.len());
+                    batch.push(Copied { shard, hash, at, image });
+                }
+                Found::Hot(_) => {
+                    keys.shard.renew(hash, seen.position, *run.epoch);
+                }
+                _ => {}
+            }
+            drop(keys);
+            drop(run);
+            if words.len() * 8 + batch.len() * 24 > COPY_BYTES {
+                match write(&mut batch, &mut words) {
+                    Ok(bytes) => merged.rewritten_bytes += bytes,
+                    Err(error) => failed = Some(error),
+                }
+            }
+        })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        merged.rewritten_bytes += write(&mut batch, &mut words)?;
+        Ok(losses.is_empty())
+    }
+
+    /// Lets go of cells in memory that have expired, of a share of all shards chosen by `turn`.
+    pub fn forget_expired(&self, now: i64, turn: usize, of: usize, meaning: &dyn Meaning) {
+        if let Some(log) = &self.log {
+            log.raise_floor(now);
+        }
+        let count = SHARDS.div_ceil(of.max(1));
+        for number in (turn * count..(turn + 1) * count).map(|number| number % SHARDS) {
+            self.sweep_shard(number, now, None, meaning);
+        }
+    }
+
+    fn sweep(&self, now: i64, slot: Option<u16>, meaning: &dyn Meaning) {
+        (0..SHARDS).for_each(|number| self.sweep_shard(number, now, slot, meaning));
+    }
+
+    fn sweep_shard(&self, number: usize, now: i64, slot: Option<u16>, meaning: &dyn Meaning) {
+        let mut shard = lock(&self.shards[number]);
+        let before = shard.dirty_bytes();
+        shard.sweep(
+            &|tag, words| meaning.expires(tag, words) <= now,
+            &|position| slot == Some(position.slot()),
+            &mut |position, class| self.account(position, -class_bytes(class)),
+        );
+        self.dirtied(before, shard.dirty_bytes());
+    }
+
+    /// Calls `each` with the keys that are on disk alone, segment by segment, and then with those in memory. A key
+    /// that is loaded meanwhile can come twice.
     ///
     /// # Errors
     /// The device's.
-    pub fn verify(&self) -> Result<Verification, StoreError> {
-        let segments: Vec<Arc<Segment>> = read(&self.segments).values().cloned().collect();
-        let mut found = Verification { segments: segments.len(), ..Verification::default() };
-        for segment in segments {
-            let name = segment.name();
-            let size = segment.size.load(Ordering::Acquire);
-            let walked =
-                format::walk(&*segment.blob, size, |group| found.records += group.records.len() as u64)
-                    .map_err(io_error(&name))?;
-            let tail = (walked.end < size).then_some(walked.end..size);
-            for range in walked.damage.into_iter().chain(tail) {
-                found.damage.push(Damage { segment: name.clone(), from: range.start, to: range.end });
+    pub fn each(
+        &self,
+        meaning: &dyn Meaning,
+        each: &mut dyn FnMut(RecordKey, u16, &[u64]),
+    ) -> Result<(), StoreError> {
+        // No file goes away meanwhile.
+        let _merging = lock(&self.merging);
+        if let Some(log) = &self.log {
+            for segment in log.segments() {
+                log.scan(segment.slot, &mut |seen, words| {
+                    let RecordKey { space, kind, shingle } = seen.key;
+                    let (shard, hash) = Hash::of(space, kind, shingle);
+                    if matches!(lock(&self.shards[shard]).find(hash), Found::Cold(_, at, _) if at == seen.position) {
+                        each(seen.key, seen.tag, words);
+                    }
+                })?;
             }
         }
-        Ok(found)
+        for (number, shard) in self.shards.iter().enumerate() {
+            lock(shard).each_hot(&mut |hash, tag, words| {
+                let (space, kind) = meaning.kind(tag);
+                each(RecordKey { space, kind, shingle: hash.shingle(space, kind, number) }, tag, words);
+            });
+        }
+        Ok(())
     }
 
-    /// What the store takes up.
+    /// Reads every file, checks every checksum, and that every key has its image. Exact while nothing is changed.
+    /// `progress` hears of bytes read and of all bytes.
+    ///
+    /// # Errors
+    /// The device's. Damage is in the answer, with the number of keys whose image was not found.
+    pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<(Verification, u64), StoreError> {
+        let Some(log) = &self.log else { return Ok(Default::default()) };
+        let mut found = 0;
+        let verification = log.verify(progress, &mut |seen| {
+            let RecordKey { space, kind, shingle } = seen.key;
+            let (shard, hash) = Hash::of(space, kind, shingle);
+            found += u64::from(lock(&self.shards[shard]).is_at(hash, seen.position));
+        })?;
+        let stored: u64 = self.shards.iter().map(|shard| lock(shard).stored()).sum();
+        Ok((verification, stored.saturating_sub(found)))
+    }
+
+    /// Flushes, and makes `target`, which must be missing or empty, a directory with the same files: hard links where
+    /// that is possible. It holds each run wholly or not at all.
+    ///
+    /// # Errors
+    /// As [`Store::flush`], or the device's.
+    pub fn snapshot<M: Meaning>(&self, target: &Path, meaning: impl FnOnce() -> M) -> Result<(), StoreError> {
+        let _only = lock(&self.flushing);
+        self.flush_alone(true, meaning)?;
+        self.log.as_ref().map_or(Ok(()), |log| log.snapshot(target))
+    }
+
+    /// Flushes, and ends writing.
+    ///
+    /// # Errors
+    /// As [`Store::flush`].
+    pub fn close<M: Meaning>(&self, meaning: impl FnOnce() -> M) -> Result<(), StoreError> {
+        // A merge that runs is finished first.
+        let _merging = lock(&self.merging);
+        let _only = lock(&self.flushing);
+        self.flush_alone(true, meaning)?;
+        self.log.as_ref().map_or(Ok(()), Log::close)
+    }
+
+    /// The latest time up to which images were let go.
+    pub fn floor(&self) -> i64 {
+        self.log.as_ref().map_or(i64::MIN, Log::floor)
+    }
+
+    /// What it takes up and has done. Locks every shard for a moment.
     pub fn usage(&self) -> Usage {
-        let mut usage = Usage::default();
+        let files = self.log.as_ref().map(Log::usage).unwrap_or_default();
+        let mut usage = Usage {
+            dirty_bytes: self.dirty_bytes(),
+            segments: files.segments,
+            disk_bytes: files.disk_bytes,
+            live_bytes: files.live_bytes.min(files.record_bytes),
+            flushes: self.flushes.load(Ordering::Relaxed),
+            rewritten_bytes: self.rewritten.load(Ordering::Relaxed),
+            ..Usage::default()
+        };
         for shard in &self.shards {
-            let shard = read(shard);
-            usage.keys += shard.len() as u64;
-            usage.directory_bytes += (shard.capacity() * (size_of::<([u8; KEY_BYTES], Entry)>() + 1)) as u64;
-        }
-        for segment in read(&self.segments).values() {
-            usage.segments += 1;
-            usage.disk_bytes += segment.size.load(Ordering::Relaxed);
-            usage.live_bytes += segment.live.load(Ordering::Relaxed);
+            let shard = lock(shard);
+            usage.keys += shard.entries();
+            usage.hot += shard.hot();
+            usage.index_bytes += shard.index_bytes() as u64;
+            usage.memory_bytes += (shard.index_bytes() + shard.cell_bytes() + shard.list_bytes()) as u64;
+            usage.evictions += shard.tally.evictions;
+            usage.expired += shard.tally.expired;
         }
         usage
     }
 
-    fn entry(&self, key: &[u8; KEY_BYTES]) -> Option<Entry> {
-        let entry = *read(&self.shards[shard_of(key)]).get(key)?;
-        (entry.expires() > self.floor()).then_some(entry)
-    }
-
-    fn append_held(&self, writer: &mut Writer, records: &[Record<'_>], sync: bool) -> Result<(), StoreError> {
-        writer.check()?;
-        let mut group_bytes = 0u64;
-        for record in records {
-            if record.value.len() > VALUE_BYTES_MAX {
-                return Err(StoreError::TooLarge("an image is longer than the format can hold"));
-            }
-            group_bytes += (RECORD_HEADER_BYTES + record.value.len()) as u64;
+    fn account(&self, position: Position, bytes: i64) {
+        if let Some(log) = &self.log {
+            log.account(position, bytes);
         }
-        group_bytes += (group_bytes / FRAME_BYTES as u64 + 1) * FRAME_HEADER_BYTES as u64;
-        if group_bytes > u64::from(Options::SEGMENT_BYTES_MAX) {
-            return Err(StoreError::TooLarge("one append is larger than a segment may be"));
+    }
+
+    fn dead(&self, superseded: Option<(Position, u8)>) {
+        if let Some((position, class)) = superseded {
+            self.account(position, -class_bytes(class));
         }
-        let written = self.write_group(writer, records, group_bytes, sync);
-        if let Err(error) = &written {
-            writer.failed = Some(error.to_string().into());
-        }
-        let located = written?;
-        let segments = read(&self.segments);
-        for record in &located {
-            point_at(&mut write(&self.shards[shard_of(&record.key)]), &segments, &writer.active, record);
-        }
-        Ok(())
     }
 
-    /// Writes one group and answers where its records lie. After an error it is unknown what was written.
-    fn write_group(
-        &self,
-        writer: &mut Writer,
-        records: &[Record<'_>],
-        group_bytes: u64,
-        sync: bool,
-    ) -> Result<Vec<Located>, StoreError> {
-        let floor = self.floor();
-        let mut located = Vec::with_capacity(records.len());
-        if !records.is_empty() || floor > writer.floor {
-            let size = writer.active.size.load(Ordering::Acquire);
-            if size > SEGMENT_HEADER_BYTES as u64
-                && size + group_bytes > u64::from(self.options.segment_bytes)
-            {
-                self.rotate(writer, floor)?;
-            }
-            let frames = cut_into_frames(records);
-            let count = frames.len();
-            let mut bytes = Vec::new();
-            for (index, frame) in frames.into_iter().enumerate() {
-                bytes.clear();
-                bytes.resize(FRAME_HEADER_BYTES, 0);
-                let start = writer.active.size.load(Ordering::Acquire);
-                for record in frame {
-                    // An image never expires before its predecessor does, and not before it was written: then a
-                    // key that has been forgotten has no image left anywhere that would count again.
-                    let before = self.entry(&record.key).map_or(i64::MIN, |entry| entry.expires());
-                    let expires = record.expires.max(before).max(floor.saturating_add(1));
-                    let offset = (start + bytes.len() as u64) as u32;
-                    let length = (RECORD_HEADER_BYTES + record.value.len()) as u32;
-                    format::push_record(&mut bytes, &record.key, expires, record.value);
-                    located.push(Located { key: record.key, expires, offset, length });
-                }
-                let header = FrameHeader {
-                    index: index as u32,
-                    remaining: (count - 1 - index) as u32,
-                    count: frame.len() as u32,
-                    sequence: writer.sequence,
-                    floor,
-                };
-                format::seal_frame(&header, &mut bytes);
-                writer.unsynced = true;
-                writer.active.blob.append(&bytes).map_err(io_error(&writer.active.name()))?;
-                writer.active.size.store(start + bytes.len() as u64, Ordering::Release);
-                writer.sequence += frame.len() as u64;
-            }
-            writer.floor = floor;
-        }
-        if sync && writer.unsynced {
-            writer.active.blob.sync().map_err(io_error(&writer.active.name()))?;
-            writer.unsynced = false;
-        }
-        Ok(located)
-    }
-
-    /// Seals the active segment and starts the next.
-    fn rotate(&self, writer: &mut Writer, floor: i64) -> Result<(), StoreError> {
-        writer.active.blob.sync().map_err(io_error(&writer.active.name()))?;
-        let id =
-            writer.active.id.checked_add(1).ok_or(StoreError::TooLarge("segment numbers are used up"))?;
-        let next = create_segment(&*self.device, id, floor)?;
-        write(&self.segments).insert(id, next.clone());
-        writer.active = next;
-        writer.floor = floor;
-        writer.unsynced = false;
-        Ok(())
-    }
-
-    /// Takes expired keys out of the directory; answers how many.
-    fn sweep(&self) -> u64 {
-        let segments = read(&self.segments);
-        self.shards.iter().map(|shard| forget_expired(&mut write(shard), &segments, self.floor())).sum()
-    }
-
-    /// The sealed segment with the smallest live share, if that is below a half.
-    fn emptiest(&self, active: u32) -> Option<Arc<Segment>> {
-        // Of the records, not of the file: headers can be most of it, and merging would then never end.
-        let share = |segment: &Segment| {
-            let records = segment.records.load(Ordering::Relaxed).max(1);
-            segment.live.load(Ordering::Relaxed) as f64 / records as f64
-        };
-        read(&self.segments)
-            .values()
-            .filter(|segment| segment.id != active && !segment.stuck.load(Ordering::Acquire))
-            .filter(|segment| share(segment) < 0.5)
-            .min_by(|a, b| share(a).total_cmp(&share(b)))
-            .cloned()
-    }
-
-    /// Appends what lives in a sealed segment again. What cannot be read stays where it is.
-    fn rewrite(&self, segment: &Arc<Segment>) -> Result<u64, StoreError> {
-        const BATCH_BYTES: usize = 1 << 20;
-        let name = segment.name();
-        let mut located = Vec::new();
-        let size = segment.size.load(Ordering::Acquire);
-        format::walk(&*segment.blob, size, |group| {
-            located.extend(group.records.into_iter().filter(|record| self.points_at(segment, record)));
-        })
-        .map_err(io_error(&name))?;
-        let mut rewritten = 0;
-        let mut rest = located.as_slice();
-        while !rest.is_empty() {
-            let mut images: Vec<(Located, Vec<u8>)> = Vec::new();
-            let mut batch_bytes = 0;
-            while let Some((record, tail)) = rest.split_first() {
-                let mut bytes = vec![0; record.length as usize];
-                let count =
-                    segment.blob.read_at(u64::from(record.offset), &mut bytes).map_err(io_error(&name))?;
-                bytes.truncate(count);
-                if format::read_record(&bytes).is_some_and(|read| read.key == record.key) {
-                    batch_bytes += bytes.len();
-                    images.push((*record, bytes));
-                }
-                rest = tail;
-                if batch_bytes >= BATCH_BYTES {
-                    break;
-                }
-            }
-            let mut writer = lock(&self.writer);
-            // Only while the writer is held is it certain that an image is not superseded in between.
-            let records: Vec<Record<'_>> = images
-                .iter()
-                .filter(|(record, _)| self.points_at(segment, record))
-                .map(|(record, bytes)| Record {
-                    key: record.key,
-                    expires: record.expires,
-                    value: bytes.get(RECORD_HEADER_BYTES..).unwrap_or_default(),
-                })
-                .collect();
-            rewritten += records.iter().map(|record| record.value.len() as u64).sum::<u64>();
-            self.append_held(&mut writer, &records, false)?;
-        }
-        Ok(rewritten)
-    }
-
-    fn points_at(&self, segment: &Segment, record: &Located) -> bool {
-        self.entry(&record.key)
-            .is_some_and(|entry| entry.position() == Position { segment: segment.id, offset: record.offset })
-    }
-}
-
-impl Writer {
-    fn check(&self) -> Result<(), StoreError> {
-        match &self.failed {
-            Some(why) => Err(StoreError::Failed(why.clone())),
-            None => Ok(()),
+    /// Brings a shard's cells under their share of the budget.
+    fn make_room(&self, shard: &mut Shard) {
+        let cells = self.shard_bytes.saturating_sub(shard.index_bytes()).max(self.shard_bytes / 8);
+        if shard.live_bytes() > cells {
+            shard.evict(cells, self);
         }
     }
 }
 
-/// Cuts the records into frames of about [`FRAME_BYTES`]; at least one, be it empty.
-fn cut_into_frames<'r, 'v>(records: &'r [Record<'v>]) -> Vec<&'r [Record<'v>]> {
-    let mut frames = Vec::new();
-    let (mut start, mut bytes) = (0, 0);
-    for (index, record) in records.iter().enumerate() {
-        bytes += RECORD_HEADER_BYTES + record.value.len();
-        if bytes >= FRAME_BYTES {
-            frames.push(&records[start..=index]);
-            (start, bytes) = (index + 1, 0);
+impl Retire for Store {
+    fn written(&self, position: Position) -> bool {
+        let uncertain = self.uncertain.load(Ordering::Acquire);
+        uncertain == u64::MAX
+            || self
+                .log
+                .as_ref()
+                .and_then(|log| log.address(position))
+                .is_none_or(|address| address < uncertain)
+    }
+}
+
+/// Fills the index with what the log holds, a few keys behind: the line of each is asked for when it is pushed.
+struct Loader<'a> {
+    shards: Vec<&'a mut Shard>,
+    ahead: VecDeque<(usize, Hash, Position, u8)>,
+    /// Live bytes by slot.
+    live: Vec<i64>,
+}
+
+impl<'a> Loader<'a> {
+    const AHEAD: usize = 32;
+
+    fn new(store: &'a mut Store) -> Loader<'a> {
+        let shards =
+            store.shards.iter_mut().map(|shard| shard.get_mut().unwrap_or_else(PoisonError::into_inner));
+        Loader {
+            shards: shards.collect(),
+            ahead: VecDeque::with_capacity(Loader::AHEAD + 1),
+            live: Vec::new(),
         }
     }
-    if start < records.len() || frames.is_empty() {
-        frames.push(&records[start..]);
-    }
-    frames
-}
 
-fn create_segment(device: &dyn Device, id: u32, floor: i64) -> Result<Arc<Segment>, StoreError> {
-    let name = segment_name(id);
-    let blob = device.create(&name).map_err(io_error(&name))?;
-    blob.append(&SegmentHeader { id: u64::from(id), floor }.encode()).map_err(io_error(&name))?;
-    blob.sync().map_err(io_error(&name))?;
-    device.sync_names().map_err(io_error("syncing the directory"))?;
-    Ok(Arc::new(Segment {
-        id,
-        blob,
-        size: AtomicU64::new(SEGMENT_HEADER_BYTES as u64),
-        records: AtomicU64::new(0),
-        live: AtomicU64::new(0),
-        stuck: AtomicBool::new(false),
-    }))
-}
-
-/// Makes the directory point at a record, which the one before it thereby stops being live.
-fn point_at(shard: &mut Shard, segments: &BTreeMap<u32, Arc<Segment>>, segment: &Segment, record: &Located) {
-    segment.records.fetch_add(u64::from(record.length), Ordering::AcqRel);
-    segment.live.fetch_add(u64::from(record.length), Ordering::AcqRel);
-    if let Some(before) = shard.insert(record.key, Entry::new(segment.id, record)) {
-        release(segments, &before);
-    }
-}
-
-fn forget_expired(shard: &mut Shard, segments: &BTreeMap<u32, Arc<Segment>>, floor: i64) -> u64 {
-    let before = shard.len();
-    shard.retain(|_, entry| {
-        let alive = entry.expires() > floor;
-        if !alive {
-            release(segments, entry);
+    fn push(&mut self, seen: &Visit) {
+        let RecordKey { space, kind, shingle } = seen.key;
+        let (shard, hash) = Hash::of(space, kind, shingle);
+        self.shards[shard].prefetch(hash);
+        self.ahead.push_back((shard, hash, seen.position, value_class(seen.words)));
+        if self.ahead.len() > Loader::AHEAD {
+            self.pop();
         }
-        alive
-    });
-    if shard.capacity() > 4 * shard.len() + 1024 {
-        shard.shrink_to(2 * shard.len());
     }
-    (before - shard.len()) as u64
-}
 
-fn release(segments: &BTreeMap<u32, Arc<Segment>>, entry: &Entry) {
-    if let Some(segment) = segments.get(&entry.segment) {
-        segment.live.fetch_sub(u64::from(entry.length), Ordering::AcqRel);
+    fn pop(&mut self) {
+        let Some((shard, hash, position, class)) = self.ahead.pop_front() else { return };
+        self.weigh(position, class_bytes(class));
+        let shard = &mut *self.shards[shard];
+        if shard.is_full() {
+            // Twice as large: it would be moved again and again. What is too much goes in the end.
+            shard.reserve(2 * shard.entries() as u32 + 64);
+        }
+        if let Some((old, class)) = shard.point(hash, position, class) {
+            self.weigh(old, -class_bytes(class));
+        }
+    }
+
+    fn weigh(&mut self, position: Position, bytes: i64) {
+        let slot = usize::from(position.slot());
+        if self.live.len() <= slot {
+            self.live.resize(slot + 1, 0);
+        }
+        self.live[slot] += bytes;
+    }
+
+    fn finish(mut self) -> impl Iterator<Item = (u16, i64)> {
+        while !self.ahead.is_empty() {
+            self.pop();
+        }
+        self.shards.iter_mut().for_each(|shard| shard.shrink());
+        (0..).zip(self.live)
     }
 }
 
-/// By a byte in the middle: callers' keys start with what few values share.
-fn shard_of(key: &[u8; KEY_BYTES]) -> usize {
-    usize::from(key[5]) % SHARDS
+/// Work on many keys whose changes are in one flush, all of them or none. To be short: a flush waits for it.
+pub struct Run<'a> {
+    store: &'a Store,
+    epoch: RwLockReadGuard<'a, u64>,
+    dirtied: std::cell::Cell<i64>,
 }
 
-fn io_error(what: &str) -> impl FnOnce(io::Error) -> StoreError {
-    let what = what.to_owned();
-    move |error| StoreError::Io { what, error }
+impl Run<'_> {
+    /// Its changes are written by the flush that answers this number or a greater one.
+    pub fn epoch(&self) -> u64 {
+        *self.epoch
+    }
+
+    /// Locks a shard, for a few keys.
+    pub fn shard(&self, number: usize) -> Keys<'_> {
+        let shard = lock(&self.store.shards[number]);
+        Keys { dirty: shard.dirty_bytes(), run: self, shard }
+    }
 }
 
-// A panic elsewhere leaves these structures whole: every change under a lock is complete or harmless.
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        let dirtied = self.dirtied.get();
+        if dirtied != 0 {
+            self.store.dirty.fetch_add(dirtied, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A shard's keys, locked.
+pub struct Keys<'a> {
+    run: &'a Run<'a>,
+    shard: MutexGuard<'a, Shard>,
+    dirty: usize,
+}
+
+impl Keys<'_> {
+    /// Asks for the line where a key would be.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: Hash) {
+        self.shard.prefetch(hash);
+    }
+
+    /// Finds a key, and asks for its cell's line.
+    #[inline(always)]
+    pub fn find(&self, hash: Hash) -> Found {
+        self.shard.find(hash)
+    }
+
+    /// The cell's place: the one that was found before, or where it is by now.
+    #[inline(always)]
+    pub fn again(&self, hash: Hash, before: Option<Place>) -> Option<Place> {
+        match before {
+            Some(place) if self.shard.holds(place, hash) => Some(place),
+            _ => match self.shard.find(hash) {
+                Found::Hot(place) => Some(place),
+                _ => None,
+            },
+        }
+    }
+
+    /// Keeps all cells of the shard in memory until [`Keys::unpin`].
+    pub fn pin(&mut self) {
+        self.shard.pins += 1;
+    }
+
+    /// Ends one [`Keys::pin`].
+    pub fn unpin(&mut self) {
+        self.shard.pins -= 1;
+    }
+
+    /// Notes that a cell is used; answers its tag, and whether its image could not be read.
+    #[inline(always)]
+    pub fn touch(&mut self, place: Place) -> (u16, bool) {
+        self.shard.touch(place)
+    }
+
+    /// A cell's words, with zeros at the end.
+    #[inline(always)]
+    pub fn words(&self, place: Place) -> &[u64] {
+        self.shard.words(place)
+    }
+
+    /// A cell to be changed.
+    #[inline(always)]
+    pub fn change(&mut self, place: Place) -> CellMut<'_> {
+        self.shard.change(place, *self.run.epoch)
+    }
+
+    /// Makes a cell with room for so many words, all zero, for a key that is not there.
+    pub fn create(&mut self, hash: Hash, tag: u16, words: usize) -> Place {
+        self.shard.create(hash, tag, words, *self.run.epoch)
+    }
+
+    /// Puts an image that was read at `position` into memory, if the key is still cold there; `None` for one that
+    /// could not be read: its cell starts anew and says so.
+    pub fn load(&mut self, hash: Hash, position: Position, tag: u16, words: Option<&[u64]>) {
+        self.shard.load(hash, position, tag, words);
+    }
+
+    /// Lets go of a cell and its key.
+    pub fn forget(&mut self, place: Place) {
+        if let Some((position, class)) = self.shard.forget(place) {
+            self.run.store.account(position, -class_bytes(class));
+        }
+    }
+}
+
+impl Drop for Keys<'_> {
+    fn drop(&mut self) {
+        let dirty = self.shard.dirty_bytes();
+        if dirty != self.dirty {
+            self.run.dirtied.set(self.run.dirtied.get() + dirty as i64 - self.dirty as i64);
+        }
+        self.run.store.make_room(&mut self.shard);
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic elsewhere leaves what these guard usable: cells are changed in one step.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
 }

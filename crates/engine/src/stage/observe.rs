@@ -2,7 +2,7 @@
 //! The readings, from before the event, become the last columns of the row.
 
 use event::{Key, Shingle, Time, Value};
-use stats::{Add, Ledger, LedgerError, Observation, Once, Outcome, Quality, Reading, Request};
+use stats::{Add, Ledger, LedgerError, Observation, Once, Outcome, Outcomes, Quality, Reading, Request};
 
 use super::keys::{Pair, Prepared};
 use crate::plan::{KindPlan, ReadingSource};
@@ -50,10 +50,10 @@ pub(crate) async fn observe(
     let requests: Vec<Request> = prepared.iter().map(|event| request(event, What::Seen)).collect();
     let (outcomes, error) = match ledger.observe(&requests).await {
         Ok(outcomes) => (outcomes, None),
-        Err(error) => (Vec::new(), Some(error)),
+        Err(error) => (Outcomes::default(), Some(error)),
     };
     let failed = error.is_some();
-    let mut outcomes = outcomes.into_iter();
+    let mut outcomes = outcomes.outcomes();
     let observed = prepared.into_iter().map(|prepared| {
         let outcome = outcomes.next().unwrap_or_else(|| {
             let count = prepared.keys.len() + prepared.pairs.len();
@@ -71,7 +71,7 @@ pub(crate) async fn observe_one(
     what: What<'_>,
 ) -> Result<Observed, LedgerError> {
     let outcomes = ledger.observe(&[request(&prepared, what)]).await?;
-    Ok(Observed::new(prepared, outcomes.into_iter().next().unwrap_or_default(), false))
+    Ok(Observed::new(prepared, outcomes.outcomes().next().unwrap_or_default(), false))
 }
 
 /// What an event adds.

@@ -1,55 +1,51 @@
-//! The embedded home: hot cells in memory under a budget, behind them a log-structured store.
+//! The embedded home: statistics in this process, hot cells in memory under a budget, and a log behind them.
 //!
 //! ```text
-//! observe ─► load what is missing (no lock held) ─► under the cut, shared: apply, partition by partition ─► wait for
-//!            the flush, if durability is `sync`
-//! flush   ─► under the cut, alone: collect images of dirty cells ─► append as one group ─► sync ─► mark clean
-//! evict   ─► under the cut, alone: sampled least recently used clean cells leave memory
+//! observe ─► check ─► runs of some thousand keys ([`apply`]) ─► wait for the flush, if durability is `sync`
+//! flush   ─► what is dirty, as one group ─► sync ─► who waits is told
+//! merge   ─► after flushes, as much as they have written
 //! ```
 //!
-//! The *cut* is a read-write lock that is never held over I/O. Requests are applied under its shared side, so what a
-//! flush collects under the other is a consistent state: all of a request or nothing of it, and every request that
-//! was answered before. A cell that a request has found in memory stays there while it is applied, as only the
-//! other side evicts.
+//! Requests are applied under the epoch of [`store::Run`], so what a flush writes is a consistent state: all of a
+//! request or nothing of it, and every request that was answered before.
 //!
-//! A failed write poisons the home: what was answered is on disk, what was not is refused, readings go on.
-//!
-//! Locks are taken in the order flush, cut, partition; the store's own come last.
+//! A disk that is full refuses additions until there is room; any other failed write poisons the home: what was
+//! answered is on disk, what was not is refused, readings go on.
 
-mod partition;
+mod apply;
+mod sketches;
+mod upgrade;
+mod world;
 
 use std::fmt;
-use std::ops::Range;
+use std::path::Path;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::sync::{
-    Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use event::{Key, Kind, Shingle, Space, Span, Time};
 use event_listener::Event;
-use hashbrown::{HashMap, HashSet};
-use store::{Image, Record, Store, StoreError};
+use hashbrown::HashSet;
+use store::{Device, RecordKey, Recovery, Store, StoreError, Verification};
 
-use crate::catalog::{Catalog, CatalogError, Measure, Statistic};
-use crate::cell::Cell;
-use crate::definition::{self, Definition, PAIR, Registry};
-use crate::layout::Trail;
-use crate::ledger::{
-    Add, Answer, Bucket, Census, Ledger, LedgerError, Observation, Once, Outcome, Quality, Reading, Request,
-    Timeline,
-};
-use partition::{Gauge, Partition, Slot, State};
+use crate::catalog::Catalog;
+use crate::cell::Plan;
+use crate::definition::{self, Registry};
+use crate::ledger::{Answer, Census, Ledger, LedgerError, Outcomes, Request, Timeline};
+use apply::Scratch;
+use world::{DEFINITIONS, World};
 
-const PARTITION_BITS: u32 = 4;
-/// Requests are applied in runs of about this many observations, between which other callers and the flush get in.
-const RUN: usize = 1024;
-/// Cold cells that one [`Ledger::hottest`] reads.
-const COLD_MAX: usize = 1 << 20;
-/// Live bytes that one [`Ledger::maintain`] rewrites.
+/// Requests are applied in runs of about this many observations: enough to have many cells on their way from memory at
+/// once, few enough for a flush, which waits for them.
+const RUN: usize = 4096;
+/// Keys that one [`Ledger::maintain`] looks through for cells that have expired, about.
+const SWEEP_KEYS: u64 = 4 << 20;
+/// Live bytes that one [`Ledger::maintain`] may write again.
 const MERGE_BYTES: u64 = 64 << 20;
+/// How long after a flush that found no room the next one is tried.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// When an answer's additions are safe from a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,9 +99,12 @@ impl fmt::Display for Durability {
 /// How an [`Embedded`] home is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Budget for the cells in memory. A run of requests may exceed it until it has been applied. The directory of
-    /// keys on disk is not in it.
+    /// Budget for cells in memory and the directory of all keys. A run of some thousand observations may exceed it
+    /// until it has been applied, and so may what is not written yet. The directory, some 15 bytes a key, is kept
+    /// whole: where it alone needs more than seven eighths of the budget, memory grows with the number of keys.
     pub memory_bytes: usize,
+    /// A segment of the log that has reached this length is followed by a new one.
+    pub segment_bytes: u32,
     /// When additions are safe.
     pub durability: Durability,
 }
@@ -113,90 +112,113 @@ pub struct Options {
 /// Statistics in this process: in memory, and on disk behind it.
 pub struct Embedded {
     inner: Arc<Inner>,
-    flusher: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// What the cut guards: how keys are to be understood.
-struct World {
-    catalog: Catalog,
-    registry: Registry,
-    /// By space and kind.
-    plan: Vec<((Space, Kind), Planned)>,
-}
-
-struct Planned {
-    statistic: Arc<Statistic>,
-    definition: u16,
-    trails: Vec<Trail>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 struct Inner {
-    store: Option<Store>,
-    memory_bytes: usize,
-    dirty_bytes_max: usize,
+    store: Store,
+    dirty_bytes_max: u64,
     durability: Durability,
-    cut: RwLock<World>,
-    partitions: [Mutex<Partition>; 1 << PARTITION_BITS],
-    gauge: Gauge,
-    tick: AtomicU32,
+    world: RwLock<Arc<World>>,
     /// What expires at or before this is gone.
     horizon: AtomicI64,
-    /// Held while a flush runs: there is one at a time.
-    flushing: Mutex<()>,
-    /// Flushes that have begun to collect, and the last one whose images are safe.
-    begun: AtomicU64,
+    /// One past the epoch up to which all is as safe as the durability asks for.
     finished: AtomicU64,
+    /// One past the last epoch whose flush found no room.
+    refused: AtomicU64,
     /// Notified after each flush.
     progress: Event,
+    /// Why additions are refused for now.
+    full: Mutex<Option<Arc<str>>>,
+    is_full: AtomicBool,
     poison: OnceLock<Arc<str>>,
     closed: AtomicBool,
+    /// Memory of runs that are over.
+    scratch: Mutex<Vec<Scratch>>,
     signal: Mutex<Signal>,
     signalled: Condvar,
+    share: AtomicUsize,
     counts: Counts,
 }
 
 #[derive(Default)]
 struct Signal {
     flush: bool,
+    /// Live bytes that merges may write.
+    merge: u64,
     stop: bool,
 }
 
 #[derive(Default)]
 struct Counts {
-    flushes: AtomicU64,
     loads: AtomicU64,
-    evictions: AtomicU64,
-    expired: AtomicU64,
     damaged: AtomicU64,
 }
 
-/// Where the store had a key's image, and the image; `None` if it was damaged.
-type Found = (store::Position, Option<Vec<u8>>);
-/// What was found without a lock, and may be out of date by now.
-type Loaded = HashMap<Key, Found>;
+/// What [`Embedded::verify`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Of the files.
+    pub files: Verification,
+    /// Keys, pairs included.
+    pub keys: u64,
+    /// Keys whose image is not where it should be.
+    pub keys_lost: u64,
+    /// Keys whose image is no cell of its definition.
+    pub unsound: u64,
+}
+
+impl Verified {
+    /// Whether all is as it should be.
+    pub fn is_sound(&self) -> bool {
+        self.files.losses.is_empty() && self.keys_lost == 0 && self.unsound == 0
+    }
+}
 
 impl Embedded {
-    /// Opens the home over a store and starts its flusher.
+    /// Opens the home over a device, bringing an older format up to date, and starts its threads.
     ///
     /// # Errors
     /// [`LedgerError::Catalog`] if a kind number is stored with another meaning; the store's.
-    pub fn open(store: Store, catalog: Catalog, options: Options) -> Result<Embedded, LedgerError> {
+    pub fn open(
+        device: Arc<dyn Device>,
+        catalog: Catalog,
+        options: Options,
+    ) -> Result<(Embedded, Recovery), LedgerError> {
+        upgrade::upgrade(&device, options.segment_bytes)?;
+        let mut definitions = Vec::new();
+        let store_options =
+            store::Options { memory_bytes: options.memory_bytes, segment_bytes: options.segment_bytes };
+        let (store, recovery) = Store::open(device, store_options, &mut |seen| {
+            if (seen.key.space, seen.key.kind) == DEFINITIONS {
+                definitions.push(seen.key);
+            }
+        })?;
+        definitions.sort_unstable();
+        definitions.dedup();
         let mut registry = Registry::default();
-        for key in store.keys(&key_bytes(&definition::definition_key(0))[..4], i64::MIN) {
-            let number = u32::from_be_bytes([key[8], key[9], key[10], key[11]]);
-            if let Some(image) = store.get(&key)? {
-                registry.restore(number, &image.value)?;
+        for key in definitions {
+            if let Some((_, words)) = store.get(key)? {
+                registry.restore(key.shingle as u16, &words)?;
             }
         }
-        let world = World::new(catalog, registry, Some(&store))?;
-        let horizon = store.floor();
-        let inner = Arc::new(Inner::new(Some(store), world, options, horizon));
-        let shared = inner.clone();
-        let flusher = std::thread::Builder::new()
-            .name("ledger-flush".to_owned())
-            .spawn(move || shared.run())
+        let mut world = World::new(catalog, registry, &store, None)?;
+        sketches::restore(&mut world, &store)?;
+        let inner = Arc::new(Inner::new(store, world, options));
+        let embedded = Embedded { inner, threads: Mutex::default() };
+        embedded.spawn("ledger-flush", Inner::flush_on)?;
+        embedded.spawn("ledger-merge", Inner::merge_on)?;
+        Ok((embedded, recovery))
+    }
+
+    fn spawn(&self, name: &str, run: fn(&Inner)) -> Result<(), LedgerError> {
+        let inner = self.inner.clone();
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || run(&inner))
             .map_err(LedgerError::Thread)?;
-        Ok(Embedded { inner, flusher: Mutex::new(Some(flusher)) })
+        lock(&self.threads).push(thread);
+        Ok(())
     }
 
     /// A home without a disk, for checks and replays. Above the budget the coldest cells are lost, which the census
@@ -205,10 +227,10 @@ impl Embedded {
     /// # Errors
     /// [`LedgerError::Catalog`].
     pub fn in_memory(catalog: Catalog, memory_bytes: usize) -> Result<Embedded, LedgerError> {
-        let world = World::new(catalog, Registry::default(), None)?;
-        let options = Options { memory_bytes, durability: Durability::None };
-        let inner = Arc::new(Inner::new(None, world, options, i64::MIN));
-        Ok(Embedded { inner, flusher: Mutex::new(None) })
+        let store = Store::in_memory(store::Options::new(memory_bytes));
+        let world = World::new(catalog, Registry::default(), &store, None)?;
+        let options = Options { memory_bytes, segment_bytes: 0, durability: Durability::None };
+        Ok(Embedded { inner: Arc::new(Inner::new(store, world, options)), threads: Mutex::default() })
     }
 
     /// Replaces the catalog between two requests. Cells are translated when they are next used: counters by name,
@@ -218,16 +240,44 @@ impl Embedded {
     /// # Errors
     /// [`LedgerError::Catalog`] if a kind number would change its meaning; the store's. The old catalog then stays.
     pub fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError> {
-        let _only = lock(&self.inner.flushing);
-        let registry = read(&self.inner.cut).registry.clone();
-        let world = World::new(catalog, registry, self.inner.store.as_ref())?;
-        *write(&self.inner.cut) = world;
+        let mut world = self.inner.world.write().unwrap_or_else(PoisonError::into_inner);
+        let new = World::new(catalog, world.registry.clone(), &self.inner.store, Some(&world))?;
+        *world = Arc::new(new);
         Ok(())
     }
 
     /// The catalog in force.
     pub fn catalog(&self) -> Catalog {
-        read(&self.inner.cut).catalog.clone()
+        self.inner.world().catalog.clone()
+    }
+
+    /// Writes and syncs what is dirty, and makes `target`, which must be missing or empty, a directory with a copy of
+    /// all files, hard links where that is possible. Requests go on meanwhile; each is in it wholly or not at all.
+    ///
+    /// # Errors
+    /// The store's. The home goes on.
+    pub fn snapshot(&self, target: &Path) -> Result<(), LedgerError> {
+        sketches::keep(&self.inner.world(), &self.inner.store)?;
+        Ok(self.inner.store.snapshot(target, || self.inner.world())?)
+    }
+
+    /// Reads all files and checks every checksum, that every key has its image, and that its words are a sound cell.
+    /// Exact while nothing is added. `progress` hears of the bytes read and of all bytes.
+    ///
+    /// # Errors
+    /// The device's. What is damaged is in the answer.
+    pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified, LedgerError> {
+        let (files, keys_lost) = self.inner.store.verify(progress)?;
+        let (mut keys, mut unsound) = (0, 0);
+        let world = self.inner.world();
+        self.inner.store.each(&*world, &mut |key, tag, words| {
+            if key.space != u16::MAX {
+                keys += 1;
+                let sound = world.defined(tag).is_some_and(|defined| defined.plan.check(words));
+                unsound += u64::from(!sound);
+            }
+        })?;
+        Ok(Verified { files, keys, keys_lost, unsound })
     }
 }
 
@@ -239,7 +289,7 @@ impl Drop for Embedded {
 }
 
 impl Ledger for Embedded {
-    fn observe<'a>(&'a self, requests: &'a [Request]) -> Answer<'a, Vec<Outcome>> {
+    fn observe<'a>(&'a self, requests: &'a [Request]) -> Answer<'a, Outcomes> {
         Box::pin(self.inner.observe(requests))
     }
 
@@ -262,154 +312,86 @@ impl Ledger for Embedded {
     fn maintain(&self, now: Time) -> Result<(), LedgerError> {
         let inner = &self.inner;
         inner.horizon.fetch_max(now.0, Ordering::AcqRel);
-        if let Some(store) = &inner.store {
-            store.raise_floor(now.0);
-        }
-        inner.forget_expired();
+        let horizon = inner.horizon.load(Ordering::Acquire);
+        let shares = (inner.store.usage().keys / SWEEP_KEYS + 1) as usize;
+        let share = inner.share.fetch_add(1, Ordering::Relaxed) % shares;
+        inner.store.forget_expired(horizon, share, shares, &*inner.world());
         inner.flush(inner.durability != Durability::None)?;
-        if let Some(store) = &inner.store {
-            store.merge_step(now.0, MERGE_BYTES)?;
-        }
-        Ok(())
+        inner.merge(MERGE_BYTES)
     }
 
     fn close(&self) -> Result<(), LedgerError> {
-        self.inner.closed.store(true, Ordering::SeqCst);
-        let flushed = self.inner.flush(true);
+        let first = !self.inner.closed.swap(true, Ordering::SeqCst);
+        let closed = if first { self.inner.close() } else { self.inner.check_poison() };
         lock(&self.inner.signal).stop = true;
         self.inner.signalled.notify_all();
-        let flusher = lock(&self.flusher).take();
-        if let Some(flusher) = flusher
-            && flusher.join().is_err()
-        {
-            return Err(self.inner.poisoned("the flusher panicked"));
+        for thread in std::mem::take(&mut *lock(&self.threads)) {
+            if thread.join().is_err() {
+                return Err(self.inner.poisoned("a thread of the ledger panicked"));
+            }
         }
-        flushed
+        closed
     }
 
     fn census(&self) -> Census {
         let inner = &self.inner;
-        let usage = inner.store.as_ref().map(Store::usage).unwrap_or_default();
+        let usage = inner.store.usage();
         Census {
-            cells: inner.partitions.iter().map(|partition| lock(partition).len() as u64).sum(),
-            memory_bytes: inner.gauge.bytes.load(Ordering::Relaxed) as u64,
-            dirty_bytes: inner.gauge.dirty.load(Ordering::Relaxed) as u64,
-            disk_keys: usage.keys,
-            directory_bytes: usage.directory_bytes,
+            cells: usage.hot,
+            memory_bytes: usage.memory_bytes + sketches::memory_bytes(&inner.world()),
+            dirty_bytes: usage.dirty_bytes,
+            keys: usage.keys,
+            directory_bytes: usage.index_bytes,
             disk_bytes: usage.disk_bytes,
-            flushes: inner.counts.flushes.load(Ordering::Relaxed),
+            live_bytes: usage.live_bytes,
+            rewritten_bytes: usage.rewritten_bytes,
+            flushes: usage.flushes,
             loads: inner.counts.loads.load(Ordering::Relaxed),
-            evictions: inner.counts.evictions.load(Ordering::Relaxed),
-            expired: inner.counts.expired.load(Ordering::Relaxed),
+            evictions: usage.evictions,
+            expired: usage.expired,
             damaged: inner.counts.damaged.load(Ordering::Relaxed),
+            full: inner.is_full.load(Ordering::Acquire),
             poisoned: inner.poison.get().is_some(),
         }
     }
 }
 
-impl World {
-    /// Compiles a catalog against what is stored, and stores the definitions that are new.
-    fn new(catalog: Catalog, mut registry: Registry, store: Option<&Store>) -> Result<World, LedgerError> {
-        let mut plan = Vec::new();
-        let mut new = Vec::new();
-        for (space, kind, statistic) in catalog.iter() {
-            let (definition, number) = registry.define(Definition::new(space, kind, statistic)?)?;
-            if let Some(number) = number {
-                new.push((key_bytes(&definition::definition_key(number)), registry.get(definition).encode()));
-            }
-            let trails = statistic
-                .measure
-                .trails()
-                .map_err(|error| CatalogError::Layout { name: statistic.name.clone(), error })?;
-            plan.push(((space, kind), Planned { statistic: statistic.clone(), definition, trails }));
-        }
-        if let Some(store) = store {
-            let records: Vec<Record<'_>> =
-                new.iter().map(|(key, value)| Record { key: *key, expires: i64::MAX, value }).collect();
-            store.append(&records, true)?;
-        }
-        Ok(World { catalog, registry, plan })
-    }
-
-    fn planned(&self, space: Space, kind: Kind) -> Result<&Planned, LedgerError> {
-        let at = self.plan.binary_search_by_key(&(space, kind), |(id, _)| *id).ok();
-        at.and_then(|at| self.plan.get(at))
-            .map(|(_, planned)| planned)
-            .ok_or(LedgerError::Unknown { space, kind })
-    }
-
-    /// Refuses what does not fit the catalog.
-    fn check(&self, request: &Request) -> Result<(), LedgerError> {
-        if request.observations.len() > Request::OBSERVATIONS_MAX {
-            return Err(LedgerError::TooLarge(request.observations.len()));
-        }
-        let unfit = |planned: &Planned, why: &str| {
-            Err(LedgerError::Unfit { statistic: planned.statistic.name.clone(), why: why.to_owned() })
-        };
-        if let Some(once) = &request.once {
-            let planned = self.planned(once.key.space, once.key.kind)?;
-            if !matches!(planned.statistic.measure, Measure::Once { .. }) {
-                return unfit(planned, "it holds no marks of requests");
-            }
-        }
-        for Observation { key, add, .. } in &request.observations {
-            let planned = self.planned(key.space, key.kind)?;
-            match (add, &planned.statistic.measure) {
-                // Marks of a run are set before its observations, so a reading could come from after its request.
-                (_, Measure::Once { .. }) => return unfit(planned, "marks of requests are not observed"),
-                (Add::Nothing, _) => {}
-                (Add::Counters(amounts), Measure::Windows(layout)) => {
-                    if amounts.iter().any(|(counter, _)| usize::from(counter) >= layout.counters().len()) {
-                        return unfit(planned, "there are fewer counters");
-                    }
-                }
-                (Add::Distinct { pair }, Measure::Distinct { .. }) => {
-                    if pair.route() != key.shingle.route() {
-                        return unfit(
-                            planned,
-                            "the pair is not routed like its owner: make it with `Secret::pair`",
-                        );
-                    }
-                }
-                _ => return unfit(planned, "it takes another kind of addition"),
-            }
-        }
-        Ok(())
-    }
-}
-
 impl Inner {
-    fn new(store: Option<Store>, world: World, options: Options, horizon: i64) -> Inner {
+    fn new(store: Store, world: World, options: Options) -> Inner {
         Inner {
-            store,
-            memory_bytes: options.memory_bytes,
-            dirty_bytes_max: (options.memory_bytes / 4).clamp(16 << 10, 64 << 20),
+            dirty_bytes_max: (options.memory_bytes as u64 / 8).clamp(64 << 10, 256 << 20),
             durability: options.durability,
-            cut: RwLock::new(world),
-            partitions: Default::default(),
-            gauge: Gauge::default(),
-            tick: AtomicU32::new(0),
-            horizon: AtomicI64::new(horizon),
-            flushing: Mutex::new(()),
-            begun: AtomicU64::new(0),
+            world: RwLock::new(Arc::new(world)),
+            horizon: AtomicI64::new(store.floor()),
+            store,
             finished: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             progress: Event::new(),
+            full: Mutex::default(),
+            is_full: AtomicBool::new(false),
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
-            signal: Mutex::new(Signal::default()),
+            scratch: Mutex::default(),
+            signal: Mutex::default(),
             signalled: Condvar::new(),
+            share: AtomicUsize::new(0),
             counts: Counts::default(),
         }
     }
 
-    async fn observe(&self, requests: &[Request]) -> Result<Vec<Outcome>, LedgerError> {
-        {
-            let world = read(&self.cut);
-            requests.iter().try_for_each(|request| world.check(request))?;
-        }
-        let mut outcomes = Vec::with_capacity(requests.len());
-        let mut flush = None;
-        let mut rest = requests;
+    fn world(&self) -> Arc<World> {
+        self.world.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn observe(&self, requests: &[Request]) -> Result<Outcomes, LedgerError> {
+        let world = self.world();
+        let mut plans = Vec::with_capacity(requests.iter().map(|request| request.observations.len()).sum());
+        requests.iter().try_for_each(|request| world.check(request, &mut plans))?;
+        let mut outcomes = Outcomes::default();
+        outcomes.requests.reserve_exact(requests.len());
+        outcomes.readings.reserve_exact(plans.len());
+        let mut applied = None;
+        let (mut rest, mut rest_plans) = (requests, plans.as_slice());
         while !rest.is_empty() {
             let mut observations = 0;
             let count = rest
@@ -420,22 +402,26 @@ impl Inner {
                 })
                 .count();
             let (run, tail) = rest.split_at(count.max(1));
-            rest = tail;
+            let observations = run.iter().map(|request| request.observations.len()).sum();
+            let (run_plans, tail_plans) = rest_plans.split_at(observations);
+            (rest, rest_plans) = (tail, tail_plans);
             let adds = run.iter().any(Request::adds);
             if adds {
                 self.room().await?;
             }
-            let applied = self.apply(run, &mut outcomes)?;
+            let mut scratch = lock(&self.scratch).pop().unwrap_or_default();
+            let epoch = self.apply(&world, run, run_plans, &mut scratch, &mut outcomes);
+            lock(&self.scratch).push(scratch);
+            let epoch = epoch?;
             if adds {
-                flush = Some(applied);
+                applied = Some(epoch);
             }
-            self.evict();
         }
         if self.durability == Durability::Sync
-            && self.store.is_some()
-            && let Some(flush) = flush
+            && self.store.is_durable()
+            && let Some(epoch) = applied
         {
-            self.safe(flush).await?;
+            self.safe(epoch).await?;
         }
         Ok(outcomes)
     }
@@ -445,7 +431,7 @@ impl Inner {
         loop {
             let progress = self.progress.listen();
             self.check_writable()?;
-            if self.store.is_none() || self.gauge.dirty.load(Ordering::Relaxed) <= self.dirty_bytes_max {
+            if !self.store.is_durable() || self.store.dirty_bytes() <= self.dirty_bytes_max {
                 return Ok(());
             }
             self.ask_for_flush();
@@ -453,14 +439,17 @@ impl Inner {
         }
     }
 
-    /// Waits until a flush has made its images safe.
-    async fn safe(&self, flush: u64) -> Result<(), LedgerError> {
+    /// Waits until a flush has made an epoch safe.
+    async fn safe(&self, epoch: u64) -> Result<(), LedgerError> {
         loop {
             let progress = self.progress.listen();
-            if self.finished.load(Ordering::Acquire) >= flush {
+            if self.finished.load(Ordering::Acquire) > epoch {
                 return Ok(());
             }
             self.check_poison()?;
+            if self.refused.load(Ordering::Acquire) > epoch {
+                self.check_full()?;
+            }
             self.ask_for_flush();
             progress.await;
         }
@@ -478,8 +467,18 @@ impl Inner {
         }
     }
 
+    fn check_full(&self) -> Result<(), LedgerError> {
+        if self.is_full.load(Ordering::Acquire)
+            && let Some(why) = &*lock(&self.full)
+        {
+            return Err(LedgerError::Full { why: why.clone() });
+        }
+        Ok(())
+    }
+
     fn check_writable(&self) -> Result<(), LedgerError> {
         self.check_poison()?;
+        self.check_full()?;
         if self.closed.load(Ordering::SeqCst) { Err(LedgerError::Closed) } else { Ok(()) }
     }
 
@@ -489,168 +488,15 @@ impl Inner {
         LedgerError::Poisoned { why }
     }
 
-    /// Applies a run of requests; answers the number of the flush that will contain it.
-    fn apply(&self, run: &[Request], outcomes: &mut Vec<Outcome>) -> Result<u64, LedgerError> {
-        let mut places = Vec::new();
-        for (request, each) in run.iter().enumerate() {
-            for (at, observation) in each.observations.iter().enumerate() {
-                places.push((partition_of(observation.key.shingle), request, at));
-            }
-        }
-        // Stable: within a partition, and so for any one key, the order stays.
-        places.sort_by_key(|(partition, ..)| *partition);
-        let mut loaded = Loaded::new();
-        loop {
-            let world = read(&self.cut);
-            // The catalog may have been replaced since the requests were checked.
-            run.iter().try_for_each(|request| world.check(request))?;
-            if run.iter().any(Request::adds) {
-                self.check_writable()?;
-            }
-            let missing = self.settle(&world, run, &places, &loaded);
-            if missing.is_empty() {
-                self.add(&world, run, &places, outcomes);
-                return Ok(self.begun.load(Ordering::Acquire) + 1);
-            }
-            drop(world);
-            for key in missing {
-                match self.load(&key)? {
-                    Some(found) => loaded.insert(key, found),
-                    None => loaded.remove(&key),
-                };
-            }
-        }
-    }
-
-    /// Reads an image. No lock is held.
-    fn load(&self, key: &Key) -> Result<Option<Found>, LedgerError> {
-        let Some(store) = &self.store else { return Ok(None) };
-        let key = key_bytes(key);
-        loop {
-            let Some(position) = store.position(&key) else { return Ok(None) };
-            match store.get(&key) {
-                Ok(None) => return Ok(None),
-                Ok(Some(Image { value, position })) => {
-                    self.counts.loads.fetch_add(1, Ordering::Relaxed);
-                    return Ok(Some((position, Some(value))));
-                }
-                Err(StoreError::Damaged { .. }) if store.position(&key) == Some(position) => {
-                    return Ok(Some((position, None)));
-                }
-                Err(StoreError::Damaged { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    /// Puts the cells that the requests touch into memory, out of what was loaded; answers the keys whose image has
-    /// to be loaded first. Under the cut, so what it has put there stays.
-    fn settle(
-        &self,
-        world: &World,
-        run: &[Request],
-        places: &[(usize, usize, usize)],
-        loaded: &Loaded,
-    ) -> Vec<Key> {
-        let Some(store) = &self.store else { return Vec::new() };
-        let mut missing = Vec::new();
-        let mut settle = |partition: &mut Partition, key: Key| {
-            if partition.find(&key).is_some() {
-                return;
-            }
-            let Some(position) = store.position(&key_bytes(&key)) else { return };
-            match loaded.get(&key) {
-                Some((found, image)) if *found == position => {
-                    let decoded = image.as_ref().and_then(|image| world.registry.decode(&key, image));
-                    let missing = decoded.is_none();
-                    self.counts.damaged.fetch_add(u64::from(missing), Ordering::Relaxed);
-                    // What cannot be read starts anew, under any definition: the first use translates it.
-                    let (definition, cell) = decoded.unwrap_or_default();
-                    let touched = self.tick.load(Ordering::Relaxed);
-                    partition.insert(
-                        Slot { key, cell, definition, state: State::Clean, missing, touched },
-                        &self.gauge,
-                    );
-                }
-                _ => missing.push(key),
-            }
-        };
-        for once in run.iter().filter_map(|request| request.once.as_ref()) {
-            settle(&mut lock(self.partition(once.key.shingle)), once.key);
-        }
-        for group in places.chunk_by(|a, b| a.0 == b.0) {
-            let Some((number, ..)) = group.first() else { continue };
-            let mut partition = lock(&self.partitions[*number]);
-            for (_, request, at) in group {
-                let observation = &run[*request].observations[*at];
-                settle(&mut partition, observation.key);
-                if let Add::Distinct { pair } = observation.add {
-                    settle(&mut partition, pair_key(observation.key, pair));
-                }
-            }
-        }
-        missing
-    }
-
-    /// Marks, reads and adds. Everything stored that is needed is in memory.
-    fn add(
-        &self,
-        world: &World,
-        run: &[Request],
-        places: &[(usize, usize, usize)],
-        outcomes: &mut Vec<Outcome>,
-    ) {
-        let first = outcomes.len();
-        for request in run {
-            let duplicate = request.once.as_ref().is_some_and(|once| !self.mark(world, once));
-            outcomes
-                .push(Outcome { duplicate, readings: vec![Reading::default(); request.observations.len()] });
-        }
-        let tick = self.tick.fetch_add(1, Ordering::Relaxed);
-        for group in places.chunk_by(|a, b| a.0 == b.0) {
-            let Some((number, ..)) = group.first() else { continue };
-            let mut partition = lock(&self.partitions[*number]);
-            for (_, request, at) in group {
-                let outcome = &mut outcomes[first + request];
-                let observation = &run[*request].observations[*at];
-                let mut cells = Cells { inner: self, world, partition: &mut partition, tick };
-                outcome.readings[*at] = cells.observe(observation, !outcome.duplicate);
-            }
-        }
-    }
-
-    /// Leaves a mark; false if it was there.
-    fn mark(&self, world: &World, once: &Once) -> bool {
-        let Ok(planned) = world.planned(once.key.space, once.key.kind) else { return true };
-        let mut partition = lock(self.partition(once.key.shingle));
-        let tick = self.tick.load(Ordering::Relaxed);
-        let mut cells = Cells { inner: self, world, partition: &mut partition, tick };
-        let definition = planned.definition;
-        let shape = &world.registry.get(definition).shape;
-        let bucket = once.time.bucket(shape.fine().width);
-        if let Some(at) = cells.find(once.key, definition) {
-            let cell = &cells.partition.slots()[at].cell;
-            let near = [bucket.saturating_sub(1), bucket, bucket.saturating_add(1)];
-            if near.into_iter().any(|bucket| cell.fine(shape, bucket).0) {
-                return false;
-            }
-        }
-        cells.change(once.key, definition, |cell| cell.add(shape, once.time, [(0, 1)]));
-        true
-    }
-
-    fn partition(&self, shingle: Shingle) -> &Mutex<Partition> {
-        &self.partitions[partition_of(shingle)]
-    }
-
     /// The flusher's life.
-    fn run(&self) {
+    fn flush_on(&self) {
         let interval = match self.durability {
             Durability::Sync => Duration::MAX,
             Durability::Interval(span) => Duration::from_micros(span.0.unsigned_abs().max(1)),
             Durability::None => Duration::from_secs(1),
         };
         loop {
+            let interval = if self.is_full.load(Ordering::Acquire) { interval.min(RETRY) } else { interval };
             {
                 let signal = lock(&self.signal);
                 let idle = |signal: &mut Signal| !signal.flush && !signal.stop;
@@ -665,8 +511,26 @@ impl Inner {
                 }
                 signal.flush = false;
             }
-            // A failure has poisoned the ledger, which tells everyone who waits.
-            if self.flush(self.durability != Durability::None).is_err() {
+            // A failure has told everyone who waits.
+            if let Err(LedgerError::Poisoned { .. }) = self.flush(self.durability != Durability::None) {
+                return;
+            }
+        }
+    }
+
+    /// The merger's life.
+    fn merge_on(&self) {
+        loop {
+            let budget = {
+                let idle = |signal: &mut Signal| signal.merge == 0 && !signal.stop;
+                let woken = self.signalled.wait_while(lock(&self.signal), idle);
+                let mut signal = woken.unwrap_or_else(PoisonError::into_inner);
+                if signal.stop {
+                    return;
+                }
+                std::mem::take(&mut signal.merge)
+            };
+            if let Err(LedgerError::Poisoned { .. }) = self.merge(budget) {
                 return;
             }
         }
@@ -674,159 +538,77 @@ impl Inner {
 
     /// Writes what is dirty as one group.
     fn flush(&self, sync: bool) -> Result<(), LedgerError> {
-        let Some(store) = &self.store else { return Ok(()) };
-        let _only = lock(&self.flushing);
         self.check_poison()?;
-        let mut images = Vec::new();
-        let mut collected: Vec<(Key, i64, Range<usize>)> = Vec::new();
-        let flush = {
-            let world = write(&self.cut);
-            for partition in &self.partitions {
-                lock(partition).collect(|slot| {
-                    let start = images.len();
-                    world.registry.encode(slot.definition, &slot.cell, &mut images);
-                    let shape = &world.registry.get(slot.definition).shape;
-                    let expires = shape.expires(slot.cell.last().unwrap_or_default()).0;
-                    collected.push((slot.key, expires, start..images.len()));
-                });
-            }
-            self.begun.fetch_add(1, Ordering::AcqRel) + 1
-        };
-        let records: Vec<Record<'_>> = collected
-            .iter()
-            .map(|(key, expires, range)| Record {
-                key: key_bytes(key),
-                expires: *expires,
-                value: images.get(range.clone()).unwrap_or_default(),
-            })
-            .collect();
-        store.append(&records, sync).map_err(|error| self.poisoned(&error.to_string()))?;
-        for group in collected.chunk_by(|a, b| partition_of(a.0.shingle) == partition_of(b.0.shingle)) {
-            let Some((key, ..)) = group.first() else { continue };
-            let mut partition = lock(self.partition(key.shingle));
-            group.iter().for_each(|(key, ..)| partition.written(key, &self.gauge));
+        let dirty = self.store.dirty_bytes();
+        self.flushed(self.store.flush(sync, || self.world()))?;
+        if dirty > 0 {
+            lock(&self.signal).merge += 2 * dirty;
+            self.signalled.notify_all();
         }
-        self.counts.flushes.fetch_add(u64::from(!records.is_empty()), Ordering::Relaxed);
-        self.finished.fetch_max(flush, Ordering::AcqRel);
-        self.progress.notify(usize::MAX);
         Ok(())
     }
 
-    fn is_expired(&self, world: &World, slot: &Slot) -> bool {
-        let shape = &world.registry.get(slot.definition).shape;
-        slot.cell.last().is_some_and(|last| shape.expires(last).0 <= self.horizon.load(Ordering::Acquire))
-    }
-
-    /// Lets go of expired cells in memory.
-    fn forget_expired(&self) {
-        let world = read(&self.cut);
-        for partition in &self.partitions {
-            let mut partition = lock(partition);
-            for at in (0..partition.len()).rev() {
-                if self.is_expired(&world, &partition.slots()[at]) {
-                    partition.remove(at, &self.gauge);
-                    self.counts.expired.fetch_add(1, Ordering::Relaxed);
-                }
+    /// Tells everyone what came of a flush.
+    fn flushed(&self, flushed: Result<u64, StoreError>) -> Result<(), LedgerError> {
+        match flushed {
+            Ok(epoch) => {
+                self.finished.fetch_max(epoch.saturating_add(1), Ordering::AcqRel);
+                self.is_full.store(false, Ordering::Release);
+                self.progress.notify(usize::MAX);
+                Ok(())
             }
+            Err(error @ StoreError::Full { .. }) => {
+                let why: Arc<str> = error.to_string().into();
+                *lock(&self.full) = Some(why.clone());
+                self.is_full.store(true, Ordering::Release);
+                self.refused.store(self.store.epoch(), Ordering::Release);
+                self.progress.notify(usize::MAX);
+                Err(LedgerError::Full { why })
+            }
+            Err(error) => Err(self.poisoned(&error.to_string())),
         }
     }
 
-    /// Brings the cells under their budget, as far as they are written: of a few picked at random the one that was
-    /// not used for longest goes.
-    fn evict(&self) {
-        const SAMPLE: usize = 8;
-        let used = || self.gauge.bytes.load(Ordering::Relaxed);
-        if used() <= self.memory_bytes {
-            return;
+    fn merge(&self, budget: u64) -> Result<(), LedgerError> {
+        if !self.store.is_durable() {
+            return Ok(());
         }
-        let world = write(&self.cut);
-        let target = self.memory_bytes - (self.memory_bytes / 64).min(1 << 20);
-        let now = self.tick.load(Ordering::Relaxed);
-        let mut random = u64::from(now).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let mut failures = 0;
-        let mut number = 0;
-        while used() > target && failures < 4 * self.partitions.len() {
-            number = (number + 1) % self.partitions.len();
-            let mut partition = lock(&self.partitions[number]);
-            let mut coldest = None;
-            for _ in 0..SAMPLE.min(partition.len()) {
-                // Xorshift (Marsaglia): which cells are sampled need not be unpredictable.
-                random ^= random << 13;
-                random ^= random >> 7;
-                random ^= random << 17;
-                let at = (random % partition.len() as u64) as usize;
-                let slot = &partition.slots()[at];
-                if self.store.is_some() && slot.state != State::Clean {
-                    continue;
-                }
-                let age = (self.is_expired(&world, slot), now.wrapping_sub(slot.touched));
-                if coldest.is_none_or(|(coldest, _)| age > coldest) {
-                    coldest = Some((age, at));
-                }
-            }
-            match coldest {
-                Some((_, at)) => {
-                    partition.remove(at, &self.gauge);
-                    self.counts.evictions.fetch_add(1, Ordering::Relaxed);
-                    failures = 0;
-                }
-                None => failures += 1,
-            }
+        self.check_poison()?;
+        let horizon = self.horizon.load(Ordering::Acquire);
+        match self.store.merge(horizon, budget, || self.world()) {
+            Ok(_) => Ok(()),
+            // It will be tried again; whether additions are refused is for flushes to say.
+            Err(error @ StoreError::Full { .. }) => Err(LedgerError::Full { why: error.to_string().into() }),
+            // Closed in between.
+            Err(StoreError::Failed(_)) if self.closed.load(Ordering::SeqCst) => Ok(()),
+            Err(error) => Err(self.poisoned(&error.to_string())),
         }
+    }
+
+    fn close(&self) -> Result<(), LedgerError> {
+        self.check_poison()?;
+        if let Err(error) = sketches::keep(&self.world(), &self.store) {
+            tracing::warn!(%error, "admission sketches could not be written: sightings start to count anew");
+        }
+        self.flushed(self.store.close(|| self.world()).map(|()| u64::MAX))
     }
 
     fn timeline(&self, key: Key) -> Result<Option<Timeline>, LedgerError> {
-        let mut loaded: Option<Found> = None;
-        loop {
-            {
-                let world = read(&self.cut);
-                let planned = world.planned(key.space, key.kind)?;
-                let partition = lock(self.partition(key.shingle));
-                let found = match partition.find(&key) {
-                    Some(at) => {
-                        let slot = &partition.slots()[at];
-                        Some((slot.definition, slot.cell.clone()))
-                    }
-                    None => {
-                        let position = self.store.as_ref().and_then(|store| store.position(&key_bytes(&key)));
-                        match (position, &loaded) {
-                            (None, _) => None,
-                            (Some(position), Some((at, image))) if *at == position => {
-                                image.as_ref().and_then(|image| world.registry.decode(&key, image))
-                            }
-                            _ => {
-                                drop(partition);
-                                drop(world);
-                                loaded = self.load(&key)?;
-                                continue;
-                            }
-                        }
-                    }
-                };
-                drop(partition);
-                return Ok(
-                    found.and_then(|(definition, cell)| self.unfold(&world, planned, definition, &cell))
-                );
-            }
+        let world = self.world();
+        let planned = world.planned(key.space, key.kind)?;
+        let record = RecordKey { space: key.space.0, kind: key.kind.0, shingle: key.shingle.0 };
+        let Some((tag, words)) = self.store.get(record)? else { return Ok(None) };
+        let Some(old) = world.defined(tag).filter(|defined| defined.plan.check(&words)) else {
+            return Ok(None);
+        };
+        let mut current = Vec::new();
+        if tag == planned.number {
+            current = words;
+        } else {
+            definition::translated(&words, old, &planned.defined, &mut current);
         }
-    }
-
-    fn unfold(&self, world: &World, planned: &Planned, definition: u16, cell: &Cell) -> Option<Timeline> {
-        let current = world.registry.get(planned.definition);
-        let cell = definition::translated(cell, world.registry.get(definition), current);
-        let (first, last) = (cell.first()?, cell.last()?);
-        if current.shape.expires(last).0 <= self.horizon.load(Ordering::Acquire) {
-            return None;
-        }
-        let widths = [current.shape.fine(), current.shape.coarse().unwrap_or(current.shape.fine())];
-        let buckets = cell
-            .rows(&current.shape)
-            .map(|(tier, bucket, counts)| {
-                let width = widths[tier].width;
-                Bucket { start: Time(bucket.saturating_mul(width.0)), width, counts: counts.to_vec() }
-            })
-            .collect();
-        Some(Timeline { counters: current.counters.clone(), first, last, buckets })
+        let horizon = self.horizon.load(Ordering::Acquire);
+        Ok(timeline(&planned.statistic.measure.counters(), &planned.plan, &current, horizon))
     }
 
     fn hottest(
@@ -838,200 +620,64 @@ impl Inner {
         now: Time,
         limit: usize,
     ) -> Result<Vec<(Key, u64)>, LedgerError> {
-        let (definition, registry) = {
-            let world = read(&self.cut);
-            let planned = world.planned(space, kind)?;
-            if usize::from(counter) >= world.registry.get(planned.definition).counters.len() {
-                let why = "there are fewer counters".to_owned();
-                return Err(LedgerError::Unfit { statistic: planned.statistic.name.clone(), why });
-            }
-            (planned.definition, world.registry.clone())
-        };
-        let current = registry.get(definition);
-        let trail = current.shape.trail(window)?;
-        let buckets = trail.buckets(now);
-        let sum = |number: u16, cell: &Cell| {
-            let mut sums = [0; crate::Shape::COUNTERS_MAX];
-            let sums = &mut sums[..current.counters.len()];
-            if number == definition {
-                cell.sum(&current.shape, trail.tier, buckets, sums);
-            } else {
-                let translated = definition::translated(cell, registry.get(number), current);
-                translated.sum(&current.shape, trail.tier, buckets, sums);
-            }
-            sums[usize::from(counter)]
-        };
+        let world = self.world();
+        let planned = world.planned(space, kind)?;
+        let plan = Plan::over(&planned.statistic.measure, &[window])?;
+        if usize::from(counter) >= plan.columns() {
+            let why = "there are fewer counters".to_owned();
+            return Err(LedgerError::Unfit { statistic: planned.statistic.name.clone(), why });
+        }
+        let horizon = self.horizon.load(Ordering::Acquire);
         // The least of the best on top, so that it can be replaced.
         let mut best = std::collections::BinaryHeap::new();
-        let mut offer = |key: Key, sum: u64| {
+        let mut values = vec![0; plan.reading()];
+        self.store.each(&*world, &mut |record, tag, words| {
+            if (record.space, record.kind) != (space.0, kind.0) {
+                return;
+            }
+            let Some(defined) = world.defined(tag).filter(|defined| defined.plan.check(words)) else {
+                return;
+            };
+            let mut translated = Vec::new();
+            let words = if tag == planned.number {
+                words
+            } else {
+                definition::translated(words, defined, &planned.defined, &mut translated);
+                &translated
+            };
+            if plan.last(words).is_none_or(|last| planned.is_gone(last, horizon)) {
+                return;
+            }
+            plan.read(words, now, &mut values);
+            let sum = values.get(usize::from(counter)).copied().unwrap_or(0);
             if sum > 0 {
-                best.push((std::cmp::Reverse(sum), key));
-                if best.len() > limit {
+                best.push((std::cmp::Reverse(sum), key_of(record)));
+                // As many again, for keys that come twice.
+                if best.len() > limit.saturating_mul(2) {
                     best.pop();
                 }
             }
-        };
-        // Cold cells first, without a lock while they are read. One that is used meanwhile is in memory then, too.
-        let mut cold = HashSet::new();
-        for key in self.cold_since(space, kind, current.shape.expires(trail.start(now))) {
-            let image = self.store.as_ref().map(|store| store.get(&key_bytes(&key))).transpose()?.flatten();
-            if let Some((number, cell)) = image.and_then(|image| registry.decode(&key, &image.value)) {
-                offer(key, sum(number, &cell));
-                cold.insert(key);
-            }
-        }
-        let world = read(&self.cut);
-        for partition in &self.partitions {
-            for slot in lock(partition).slots() {
-                let asked = (slot.key.space, slot.key.kind) == (space, kind) && !cold.contains(&slot.key);
-                // A definition that came meanwhile is not known here; its cells are in the next answer.
-                if asked && usize::from(slot.definition) < registry.len() && !self.is_expired(&world, slot) {
-                    offer(slot.key, sum(slot.definition, &slot.cell));
-                }
-            }
-        }
-        Ok(best.into_sorted_vec().into_iter().map(|(sum, key)| (key, sum.0)).collect())
-    }
-
-    /// The stored keys of a kind that are not in memory and whose last event may be as late as the one that makes a
-    /// cell expire then, at most [`COLD_MAX`].
-    fn cold_since(&self, space: Space, kind: Kind, expires: Time) -> Vec<Key> {
-        let Some(store) = &self.store else { return Vec::new() };
-        let prefix = key_bytes(&Key { space, kind, shingle: Shingle(0) });
-        let stored = store.keys(&prefix[..4], expires.0).into_iter().map(|bytes| key_of(&bytes));
-        stored.filter(|key| lock(self.partition(key.shingle)).find(key).is_none()).take(COLD_MAX).collect()
+        })?;
+        let mut seen = HashSet::new();
+        let best = best.into_sorted_vec().into_iter().filter(|(_, key)| seen.insert(*key));
+        Ok(best.map(|(sum, key)| (key, sum.0)).take(limit).collect())
     }
 }
 
-/// One partition while requests are applied to it.
-struct Cells<'a> {
-    inner: &'a Inner,
-    world: &'a World,
-    partition: &'a mut Partition,
-    tick: u32,
-}
-
-impl Cells<'_> {
-    /// The place of a live cell, brought to its definition in force.
-    fn find(&mut self, key: Key, definition: u16) -> Option<usize> {
-        let at = self.partition.find(&key)?;
-        let slot = self.partition.slot(at);
-        slot.touched = self.tick;
-        if slot.definition != definition {
-            let (old, new) = (self.world.registry.get(slot.definition), self.world.registry.get(definition));
-            let cell = definition::translated(&slot.cell, old, new);
-            self.partition.translate(at, &self.inner.gauge, definition, cell);
-        }
-        if self.inner.is_expired(self.world, &self.partition.slots()[at]) {
-            self.partition.remove(at, &self.inner.gauge);
-            self.inner.counts.expired.fetch_add(1, Ordering::Relaxed);
-            return None;
-        }
-        Some(at)
+fn timeline(counters: &[String], plan: &Plan, words: &[u64], horizon: i64) -> Option<Timeline> {
+    let (first, last) = plan.times(words)?;
+    if plan.expires_after(last).0 <= horizon {
+        return None;
     }
-
-    /// Changes a cell, which is made if there is none.
-    fn change(&mut self, key: Key, definition: u16, change: impl FnOnce(&mut Cell)) {
-        let gauge = &self.inner.gauge;
-        match self.find(key, definition) {
-            Some(at) => self.partition.change(at, gauge, change),
-            None => {
-                let mut cell = Cell::new();
-                change(&mut cell);
-                let (state, missing, touched) = (State::Dirty, false, self.tick);
-                self.partition.insert(Slot { key, cell, definition, state, missing, touched }, gauge);
-            }
-        }
-    }
-
-    fn observe(&mut self, observation: &Observation, adds: bool) -> Reading {
-        let Observation { key, time, add } = observation;
-        let Ok(planned) = self.world.planned(key.space, key.kind) else { return Reading::default() };
-        let definition = planned.definition;
-        let world = self.world;
-        let shape = &world.registry.get(definition).shape;
-        let mut reading = match self.find(*key, definition) {
-            None => Reading::default(),
-            Some(at) => {
-                let slot = &self.partition.slots()[at];
-                let counters = shape.counters();
-                let mut sums = vec![0; planned.trails.len() * counters];
-                for (trail, sums) in planned.trails.iter().zip(sums.chunks_exact_mut(counters)) {
-                    slot.cell.sum(shape, trail.tier, trail.buckets(*time), sums);
-                }
-                Reading {
-                    quality: if slot.missing { Quality::Missing } else { Quality::Exact },
-                    first: slot.cell.first(),
-                    last: slot.cell.last(),
-                    fresh: false,
-                    counters: counters as u8,
-                    sums,
-                }
-            }
-        };
-        match add {
-            Add::Nothing => {}
-            Add::Counters(amounts) => {
-                if adds {
-                    self.change(*key, definition, |cell| cell.add(shape, *time, amounts.iter()));
-                }
-            }
-            Add::Distinct { pair } => {
-                let pair = pair_key(*key, *pair);
-                let bucket = time.bucket(shape.fine().width);
-                let (seen, kept) = match self.find(pair, definition) {
-                    Some(at) => self.partition.slots()[at].cell.fine(shape, bucket),
-                    None => (false, true),
-                };
-                reading.fresh = !seen && kept;
-                if adds {
-                    if reading.fresh {
-                        self.change(pair, definition, |cell| cell.add(shape, *time, [(0, 1)]));
-                    }
-                    let amount = u64::from(reading.fresh);
-                    self.change(*key, definition, |cell| cell.add(shape, *time, [(0, amount)]));
-                }
-            }
-        }
-        reading
-    }
+    Some(Timeline { counters: counters.to_vec(), first, last, buckets: plan.rows(words) })
 }
 
-fn partition_of(shingle: Shingle) -> usize {
-    usize::from(shingle.route() >> (Shingle::ROUTE_BITS - PARTITION_BITS))
-}
-
-fn pair_key(owner: Key, pair: Shingle) -> Key {
-    Key { space: owner.space, kind: Kind(owner.kind.0 | PAIR), shingle: pair }
-}
-
-/// A key as the store knows it: big-endian, so that keys of one kind share a prefix.
-fn key_of(bytes: &[u8; store::KEY_BYTES]) -> Key {
-    let [s0, s1, k0, k1, shingle @ ..] = *bytes;
-    Key {
-        space: Space(u16::from_be_bytes([s0, s1])),
-        kind: Kind(u16::from_be_bytes([k0, k1])),
-        shingle: Shingle(u64::from_be_bytes(shingle)),
-    }
-}
-
-fn key_bytes(key: &Key) -> [u8; store::KEY_BYTES] {
-    let mut bytes = [0; store::KEY_BYTES];
-    bytes[..2].copy_from_slice(&key.space.0.to_be_bytes());
-    bytes[2..4].copy_from_slice(&key.kind.0.to_be_bytes());
-    bytes[4..].copy_from_slice(&key.shingle.0.to_be_bytes());
-    bytes
+fn key_of(record: RecordKey) -> Key {
+    let RecordKey { space, kind, shingle } = record;
+    Key { space: Space(space), kind: Kind(kind), shingle: Shingle(shingle) }
 }
 
 // A panic elsewhere leaves what these guard usable: cells are changed in one step.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,9 @@
 //! What becomes of stored cells when the configuration changes.
 
+use std::sync::Arc;
+
 use event::Kind;
-use stats::{Catalog, Durability, Embedded, Ledger, LedgerError, Measure, Options};
+use stats::{Catalog, Embedded, Ledger, LedgerError, Measure};
 use store::MemoryDevice;
 
 use crate::support::*;
@@ -13,11 +15,8 @@ fn with_mass(measure: Measure) -> Catalog {
 }
 
 fn open(device: &MemoryDevice, catalog: Catalog) -> Result<Embedded, LedgerError> {
-    Embedded::open(
-        store(device, 8_000),
-        catalog,
-        Options { memory_bytes: 1 << 20, durability: Durability::Sync },
-    )
+    let (ledger, _) = Embedded::open(Arc::new(device.clone()), catalog, options(1 << 20, "sync"))?;
+    Ok(ledger)
 }
 
 /// Counts under one layout and reads the timeline under another, with a restart in between and without one.

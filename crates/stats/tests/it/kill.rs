@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use stats::{Durability, Embedded, Ledger, Options};
-use store::{FileDevice, Store};
+use store::FileDevice;
 
 use crate::support::*;
 
@@ -17,9 +17,8 @@ const DIRECTORY: &str = "TOLLHOUSE_KILL_DIRECTORY";
 
 fn open(path: &Path) -> Embedded {
     let device = FileDevice::open(path).unwrap();
-    let store = Store::open(Arc::new(device), store::Options { segment_bytes: 16_000 }).unwrap().0;
-    let options = Options { memory_bytes: 16 << 10, durability: Durability::Sync };
-    Embedded::open(store, catalog(), options).unwrap()
+    let options = Options { memory_bytes: 16 << 10, segment_bytes: 16_000, durability: Durability::Sync };
+    Embedded::open(Arc::new(device), catalog(), options).unwrap().0
 }
 
 /// The counts of the three keys: requests, requests again, and distinct values.

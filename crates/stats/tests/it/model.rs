@@ -26,6 +26,7 @@ fn shape(kind: Kind) -> (Shape, Vec<String>) {
         Measure::Once { window } => {
             Shape::new(1, &[stats::Tier { width: *window, buckets: 1 }], None).unwrap()
         }
+        _ => unreachable!("{kind:?}"),
     };
     (shape, measure.counters())
 }
@@ -146,6 +147,7 @@ impl Model {
             );
             assert_eq!(reading.quality, Quality::Exact, "{context}");
             match &observation.add {
+                Add::Value(_) => unreachable!("the catalog has no tracks"),
                 Add::Nothing => assert!(!reading.fresh, "{context}"),
                 Add::Counters(amounts) => {
                     if !duplicate {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use event::{Key, Kind, Secret, Shingle, Space, Span, Time};
 use stats::{
-    Add, Amounts, Catalog, Durability, Embedded, Layout, Ledger, Measure, Observation, Once, Options,
-    Outcome, Request, Statistic,
+    Add, Amounts, Catalog, Embedded, Layout, Ledger, Measure, Observation, Once, Options, Outcome, Request,
+    Statistic,
 };
-use store::{MemoryDevice, Store};
+use store::MemoryDevice;
 
 pub(crate) const SPACE: Space = Space(3);
 /// Counters `seen` and `spam`, ten seconds x 6 and a minute x 5, windows 20 s, 1 m and 5 m.
@@ -36,7 +36,7 @@ pub(crate) fn at(seconds: i64) -> Time {
 }
 
 pub(crate) fn statistic(name: &str, kind_name: &str, measure: Measure) -> Statistic {
-    Statistic { name: name.to_owned(), kind_name: kind_name.to_owned(), measure }
+    Statistic { name: name.to_owned(), kind_name: kind_name.to_owned(), measure, admit: None }
 }
 
 pub(crate) fn windows(counters: &[&str], tiers: &[&str], windows: &[&str], keep: Option<Span>) -> Measure {
@@ -94,7 +94,7 @@ pub(crate) fn once(number: u64, time: Time, observations: Vec<Observation>) -> R
 }
 
 pub(crate) fn observe(ledger: &dyn Ledger, requests: &[Request]) -> Vec<Outcome> {
-    pollster::block_on(ledger.observe(requests)).unwrap()
+    pollster::block_on(ledger.observe(requests)).unwrap().outcomes().collect()
 }
 
 /// One request's only outcome.
@@ -102,11 +102,10 @@ pub(crate) fn observe_one(ledger: &dyn Ledger, request: Request) -> Outcome {
     observe(ledger, &[request]).remove(0)
 }
 
-pub(crate) fn store(device: &MemoryDevice, segment_bytes: u32) -> Store {
-    Store::open(Arc::new(device.clone()), store::Options { segment_bytes }).unwrap().0
+pub(crate) fn options(memory_bytes: usize, durability: &str) -> Options {
+    Options { memory_bytes, segment_bytes: 8_000, durability: durability.parse().unwrap() }
 }
 
 pub(crate) fn embedded(device: &MemoryDevice, memory_bytes: usize, durability: &str) -> Embedded {
-    let durability: Durability = durability.parse().unwrap();
-    Embedded::open(store(device, 8_000), catalog(), Options { memory_bytes, durability }).unwrap()
+    Embedded::open(Arc::new(device.clone()), catalog(), options(memory_bytes, durability)).unwrap().0
 }

@@ -1,44 +1,113 @@
-//! Random appends, merges, restarts and crashes against a plain map.
+//! Random appends, merges, restarts and crashes of a small key-value store over the log, against a plain map.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use store::{MemoryDevice, Options, Record, Store, StoreError};
+use store::log::{Log, Position, RecordKey, Visit, micros, minutes_up, record_bytes, trimmed};
+use store::{MemoryDevice, Options};
 
-pub(crate) type Key = [u8; 12];
+use crate::support::{HOUR, Random, key};
 
-/// SplitMix64.
-pub(crate) struct Random(pub(crate) u64);
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    position: Position,
+    words: usize,
+    expires: u32,
+}
 
-impl Random {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
+/// What a user of the log has to do, in short.
+struct Store {
+    log: Log,
+    places: BTreeMap<RecordKey, Place>,
+}
+
+impl Store {
+    fn open(device: &MemoryDevice, segment_bytes: u32) -> Store {
+        let mut places = BTreeMap::new();
+        let mut visit = |visit: &Visit| {
+            let Visit { key, position, words, expires_minutes, .. } = *visit;
+            places.insert(key, Place { position, words, expires: expires_minutes });
+        };
+        let (log, recovery) =
+            Log::open(Arc::new(device.clone()), Options { segment_bytes }, &mut visit).unwrap();
+        assert!(recovery.losses.is_empty(), "{recovery:?}");
+        places.retain(|_, place| micros(place.expires) > recovery.floor);
+        for place in places.values() {
+            log.account(place.position, record_bytes(place.words) as i64);
+        }
+        Store { log, places }
     }
-}
 
-pub(crate) fn key(number: u64) -> Key {
-    let mut key = [0; 12];
-    key[4..].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
-    key
-}
+    fn append(&mut self, records: &[(RecordKey, i64, Vec<u64>)], sync: bool) {
+        let mut writer = self.log.begin().unwrap();
+        for (key, expires, words) in records {
+            let before = self.places.get(key);
+            let expires = (*expires).max(before.map_or(i64::MIN, |place| micros(place.expires)));
+            if let Some(before) = before {
+                self.log.account(before.position, -(record_bytes(before.words) as i64));
+            }
+            let position = writer.push(*key, 0, expires, words).unwrap();
+            let expires = minutes_up(expires).max(minutes_up(self.log.floor().saturating_add(1)));
+            let words = trimmed(words).len();
+            self.log.account(position, record_bytes(words) as i64);
+            self.places.insert(*key, Place { position, words, expires });
+        }
+        writer.commit(sync).unwrap();
+    }
 
-pub(crate) fn open(device: &MemoryDevice) -> Store {
-    Store::open(Arc::new(device.clone()), Options { segment_bytes: 2_000 }).unwrap().0
+    fn merge(&mut self, now: i64) {
+        self.log.raise_floor(now);
+        let floor = self.log.floor();
+        let gone = |place: &Place| micros(place.expires) <= floor;
+        for place in self.places.values().filter(|place| gone(place)) {
+            self.log.account(place.position, -(record_bytes(place.words) as i64));
+        }
+        self.places.retain(|_, place| !gone(place));
+        let emptiest =
+            |segment: &&store::log::SegmentUsage| segment.live_bytes * 2 < segment.record_bytes.max(1);
+        let segments = self.log.segments();
+        for segment in segments.iter().filter(|segment| segment.sealed).filter(emptiest) {
+            let mut live = Vec::new();
+            let losses = self
+                .log
+                .scan(segment.slot, &mut |visit, words| {
+                    if self.places.get(&visit.key).is_some_and(|place| place.position == visit.position) {
+                        live.push((visit.key, micros(visit.expires_minutes), words.to_vec()));
+                    }
+                })
+                .unwrap();
+            assert!(losses.is_empty());
+            self.append(&live, false);
+            assert!(self.log.remove(segment.slot).unwrap());
+        }
+    }
+
+    fn contents(&self) -> BTreeMap<RecordKey, Vec<u64>> {
+        let wanted: Vec<(Position, usize)> =
+            self.places.values().map(|place| (place.position, place.words)).collect();
+        let keys: Vec<&RecordKey> = self.places.keys().collect();
+        let mut found = BTreeMap::new();
+        self.log.read_many(&wanted, &mut |index, record| {
+            let record = record.unwrap();
+            assert_eq!(&record.key, keys[index]);
+            assert!(found.insert(record.key, record.words).is_none(), "answered twice");
+        });
+        assert_eq!(found.len(), wanted.len());
+        found
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model {
-    images: BTreeMap<Key, (i64, Vec<u8>)>,
+    images: BTreeMap<RecordKey, (i64, Vec<u64>)>,
     floor: i64,
 }
 
 impl Model {
-    fn append(&mut self, key: Key, expires: i64, value: &[u8]) {
+    fn append(&mut self, key: RecordKey, expires: i64, words: &[u64]) {
         let before = self.images.get(&key).map_or(i64::MIN, |(expires, _)| *expires);
-        self.images.insert(key, (expires.max(before).max(self.floor.saturating_add(1)), value.to_vec()));
+        let expires = expires.max(before).max(self.floor.saturating_add(1));
+        self.images.insert(key, (micros(minutes_up(expires)), words.to_vec()));
     }
 
     fn raise(&mut self, now: i64) {
@@ -46,106 +115,92 @@ impl Model {
         self.images.retain(|_, (expires, _)| *expires > self.floor);
     }
 
-    fn visible(&self) -> BTreeMap<Key, Vec<u8>> {
-        self.images.iter().map(|(key, (_, value))| (*key, value.clone())).collect()
+    fn visible(&self) -> BTreeMap<RecordKey, Vec<u64>> {
+        self.images.iter().map(|(key, (_, words))| (*key, words.clone())).collect()
     }
-}
-
-fn contents(store: &Store) -> BTreeMap<Key, Vec<u8>> {
-    let mut all = BTreeMap::new();
-    for key in store.keys(b"", i64::MIN) {
-        if let Some(image) = store.get(&key).unwrap() {
-            assert_eq!(store.position(&key), Some(image.position));
-            all.insert(key, image.value);
-        }
-    }
-    all
 }
 
 fn check(seed: u64) {
     let mut random = Random(seed);
     let mut device = MemoryDevice::new();
-    let mut store = open(&device);
+    let segment_bytes = [700, 2_000, 6_000][random.below(3) as usize];
+    let mut store = Store::open(&device, segment_bytes);
     let mut model = Model { floor: i64::MIN, ..Model::default() };
     // Every state since the last sync: a crash may leave any of them, and no other.
     let mut since_sync = vec![model.clone()];
-    let mut now = 0i64;
-    for step in 0..400 {
+    let mut now = HOUR;
+    for step in 0..300 {
         let context = format!("seed {seed}, step {step}");
         match random.below(100) {
             0..70 => {
                 let sync = random.below(3) == 0;
-                let mut values = Vec::new();
-                let keys = 1 + random.below(40);
-                for _ in 0..random.below(8) {
-                    let expires = now - 50 + random.below(500) as i64;
-                    let mut value = vec![0; random.below(60) as usize];
+                let (mut records, keys) = (Vec::new(), 1 + random.below(40));
+                let most = if random.below(10) == 0 { 60 } else { 6 };
+                for _ in 0..random.below(most) {
+                    let expires = now - HOUR + random.below(10 * HOUR as u64) as i64;
+                    let mut words = vec![0; random.below(8) as usize];
                     // No two images are equal, so that contents tell states apart.
-                    value.extend_from_slice(&random.below(u64::MAX).to_le_bytes());
-                    values.push((key(random.below(keys)), expires, value));
+                    words.push(1 + random.below(u64::MAX - 1));
+                    records.push((key(random.below(keys)), expires, words));
                 }
-                values.sort_by_key(|(key, ..)| *key);
-                values.dedup_by_key(|(key, ..)| *key);
-                let records: Vec<Record<'_>> = values
-                    .iter()
-                    .map(|(key, expires, value)| Record { key: *key, expires: *expires, value })
-                    .collect();
-                store.append(&records, sync).unwrap();
-                for (key, expires, value) in &values {
-                    model.append(*key, *expires, value);
+                records.sort_by_key(|(key, ..)| *key);
+                records.dedup_by_key(|(key, ..)| *key);
+                store.append(&records, sync);
+                for (key, expires, words) in &records {
+                    model.append(*key, *expires, words);
                 }
                 if sync {
                     since_sync.clear();
                 }
                 since_sync.push(model.clone());
             }
-            70..82 => now += random.below(100) as i64,
+            70..80 => now += random.below(2 * HOUR as u64) as i64,
             // The caller's clock may also jump back.
-            82..84 => now -= random.below(200) as i64,
+            80..82 => now -= random.below(3 * HOUR as u64) as i64,
+            82..84 => store.log.begin().unwrap().seal().unwrap(),
             84..94 => {
-                store.merge_step(now, random.below(4_000)).unwrap();
+                store.merge(now);
                 model.raise(now);
                 since_sync.push(model.clone());
             }
             _ => {
-                if random.below(2) == 0 {
-                    device = device.crash(random.below(u64::MAX));
+                match random.below(4) {
+                    0 => store.log.close().unwrap(),
+                    1 => {}
+                    _ => device = device.crash(random.below(u64::MAX)),
                 }
                 drop(store);
-                store = open(&device);
-                let found = contents(&store);
+                store = Store::open(&device, segment_bytes);
+                let (found, floor) = (store.contents(), store.log.floor());
                 // The floor may be lower than it was, if nothing was written since: then nothing was dropped by it.
                 let held = since_sync.iter().rev().find(|state| {
                     let mut state = (*state).clone();
                     state.floor = i64::MIN;
-                    state.raise(store.floor());
+                    state.raise(floor);
                     state.visible() == found
                 });
                 model =
                     held.unwrap_or_else(|| panic!("{context}: no state since the last sync fits")).clone();
-                model.floor = store.floor();
+                model.floor = floor;
                 since_sync = vec![model.clone()];
                 continue;
             }
         }
         if step % 10 == 0 {
             let mut expected = model.clone();
-            expected.raise(store.floor());
-            let (found, expected) = (contents(&store), expected.visible());
-            let differing: Vec<&Key> = found
-                .keys()
-                .chain(expected.keys())
-                .filter(|key| found.get(*key) != expected.get(*key))
-                .collect();
-            assert!(differing.is_empty(), "{context}: {differing:?}");
+            expected.raise(store.log.floor());
+            let mut found = store.contents();
+            found.retain(|key, _| micros(store.places[key].expires) > store.log.floor());
+            assert_eq!(found, expected.visible(), "{context}");
         }
     }
-    assert!(store.verify().unwrap().damage.is_empty(), "seed {seed}");
+    let verified = store.log.verify(&mut |done, all| assert!(done <= all), &mut |_| {}).unwrap();
+    assert!(verified.losses.is_empty(), "seed {seed}: {verified:?}");
 }
 
 #[test]
 fn random_histories_agree_with_a_map() {
-    for seed in 0..150 {
+    for seed in 0..6000 {
         check(seed);
     }
 }
@@ -153,85 +208,20 @@ fn random_histories_agree_with_a_map() {
 #[test]
 fn merging_bounds_the_files() {
     let device = MemoryDevice::new();
-    let store = open(&device);
-    for round in 0..200u64 {
+    let mut store = Store::open(&device, 2_000);
+    for round in 1..400u64 {
         for number in 0..20 {
-            let value = round.to_le_bytes();
-            store.append(&[Record { key: key(number), expires: i64::MAX, value: &value }], false).unwrap();
+            store.append(&[(key(number), i64::MAX, vec![round, number])], false);
         }
-        store.merge_step(0, u64::MAX).unwrap();
+        store.merge(0);
     }
-    let usage = store.usage();
-    assert_eq!(usage.keys, 20);
-    assert!(usage.disk_bytes <= 2 * (usage.live_bytes + 20 * 40) + 2_000, "{usage:?}");
+    let usage = store.log.usage();
+    assert_eq!(usage.live_bytes, 20 * 40 - 8);
+    assert!(usage.disk_bytes < 10_000, "{usage:?}");
+    assert!(device.used() < 20_000, "the removed segments' hints are gone too");
+    let contents = store.contents();
     for number in 0..20 {
-        assert_eq!(store.get(&key(number)).unwrap().unwrap().value, 199u64.to_le_bytes());
+        let words = if number == 0 { vec![399] } else { vec![399, number] };
+        assert_eq!(contents[&key(number)], words);
     }
-}
-
-#[test]
-fn a_forgotten_key_stays_forgotten_when_the_clock_jumps_back() {
-    let device = MemoryDevice::new();
-    let store = open(&device);
-    let filler = [0; 1_990];
-    let record = |number, expires, value| Record { key: key(number), expires, value };
-    store.append(&[record(1, 1_000, b"old"), record(2, i64::MAX, &filler)], true).unwrap();
-    store.append(&[record(1, 10, b"young"), record(3, 10, &filler)], true).unwrap();
-    store.append(&[record(4, i64::MAX, &filler)], true).unwrap();
-    let merged = store.merge_step(2_000, 0).unwrap();
-    assert_eq!((merged.expired, merged.segments), (2, 1), "the middle segment is removed unread");
-    drop(store);
-    let store = open(&device);
-    store.merge_step(0, 0).unwrap();
-    assert_eq!(store.get(&key(1)).unwrap(), None);
-}
-
-#[test]
-fn a_failed_write_or_sync_stops_all_writing_and_no_reading() {
-    for successes in 0..3 {
-        let device = MemoryDevice::new();
-        let store = open(&device);
-        let record = |number, value| Record { key: key(number), expires: i64::MAX, value };
-        store.append(&[record(1, b"kept")], true).unwrap();
-        device.fail_after(successes);
-        let mut failed = false;
-        for _ in 0..3 {
-            failed |= store.append(&[record(2, b"lost?")], true).is_err();
-        }
-        assert!(failed);
-        device.heal();
-        let refused = store.append(&[record(3, b"late")], true);
-        assert!(matches!(refused, Err(StoreError::Failed(_))), "{refused:?}");
-        assert!(matches!(store.merge_step(0, 0), Err(StoreError::Failed(_))));
-        assert_eq!(store.get(&key(1)).unwrap().unwrap().value, b"kept");
-        drop(store);
-        assert_eq!(open(&device).get(&key(1)).unwrap().unwrap().value, b"kept");
-    }
-}
-
-#[test]
-fn large_groups_are_cut_into_frames_and_stay_atomic() {
-    let device = MemoryDevice::new();
-    let store = open(&device);
-    let value = vec![7; store::VALUE_BYTES_MAX];
-    let records: Vec<Record<'_>> =
-        (0..10).map(|number| Record { key: key(number), expires: i64::MAX, value: &value }).collect();
-    store.append(&[Record { key: key(99), expires: i64::MAX, value: b"before" }], true).unwrap();
-    store.append(&records, false).unwrap();
-    let (mut whole, mut nothing) = (0, 0);
-    for seed in 0..40 {
-        let store = open(&device.crash(seed));
-        match store.usage().keys {
-            11 => whole += 1,
-            1 | 0 => nothing += 1,
-            keys => panic!("{keys} keys of a torn group were found"),
-        }
-    }
-    assert!(nothing > 0, "{whole} {nothing}");
-    store.append(&[], true).unwrap();
-    assert_eq!(open(&device.crash(1)).usage().keys, 11);
-    let long = vec![0; store::VALUE_BYTES_MAX + 1];
-    let refused = store.append(&[Record { key: key(1), expires: 0, value: &long }], true);
-    assert!(matches!(refused, Err(StoreError::TooLarge(_))));
-    assert!(store.get(&key(1)).unwrap().is_some());
 }

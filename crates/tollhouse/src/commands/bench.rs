@@ -408,9 +408,13 @@ fn ledger(args: &Args, show: &mut impl FnMut(Measured) -> Result<(), Failure>) -
     let kind = pipeline.kinds.first().ok_or_else(|| Failure::new("the preset has no kinds"))?.kind;
     let parent = tempfile::tempdir().map_err(Failure::new)?;
     let device = store::FileDevice::open(parent.path()).map_err(Failure::new)?;
-    let (store, _) = store::Store::open(Arc::new(device), store::Options::default()).map_err(Failure::new)?;
-    let options = stats::Options { memory_bytes: plan.node.ledger_memory, durability: plan.node.durability };
-    let ledger = Embedded::open(store, plan.catalog.clone(), options).map_err(Failure::new)?;
+    let options = stats::Options {
+        memory_bytes: plan.node.ledger_memory,
+        segment_bytes: plan.node.ledger_segment,
+        durability: plan.node.durability,
+    };
+    let (ledger, _) =
+        Embedded::open(Arc::new(device), plan.catalog.clone(), options).map_err(Failure::new)?;
     let secret = Secret::new([7; Secret::BYTES]);
     let now = clock::now();
     let observation = |number: u64| Observation {
@@ -442,7 +446,7 @@ fn ledger(args: &Args, show: &mut impl FnMut(Measured) -> Result<(), Failure>) -
             seconds: wall.as_secs_f64(),
             per_second: per_second(args.keys, wall),
             cpu_us_per_observe: cpu.as_secs_f64() * 1e6 / args.keys as f64,
-            memory_bytes_per_key: per_key(census.memory_bytes + census.directory_bytes),
+            memory_bytes_per_key: per_key(census.memory_bytes),
             disk_bytes_per_key: per_key(census.disk_bytes),
         })?;
     }

@@ -1,0 +1,218 @@
+//! The one place that speaks to the ledger: from the model's terms to its own and back.
+
+use std::fmt;
+use std::sync::Arc;
+
+use event::{Key, Kind, Secret, Space, Span, Time};
+use stats::{
+    Amounts, Catalog, Durability, Embedded, Layout, Ledger, LedgerError, Measure, Observation, Once, Options,
+    Quality, Reading, Request, Statistic,
+};
+use store::MemoryDevice;
+
+use crate::model::{Add, Ask, Line, Name, Read, Told};
+use crate::spec::{Kept, Tier};
+
+const SPACE: Space = Space(1);
+
+/// What is promised after a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Promise {
+    /// All that was answered.
+    Sync,
+    /// All that was answered before the last flush; the interval itself never passes in a simulation.
+    Interval,
+    /// A state since the last close.
+    None,
+    /// Without a disk: nothing, and it never crashes.
+    Memory,
+}
+
+/// How the ledger is kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) promise: Promise,
+    pub(crate) memory_bytes: usize,
+    pub(crate) segment_bytes: u32,
+}
+
+/// Why the ledger did not answer.
+#[derive(Clone, Debug)]
+pub(crate) enum Refused {
+    /// A write failed, now or before: it takes no more additions.
+    Stopped(String),
+    /// Anything else.
+    Other(String),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Stopped(why) => write!(f, "stopped: {why}"),
+            Refused::Other(why) => write!(f, "refused: {why}"),
+        }
+    }
+}
+
+pub(crate) struct Home {
+    ledger: Embedded,
+    kinds: Arc<Vec<Kept>>,
+    found_damage: bool,
+}
+
+impl Home {
+    pub(crate) fn open(
+        device: &MemoryDevice,
+        kinds: &Arc<Vec<Kept>>,
+        settings: Settings,
+    ) -> Result<Home, Refused> {
+        let catalog = catalog(kinds);
+        let durability = match settings.promise {
+            Promise::Memory => {
+                let ledger = Embedded::in_memory(catalog, 1 << 30).map_err(refused)?;
+                return Ok(Home { ledger, kinds: kinds.clone(), found_damage: false });
+            }
+            Promise::Sync => Durability::Sync,
+            Promise::Interval => Durability::Interval(Span::days(1)),
+            Promise::None => Durability::None,
+        };
+        let Settings { memory_bytes, segment_bytes, .. } = settings;
+        let options = Options { memory_bytes, segment_bytes, durability };
+        let (ledger, recovery) =
+            Embedded::open(Arc::new(device.clone()), catalog, options).map_err(refused)?;
+        let found_damage = !recovery.losses.is_empty() || recovery.truncated_bytes > 0;
+        Ok(Home { ledger, kinds: kinds.clone(), found_damage })
+    }
+
+    pub(crate) fn observe(&self, asks: &[Ask]) -> Result<Vec<Told>, Refused> {
+        let requests: Vec<Request> = asks.iter().map(|ask| self.request(ask)).collect();
+        let outcomes = pollster::block_on(self.ledger.observe(&requests)).map_err(refused)?;
+        let told = outcomes.outcomes().zip(asks).map(|(outcome, ask)| Told {
+            duplicate: outcome.duplicate,
+            reads: outcome
+                .readings
+                .iter()
+                .zip(&ask.looks)
+                .map(|(reading, look)| self.read(look.kind, reading))
+                .collect(),
+        });
+        Ok(told.collect())
+    }
+
+    pub(crate) fn line(&self, name: Name) -> Result<Option<Line>, Refused> {
+        let found = pollster::block_on(self.ledger.timeline(key(name.kind, name.number))).map_err(refused)?;
+        Ok(found.map(|timeline| Line {
+            first: timeline.first.0,
+            last: timeline.last.0,
+            buckets: timeline
+                .buckets
+                .into_iter()
+                .map(|bucket| (bucket.start.0, bucket.width.0, bucket.counts))
+                .collect(),
+        }))
+    }
+
+    /// The largest sums, largest first.
+    pub(crate) fn hottest(
+        &self,
+        kind: usize,
+        window: i64,
+        counter: usize,
+        now: i64,
+        limit: usize,
+    ) -> Result<Vec<u64>, Refused> {
+        let Kind(number) = kind_number(kind);
+        let asked = self.ledger.hottest(SPACE, Kind(number), counter as u8, Span(window), Time(now), limit);
+        let found = pollster::block_on(asked).map_err(refused)?;
+        Ok(found.into_iter().map(|(_, sum)| sum).collect())
+    }
+
+    pub(crate) fn maintain(&self, now: i64) -> Result<(), Refused> {
+        self.ledger.maintain(Time(now)).map_err(refused)
+    }
+
+    pub(crate) fn close(&self) -> Result<(), Refused> {
+        self.ledger.close().map_err(refused)
+    }
+
+    /// Opening it found bytes that could not be read.
+    pub(crate) fn found_damage(&self) -> bool {
+        self.found_damage
+    }
+
+    fn request(&self, ask: &Ask) -> Request {
+        let marks = self.kinds.len() - 1;
+        let observations = ask.looks.iter().map(|look| {
+            let key = key(look.kind, look.number);
+            let add = match &look.add {
+                Add::Nothing => stats::Add::Nothing,
+                Add::Counters(amounts) => stats::Add::Counters(amounts.iter().copied().collect::<Amounts>()),
+                Add::Distinct(value) => {
+                    let value = secret().shingle(&value.to_le_bytes());
+                    stats::Add::Distinct { pair: secret().pair(key.shingle, value) }
+                }
+            };
+            Observation { key, time: Time(look.time), add }
+        });
+        Request {
+            once: ask.mark.map(|(number, time)| Once { key: key(marks, number), time: Time(time) }),
+            observations: observations.collect(),
+        }
+    }
+
+    fn read(&self, kind: usize, reading: &Reading) -> Read {
+        let (windows, counters) = (self.kinds[kind].sums().len(), self.kinds[kind].counters());
+        let cells = (0..windows).flat_map(|window| (0..counters).map(move |counter| (window, counter)));
+        Read {
+            missing: reading.quality != Quality::Exact,
+            first: reading.first.map(|time| time.0),
+            last: reading.last.map(|time| time.0),
+            fresh: reading.fresh,
+            sums: cells.map(|(window, counter)| reading.sum(window, counter)).collect(),
+        }
+    }
+}
+
+fn refused(error: LedgerError) -> Refused {
+    match error {
+        LedgerError::Poisoned { .. } | LedgerError::Store(_) => Refused::Stopped(error.to_string()),
+        _ => Refused::Other(error.to_string()),
+    }
+}
+
+fn secret() -> Secret {
+    Secret::new(*b"the same always!")
+}
+
+fn key(kind: usize, number: u64) -> Key {
+    Key { space: SPACE, kind: kind_number(kind), shingle: secret().shingle(&number.to_le_bytes()) }
+}
+
+fn kind_number(kind: usize) -> Kind {
+    Kind(kind as u16 + 1)
+}
+
+fn catalog(kinds: &[Kept]) -> Catalog {
+    let tier = |tier: &Tier| stats::Tier { width: Span(tier.width), buckets: tier.buckets as u32 };
+    let mut builder = Catalog::builder();
+    for (place, kind) in kinds.iter().enumerate() {
+        let measure = match kind {
+            Kept::Windows { counters, fine, coarse, windows, keep } => {
+                let names = (0..*counters).map(|counter| format!("c{counter}")).collect();
+                let tiers: Vec<stats::Tier> = std::iter::once(fine).chain(coarse).map(tier).collect();
+                let windows = windows.iter().copied().map(Span).collect();
+                Measure::Windows(
+                    Layout::new(names, &tiers, windows, keep.map(Span)).expect("specs are possible layouts"),
+                )
+            }
+            Kept::Distinct { tier: of, windows } => {
+                Measure::Distinct { tier: tier(of), windows: windows.iter().copied().map(Span).collect() }
+            }
+            Kept::Once { window } => Measure::Once { window: Span(*window) },
+        };
+        let statistic =
+            Statistic { name: format!("s{place}"), kind_name: format!("k{place}"), measure, admit: None };
+        builder.add(SPACE, kind_number(place), statistic).expect("kinds have numbers of their own");
+    }
+    builder.build()
+}

@@ -1,0 +1,27 @@
+//! Seeded simulations of the ledger: random load, crashes, failing disks and leaping clocks, checked against a model
+//! that keeps every event in a list. A failure prints its seed, and the seed replays it.
+//!
+//! ```text
+//! seed ─► configuration, load, faults ─► step ─┬─► the ledger over a device in memory ─┐
+//!                                              └─► the model ──────────────────────────┴─► equal, or the seed fails
+//! ```
+//!
+//! `SEEDS=0..10000 cargo run --release -p tollhouse-sim` runs many; `./test` runs a few. [`workload`] has the
+//! distributions of keys, for benchmarks too.
+//!
+//! What a seed does not fix: the ledger's flusher is a thread of its own. A simulation waits for it whenever it asks
+//! for a flush, and intervals are longer than a run, so that the order of steps is fixed but for two things: without a
+//! promised durability the flusher wakes up every second, and a flush that was asked for may still be ending when the
+//! next step begins. Both change only what an image of a crash holds, and so which of the possible states is found.
+
+mod home;
+mod model;
+mod random;
+mod runner;
+mod simulation;
+mod spec;
+pub mod workload;
+
+pub use random::Random;
+pub use runner::{run, seeds};
+pub use simulation::{Failure, Tally, simulate};

@@ -1,0 +1,767 @@
+//! One simulation: a seed chooses the configuration, the load and what goes wrong, and every answer is compared with
+//! the model's.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use store::{Device, MemoryDevice};
+
+use crate::home::{Home, Promise, Refused, Settings};
+use crate::model::{Add, Ask, Line, Look, Model, Name, Read, Told};
+use crate::random::Random;
+use crate::spec::{self, COUNTERS_MAX, Kept};
+use crate::workload::{Distribution, Keys};
+
+/// Steps that a failure shows.
+const TRACE: usize = 400;
+/// States that a crash may leave; beyond so many a simulation restarts cleanly.
+const POSSIBLE_MAX: usize = 400;
+
+/// What simulations did, to be seen that they do it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Simulations.
+    pub seeds: u64,
+    /// Steps of them.
+    pub steps: u64,
+    /// Looks at keys, each compared.
+    pub looks: u64,
+    /// Clean restarts.
+    pub restarts: u64,
+    /// Crashes, those while a disk failed included.
+    pub crashes: u64,
+    /// Requests and maintenance that a failing disk refused.
+    pub refusals: u64,
+    /// Stores with flipped bits that were opened, or refused to.
+    pub flips: u64,
+}
+
+impl Tally {
+    /// Adds another's.
+    pub fn add(&mut self, other: &Tally) {
+        self.seeds += other.seeds;
+        self.steps += other.steps;
+        self.looks += other.looks;
+        self.restarts += other.restarts;
+        self.crashes += other.crashes;
+        self.refusals += other.refusals;
+        self.flips += other.flips;
+    }
+}
+
+/// A simulation that did not go as it must.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// What it replays by.
+    pub seed: u64,
+    /// What was wrong.
+    pub what: String,
+    /// The configuration and the last steps.
+    pub trace: Vec<String>,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Failure { seed, what, trace } = self;
+        trace.iter().try_for_each(|step| writeln!(f, "  {step}"))?;
+        writeln!(f, "seed {seed}: {what}")?;
+        write!(f, "replay: SEEDS={seed}..{} cargo test -p tollhouse-sim -- --nocapture", seed + 1)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Runs the simulation of a seed.
+///
+/// # Errors
+/// The first answer that is wrong, or a panic.
+pub fn simulate(seed: u64) -> Result<Tally, Box<Failure>> {
+    let mut world = World::new(seed);
+    let done = catch_unwind(AssertUnwindSafe(|| world.run())).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        Err(format!("panicked: {}", text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("?")))
+    });
+    match done {
+        Ok(()) => Ok(world.tally),
+        Err(what) => Err(Box::new(Failure { seed, what, trace: world.trace.into_iter().collect() })),
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Observe(Vec<Ask>),
+    Tick(i64),
+    Maintain(i64),
+    /// Batches of several callers at once.
+    Parallel(Vec<Vec<Ask>>),
+    Check,
+    Hottest {
+        kind: usize,
+        window: usize,
+        counter: usize,
+        limit: usize,
+    },
+    Restart,
+    Crash(u64),
+    /// The disk lets so many more changes through.
+    Fail(u64),
+    Heal,
+    Flip {
+        bits: u64,
+    },
+}
+
+/// How often each step comes; a seed leaves some out, so that combinations come that an even mix never has.
+struct Style {
+    weights: [(u64, Kind); 11],
+    keys: Distribution,
+    /// Looks of a request, requests of a batch, at most.
+    looks: u64,
+    asks: u64,
+    /// Few values make distinct counts meet again.
+    values: u64,
+    steps: u64,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Observe,
+    Tick,
+    Leap,
+    Maintain,
+    Parallel,
+    Check,
+    Hottest,
+    Restart,
+    Crash,
+    Fail,
+    Heal,
+}
+
+struct World {
+    random: Random,
+    kinds: Arc<Vec<Kept>>,
+    settings: Settings,
+    style: Style,
+    keys: Keys,
+    device: MemoryDevice,
+    home: Option<Home>,
+    now: i64,
+    /// What the ledger holds. Several after a crash that left one of states that look the same: a pair's mark is not
+    /// seen before its value comes again. Answers then tell which it is.
+    models: Vec<Model>,
+    /// What a crash may leave: the states since the last one that is certainly on disk.
+    possible: Vec<Model>,
+    /// The latest time that the ledger was maintained at, in vain or not.
+    maintained: i64,
+    /// Every key that ever was asked for.
+    seen: BTreeSet<Name>,
+    /// What was ever added to a key, whatever became of it.
+    ever: BTreeMap<Name, [u64; COUNTERS_MAX]>,
+    /// The disk has failed, or may have: additions may be refused until the ledger is reopened.
+    suspect: bool,
+    /// They were refused, so they must be.
+    stopped: bool,
+    /// Bits were flipped and the ledger said that it found damage: answers may lack anything, and invent nothing.
+    doubt: bool,
+    /// Bits were flipped: answers are right or said to be missing.
+    flipped: bool,
+    tally: Tally,
+    trace: VecDeque<String>,
+}
+
+type Done = Result<(), String>;
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut random = Random::new(seed);
+        let kinds = Arc::new(spec::random_kinds(&mut random));
+        let promise = *random.pick(&[
+            Promise::Sync,
+            Promise::Interval,
+            Promise::Interval,
+            Promise::None,
+            Promise::Memory,
+        ]);
+        let settings = Settings {
+            promise,
+            memory_bytes: *random.pick(&[0, 1 << 10, 4 << 10, 64 << 10, 64 << 20]),
+            segment_bytes: *random.pick(&[300, 2_000, 8_000, 1 << 20]),
+        };
+        let style = Style::random(&mut random);
+        let start = match random.below(4) {
+            0 => random.between(-1_000_000_000, 1_000_000_000),
+            _ => 1_790_000_000_000_000,
+        };
+        let model = Model::new(kinds.clone());
+        let trace = VecDeque::from([format!("{settings:?} {:?}", style.keys), format!("{kinds:?}")]);
+        World {
+            keys: Keys::new(style.keys),
+            random,
+            settings,
+            style,
+            device: MemoryDevice::new(),
+            home: None,
+            now: start,
+            possible: vec![model.clone()],
+            models: vec![model],
+            kinds,
+            maintained: i64::MIN,
+            seen: BTreeSet::new(),
+            ever: BTreeMap::new(),
+            suspect: false,
+            stopped: false,
+            doubt: false,
+            flipped: false,
+            tally: Tally { seeds: 1, ..Tally::default() },
+            trace,
+        }
+    }
+
+    fn run(&mut self) -> Done {
+        self.home = Some(self.open()?);
+        for number in 0..self.style.steps {
+            let step = self.choose();
+            if self.trace.len() >= TRACE {
+                self.trace.remove(2);
+            }
+            self.trace.push_back(format!("{number} at {}: {step:?}", self.now));
+            self.tally.steps += 1;
+            self.take(step)?;
+        }
+        self.check_all()?;
+        if self.random.one_in(6) && self.settings.promise != Promise::Memory {
+            let bits = self.random.between(1, 4).cast_unsigned();
+            self.trace.push_back(format!("at the end: {:?}", Step::Flip { bits }));
+            self.flip(bits)?;
+        }
+        Ok(())
+    }
+
+    fn choose(&mut self) -> Step {
+        if self.possible.len() > POSSIBLE_MAX && !self.stopped {
+            return Step::Restart;
+        }
+        // A stopped ledger is looked at for a while.
+        if self.stopped && self.random.one_in(3) {
+            return if self.random.one_in(2) { Step::Restart } else { Step::Crash(self.random.bits()) };
+        }
+        let total = self.style.weights.iter().map(|(weight, _)| weight).sum();
+        let mut drawn = self.random.below(total);
+        let chosen = self.style.weights.iter().find(|(weight, _)| {
+            let found = drawn < *weight;
+            drawn = drawn.saturating_sub(*weight);
+            found
+        });
+        let disk = self.settings.promise != Promise::Memory;
+        match chosen.map_or(Kind::Observe, |(_, kind)| *kind) {
+            Kind::Restart if disk => Step::Restart,
+            Kind::Crash if disk => Step::Crash(self.random.bits()),
+            Kind::Fail if disk => Step::Fail(self.random.below(12)),
+            Kind::Heal if disk => Step::Heal,
+            Kind::Tick => Step::Tick(self.random.between(0, 60_000_000)),
+            Kind::Leap => Step::Tick(match self.random.below(4) {
+                0 => -self.random.between(0, 86_400_000_000),
+                1 => self.random.between(0, 400 * 86_400_000_000),
+                _ => self.random.between(0, 86_400_000_000),
+            }),
+            Kind::Maintain => Step::Maintain(self.now + self.random.between(-100_000_000, 10_000_000)),
+            Kind::Parallel if !self.suspect => {
+                let callers = 2 + self.random.below(2);
+                Step::Parallel((0..callers).map(|_| self.share()).collect())
+            }
+            Kind::Hottest => {
+                // Of a distinct count it sums trailing windows, readings sum whole periods: no model of that here.
+                let kind = self.random.below(2) as usize;
+                let windows = self.kinds[kind].sums().len() as u64;
+                let counter = self.random.below(self.kinds[kind].counters() as u64) as usize;
+                let limit = self.random.below(12) as usize;
+                match windows {
+                    0 => Step::Check,
+                    _ => Step::Hottest { kind, window: self.random.below(windows) as usize, counter, limit },
+                }
+            }
+            Kind::Check => Step::Check,
+            _ => self.batch(),
+        }
+    }
+
+    fn batch(&mut self) -> Step {
+        let asks = 1 + self.random.below(self.style.asks);
+        Step::Observe((0..asks).map(|_| self.ask()).collect())
+    }
+
+    /// Requests whose effect does not depend on what comes between them: a cell is a function of the set of its events,
+    /// but a mark, or a value whose period is forgotten, counts for who came first.
+    fn share(&mut self) -> Vec<Ask> {
+        let mut asks: Vec<Ask> = (0..1 + self.random.below(40)).map(|_| self.ask()).collect();
+        for ask in &mut asks {
+            ask.mark = None;
+            ask.looks.iter_mut().for_each(|look| look.time = self.now);
+        }
+        asks
+    }
+
+    fn ask(&mut self) -> Ask {
+        // Once in a while one key many times.
+        let (count, same) = match self.random.below(60) {
+            0 => (self.random.below(200), Some(self.keys.draw(&mut self.random))),
+            _ => (self.random.below(self.style.looks + 1), None),
+        };
+        let looks = (0..count).map(|_| self.look(same)).collect();
+        let mark = self.random.one_in(3).then(|| (self.random.below(30), self.time(3)));
+        Ask { mark, looks }
+    }
+
+    fn look(&mut self, same: Option<u64>) -> Look {
+        let kind = match same {
+            Some(_) => 0,
+            None => self.random.below(3) as usize,
+        };
+        let number = same.unwrap_or_else(|| self.keys.draw(&mut self.random));
+        let time = self.time(kind);
+        let add = if self.random.one_in(8) {
+            Add::Nothing
+        } else if kind == 2 {
+            Add::Distinct(self.random.below(self.style.values))
+        } else {
+            let counters = self.kinds[kind].counters() as u64;
+            let amounts = 0..self.random.below(counters + 2);
+            let amount = |random: &mut Random| match random.below(50) {
+                0 => u64::MAX - random.below(2),
+                _ => random.below(4),
+            };
+            Add::Counters(
+                amounts.map(|_| (self.random.below(counters) as u8, amount(&mut self.random))).collect(),
+            )
+        };
+        Look { kind, number, time, add }
+    }
+
+    /// Mostly now; late and future ones too.
+    fn time(&mut self, kind: usize) -> i64 {
+        let (fine, longest) = {
+            let kind = &self.kinds[kind];
+            (kind.fine(), kind.coarse().unwrap_or(kind.fine()))
+        };
+        self.now
+            + match self.random.below(20) {
+                0..12 => 0,
+                12..15 => -self.random.between(0, 2 * fine.width),
+                15..17 => -self.random.between(0, 2 * fine.span()),
+                17 => -self.random.between(0, 3 * longest.span()),
+                18 => self.random.between(0, 3 * fine.width),
+                _ => self.random.between(-1 << 50, longest.span()),
+            }
+    }
+
+    fn take(&mut self, step: Step) -> Done {
+        match step {
+            Step::Observe(asks) => self.observe(&asks),
+            Step::Tick(by) => {
+                self.now += by;
+                Ok(())
+            }
+            Step::Maintain(now) => self.maintain(now),
+            Step::Parallel(shares) => self.parallel(&shares),
+            Step::Check => self.check_some(),
+            Step::Hottest { kind, window, counter, limit } => self.hottest(kind, window, counter, limit),
+            Step::Restart => self.restart(),
+            Step::Crash(seed) => self.crash(seed),
+            Step::Fail(after) => {
+                self.device.fail_after(after);
+                self.suspect = true;
+                Ok(())
+            }
+            Step::Heal => {
+                self.device.heal();
+                Ok(())
+            }
+            Step::Flip { bits } => self.flip(bits),
+        }
+    }
+
+    fn observe(&mut self, asks: &[Ask]) -> Done {
+        for ask in asks {
+            self.note(ask);
+        }
+        let adds = asks.iter().any(Ask::adds);
+        match self.home()?.observe(asks) {
+            Ok(told) => {
+                if self.stopped && adds {
+                    return Err("it took additions after it had refused some".to_owned());
+                }
+                if told.len() != asks.len() {
+                    return Err(format!("{} answers to {} requests", told.len(), asks.len()));
+                }
+                for (ask, told) in asks.iter().zip(&told) {
+                    self.tally.looks += ask.looks.len() as u64;
+                    let mut fitting = Vec::new();
+                    let mut wrong = Ok(());
+                    for mut model in std::mem::take(&mut self.models) {
+                        let expected = model.ask(ask);
+                        match self.compare(ask, told, &expected) {
+                            Ok(()) => fitting.push(model),
+                            Err(what) => wrong = Err(what),
+                        }
+                    }
+                    if fitting.is_empty() {
+                        return wrong;
+                    }
+                    self.models = fitting;
+                    if ask.adds() {
+                        self.possible.extend(self.models.iter().cloned());
+                    }
+                }
+                if adds && matches!(self.settings.promise, Promise::Sync | Promise::Memory) {
+                    self.possible.clone_from(&self.models);
+                }
+                Ok(())
+            }
+            Err(Refused::Stopped(_)) if adds && self.suspect => {
+                self.tally.refusals += 1;
+                // Whatever was added before the failure is seen, and may be found after a crash.
+                let mut reached = self.models.clone();
+                let mut last = reached.clone();
+                for ask in asks.iter().filter(|_| !self.stopped) {
+                    last.iter_mut().for_each(|model| drop(model.ask(ask)));
+                    reached.extend(last.iter().cloned());
+                }
+                self.stopped = true;
+                self.models = self.agreeing(&reached, "after a refusal")?;
+                self.possible.append(&mut reached);
+                Ok(())
+            }
+            Err(refused) => Err(format!("{refused}")),
+        }
+    }
+
+    /// Readings are what they happen to be; in the end the cells hold every event once.
+    fn parallel(&mut self, shares: &[Vec<Ask>]) -> Done {
+        shares.iter().flatten().for_each(|ask| self.note(ask));
+        let home = self.home()?;
+        let maintained = self.maintained;
+        let refused: Vec<Refused> = std::thread::scope(|scope| {
+            let callers: Vec<_> = shares
+                .iter()
+                .map(|share| {
+                    scope.spawn(move || -> Result<(), Refused> {
+                        for (number, asks) in share.chunks(2).enumerate() {
+                            home.observe(asks)?;
+                            // At a time at which nothing more expires.
+                            if number % 8 == 1 {
+                                home.maintain(maintained)?;
+                            }
+                        }
+                        Ok(())
+                    })
+                })
+                .collect();
+            callers
+                .into_iter()
+                .filter_map(|caller| match caller.join() {
+                    Ok(done) => done.err(),
+                    Err(_) => Some(Refused::Other("a caller panicked".to_owned())),
+                })
+                .collect()
+        });
+        if let Some(refused) = refused.first() {
+            return Err(format!("one of several callers: {refused}"));
+        }
+        for model in &mut self.models {
+            shares.iter().flatten().for_each(|ask| drop(model.ask(ask)));
+        }
+        self.models = self.agreeing(&self.models, "after several callers")?;
+        // What a crash may leave now is too much to list, unless it is all.
+        match self.settings.promise {
+            Promise::Sync | Promise::Memory => {
+                self.possible.clone_from(&self.models);
+                Ok(())
+            }
+            Promise::Interval => self.maintain(self.maintained),
+            Promise::None => self.restart(),
+        }
+    }
+
+    /// Remembers which keys there are, and an upper bound of what is ever added to them.
+    fn note(&mut self, ask: &Ask) {
+        if let Some((number, _)) = ask.mark {
+            self.seen.insert(Name { kind: self.kinds.len() - 1, number, value: None });
+        }
+        for look in &ask.looks {
+            let name = Name { kind: look.kind, number: look.number, value: None };
+            self.seen.insert(name);
+            let ever = self.ever.entry(name).or_default();
+            match &look.add {
+                Add::Nothing => {}
+                Add::Counters(amounts) => amounts.iter().for_each(|(counter, amount)| {
+                    let sum = &mut ever[usize::from(*counter)];
+                    *sum = sum.saturating_add(*amount);
+                }),
+                Add::Distinct(_) => ever[0] += 1,
+            }
+        }
+    }
+
+    fn compare(&self, ask: &Ask, told: &Told, expected: &Told) -> Done {
+        let wrong =
+            |what: &str| Err(format!("{what}: told {told:?}\n  expected {expected:?}\n  asked {ask:?}"));
+        if told.duplicate != expected.duplicate && !self.flipped {
+            return wrong("a mark");
+        }
+        if told.reads.len() != expected.reads.len() {
+            return wrong("number of readings");
+        }
+        for (index, (read, expected)) in told.reads.iter().zip(&expected.reads).enumerate() {
+            let look = &ask.looks[index];
+            if !self.fits(look, read, expected) {
+                return wrong(&format!("look {index} ({look:?}), told {read:?}, expected {expected:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn fits(&self, look: &Look, read: &Read, expected: &Read) -> bool {
+        if !self.flipped {
+            return read == expected;
+        }
+        let name = Name { kind: look.kind, number: look.number, value: None };
+        let ever = self.ever.get(&name).copied().unwrap_or_default();
+        let counters = self.kinds[look.kind].counters();
+        // Nothing is invented: at most what was ever added is told.
+        let bounded = read.sums.iter().enumerate().all(|(at, sum)| *sum <= ever[at % counters]);
+        bounded && (self.doubt || read.missing || read == expected)
+    }
+
+    fn maintain(&mut self, now: i64) -> Done {
+        self.maintained = self.maintained.max(now);
+        let done = self.home()?.maintain(now);
+        self.models.iter_mut().for_each(|model| model.raise(now));
+        match done {
+            Ok(()) if self.stopped => Err("it was maintained after it had stopped".to_owned()),
+            Ok(()) if matches!(self.settings.promise, Promise::Sync | Promise::Interval) => {
+                self.possible.clone_from(&self.models);
+                Ok(())
+            }
+            Ok(()) => {
+                self.raise_possible();
+                Ok(())
+            }
+            Err(Refused::Stopped(_)) if self.suspect => {
+                self.tally.refusals += 1;
+                self.raise_possible();
+                Ok(())
+            }
+            Err(refused) => Err(format!("{refused}")),
+        }
+    }
+
+    /// What was let go may be gone from each possible state or not.
+    fn raise_possible(&mut self) {
+        let mut raised = self.possible.clone();
+        raised.iter_mut().for_each(|state| state.raise(self.maintained));
+        self.possible.append(&mut raised);
+        self.possible.extend(self.models.iter().cloned());
+    }
+
+    fn hottest(&mut self, kind: usize, window: usize, counter: usize, limit: usize) -> Done {
+        let span = self.kinds[kind].sums()[window].window;
+        // The ledger answers from the finest tier that can, as readings do.
+        let told = self.home()?.hottest(kind, span, counter, self.now, limit);
+        // Of cold keys it does not hide what expired at a later time than the one that it is asked for.
+        if self.flipped || self.now < self.maintained {
+            return told.map(|_| ()).map_err(|refused| format!("{refused}"));
+        }
+        let now = self.now;
+        let mut expected =
+            self.models.iter_mut().map(|model| model.hottest(kind, window, counter, now, limit));
+        match told {
+            Ok(told) if expected.any(|expected| told == expected) => Ok(()),
+            told => Err(format!(
+                "hottest: told {told:?}, expected {:?}",
+                self.models[0].hottest(kind, window, counter, now, limit)
+            )),
+        }
+    }
+
+    fn restart(&mut self) -> Done {
+        self.tally.restarts += 1;
+        match self.home()?.close() {
+            Ok(()) if self.stopped => return Err("it was closed well after it had stopped".to_owned()),
+            Ok(()) => self.possible.clone_from(&self.models),
+            Err(Refused::Stopped(_)) if self.suspect => self.possible.extend(self.models.iter().cloned()),
+            Err(refused) => return Err(format!("closing: {refused}")),
+        }
+        self.home = None;
+        self.device.heal();
+        self.reopen()
+    }
+
+    fn crash(&mut self, seed: u64) -> Done {
+        self.tally.crashes += 1;
+        let image = self.device.crash(seed);
+        self.home = None;
+        self.device = image;
+        // The disk may fail, or the power, while the ledger recovers.
+        if self.random.one_in(4) {
+            self.device.fail_after(self.random.below(6));
+            drop(Home::open(&self.device, &self.kinds, self.settings));
+            self.device.heal();
+            if self.random.one_in(2) {
+                self.device = self.device.crash(seed.wrapping_add(1));
+            }
+        }
+        self.reopen()
+    }
+
+    /// Opens what is on the disk, and finds out which of the possible states it is.
+    fn reopen(&mut self) -> Done {
+        self.home = Some(self.open()?);
+        (self.suspect, self.stopped) = (false, false);
+        self.models = self.agreeing(&self.possible, "after opening")?;
+        self.possible.clone_from(&self.models);
+        // States may look the same and differ in what had been let go: brings them together.
+        if self.maintained > i64::MIN {
+            self.maintain(self.maintained)?;
+        }
+        Ok(())
+    }
+
+    fn open(&self) -> Result<Home, String> {
+        Home::open(&self.device, &self.kinds, self.settings).map_err(|refused| format!("opening: {refused}"))
+    }
+
+    fn home(&self) -> Result<&Home, String> {
+        self.home.as_ref().ok_or_else(|| "the ledger is not open".to_owned())
+    }
+
+    /// The states that look like what the ledger holds, each once.
+    fn agreeing(&self, states: &[Model], when: &str) -> Result<Vec<Model>, String> {
+        let lines = self.lines()?;
+        let (mut essences, mut agreeing) = (Vec::new(), Vec::new());
+        for state in states.iter().rev().filter(|state| self.differs(state, &lines).is_none()) {
+            let essence = state.clone().essence();
+            if !essences.contains(&essence) {
+                essences.push(essence);
+                agreeing.push(state.clone());
+            }
+        }
+        if agreeing.is_empty() {
+            let whys: BTreeSet<String> =
+                states.iter().rev().take(8).filter_map(|state| self.differs(state, &lines)).collect();
+            return Err(format!(
+                "{when}: none of {} states, the last of which differ in {whys:#?}",
+                states.len()
+            ));
+        }
+        Ok(agreeing)
+    }
+
+    /// What the ledger holds of every key.
+    fn lines(&self) -> Result<BTreeMap<Name, Option<Line>>, String> {
+        let home = self.home()?;
+        let line = |name: &Name| home.line(*name).map(|line| (*name, line));
+        self.seen.iter().map(line).collect::<Result<_, _>>().map_err(|refused| format!("{refused}"))
+    }
+
+    /// The first key of which a state does not hold the same.
+    fn differs(&self, state: &Model, lines: &BTreeMap<Name, Option<Line>>) -> Option<String> {
+        let mut state = state.clone();
+        lines.iter().find_map(|(name, line)| {
+            let expected = state.line(*name);
+            (*line != expected).then(|| format!("{name:?}: found {line:?}, expected {expected:?}"))
+        })
+    }
+
+    fn check_some(&mut self) -> Done {
+        let names: Vec<Name> = self.seen.iter().copied().collect();
+        let stranger = Name { kind: 0, number: u64::MAX, value: None };
+        let mut asked = vec![stranger];
+        for _ in 0..names.len().min(6) {
+            asked.push(*self.random.pick(&names));
+        }
+        for name in asked {
+            // States that differ in what is seen here would have been told apart.
+            let (found, expected) = (self.home()?.line(name), self.models[0].line(name));
+            match found {
+                Ok(found) if found == expected || self.flipped => {}
+                found => return Err(format!("{name:?}: found {found:?}, expected {expected:?}")),
+            }
+        }
+        Ok(())
+    }
+
+    fn check_all(&mut self) -> Done {
+        let lines = self.lines()?;
+        match self.differs(&self.models[0], &lines) {
+            Some(why) if !self.flipped => Err(format!("in the end: {why}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Closes, flips bits on the disk, and opens again: it is refused with a reason, or answers are right or said to
+    /// be missing.
+    fn flip(&mut self, bits: u64) -> Done {
+        if self.stopped || self.suspect {
+            return Ok(());
+        }
+        self.tally.flips += 1;
+        self.restart()?;
+        self.home = None;
+        let names = self.device.list().map_err(|error| error.to_string())?;
+        for _ in 0..bits {
+            let name = self.random.pick(&names).clone();
+            let mut bytes = self.device.read(&name).unwrap_or_default();
+            let at = self.random.below(bytes.len() as u64) as usize;
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= 1 << self.random.below(8);
+            }
+            self.device.write(&name, &bytes);
+        }
+        self.flipped = true;
+        let Ok(home) = Home::open(&self.device, &self.kinds, self.settings) else { return Ok(()) };
+        self.doubt = home.found_damage();
+        self.home = Some(home);
+        for _ in 0..10 {
+            let looks = (0..5).map(|_| self.look(None)).collect();
+            self.observe(&[Ask { mark: None, looks }])?;
+            self.maintain(self.now)?;
+        }
+        Ok(())
+    }
+}
+
+impl Style {
+    fn random(random: &mut Random) -> Style {
+        let keys = random.between(1, 60).cast_unsigned();
+        let keys = match random.below(6) {
+            0 | 1 => Distribution::Uniform { keys },
+            2 | 3 => Distribution::Zipf { keys: keys * 4, exponent: random.unit() * 1.6 },
+            4 => Distribution::Hot { keys, share: random.unit() },
+            _ => Distribution::New,
+        };
+        let mut weight = |most: u64| if random.one_in(4) { 0 } else { 1 + random.below(most) };
+        let weights = [
+            (60, Kind::Observe),
+            (10, Kind::Tick),
+            (weight(4), Kind::Leap),
+            (weight(8), Kind::Maintain),
+            (weight(3), Kind::Parallel),
+            (weight(6), Kind::Check),
+            (weight(4), Kind::Hottest),
+            (weight(4), Kind::Restart),
+            (weight(6), Kind::Crash),
+            (weight(4), Kind::Fail),
+            (weight(2), Kind::Heal),
+        ];
+        Style {
+            weights,
+            keys,
+            looks: *random.pick(&[1, 3, 8]),
+            asks: *random.pick(&[1, 3, 12]),
+            values: 1 + random.below(12),
+            steps: 40 + random.below(120),
+        }
+    }
+}

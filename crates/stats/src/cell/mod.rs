@@ -1,0 +1,320 @@
+//! One key's statistic, packed in words: the same in memory and on disk.
+//!
+//! A cell is a run of 64-bit words in a [`Room`]. No words at all is the cell of a key that was never seen. Zero words
+//! at the end mean nothing: a room may be larger than what is used of it, an image from a disk shorter than what a
+//! room would have. What the words mean is said by a [`Plan`], compiled from a [`Measure`]; there is one file for each
+//! kind of statistic.
+//!
+//! All operations form a commutative monoid: a cell is a function of the *set* of events that it has seen, whatever
+//! their order and their grouping into cells that are merged.
+//!
+//! Words from a disk are given to [`Plan::check`] once. After it has said yes no operation panics on them.
+
+mod approx;
+mod divisor;
+mod head;
+mod lanes;
+mod track;
+mod windows;
+
+#[cfg(test)]
+mod tests;
+
+use event::{Span, Time};
+
+pub(crate) use approx::Approx;
+use head::Head;
+use track::TrackPlan;
+pub(crate) use windows::Windows;
+
+use crate::catalog::Measure;
+use crate::layout::{Column, LayoutError, Shape, Trail};
+use crate::ledger::Bucket;
+
+/// Where a cell's words live, and can grow or shrink.
+pub trait Room {
+    /// The words.
+    fn words(&self) -> &[u64];
+    /// The same, to be changed.
+    fn words_mut(&mut self) -> &mut [u64];
+    /// Makes room for so many words or a few more. What fits keeps its content, new words are zero.
+    fn resize(&mut self, words: usize);
+}
+
+impl Room for Vec<u64> {
+    fn words(&self) -> &[u64] {
+        self
+    }
+
+    fn words_mut(&mut self) -> &mut [u64] {
+        self
+    }
+
+    fn resize(&mut self, words: usize) {
+        Vec::resize(self, words, 0);
+    }
+}
+
+/// Makes room, if there is not enough.
+#[inline]
+fn ensure(room: &mut impl Room, words: usize) {
+    if room.words().len() < words {
+        room.resize(words);
+    }
+}
+
+/// Gives room back, if most of it is free. What is free is zero.
+fn fit_down(room: &mut impl Room, words: usize) {
+    if 2 * words <= room.words().len() {
+        room.resize(words);
+    }
+}
+
+/// The operations on the cells of one statistic. Cheap to share, costs nothing to use: no allocation and no virtual
+/// call, except where said.
+#[derive(Clone, Debug)]
+pub struct Plan(Form);
+
+#[derive(Clone, Debug)]
+enum Form {
+    /// Also exact distinct counts and marks of requests: their cells have one counter.
+    Windows(Windows),
+    Track(TrackPlan),
+    Approx(Approx),
+}
+
+impl Plan {
+    /// Compiles a statistic, with the windows that it is read over.
+    ///
+    /// # Errors
+    /// Says what does not fit and what would.
+    pub fn new(measure: &Measure) -> Result<Plan, LayoutError> {
+        measure.check()?;
+        Plan::compile(measure, &measure.trails()?)
+    }
+
+    /// The plan of the same cells that are read over these windows.
+    ///
+    /// # Errors
+    /// Says what does not fit and what would. No window fits a track.
+    pub fn over(measure: &Measure, windows: &[Span]) -> Result<Plan, LayoutError> {
+        measure.check()?;
+        let trails: Result<Vec<_>, _> = windows.iter().map(|window| measure.trail(*window)).collect();
+        Plan::compile(measure, &trails?)
+    }
+
+    fn compile(measure: &Measure, trails: &[Trail]) -> Result<Plan, LayoutError> {
+        Ok(Plan(match measure {
+            Measure::Windows(_) | Measure::Distinct { .. } | Measure::Once { .. } => {
+                Form::Windows(Windows::new(&measure.shape()?, trails))
+            }
+            Measure::Track(track) => Form::Track(TrackPlan::new(track)),
+            Measure::Approx { precision, .. } => {
+                Form::Approx(Approx::new(&measure.shape()?, *precision, trails))
+            }
+        }))
+    }
+
+    /// Values that a reading has for each window; for a track, which has no windows, all of them.
+    pub fn columns(&self) -> usize {
+        match &self.0 {
+            Form::Windows(plan) => plan.counters(),
+            Form::Track(plan) => plan.columns().len(),
+            Form::Approx(_) => 1,
+        }
+    }
+
+    /// Values of a reading: windows by columns.
+    #[inline]
+    pub fn reading(&self) -> usize {
+        match &self.0 {
+            Form::Windows(plan) => plan.reading(),
+            Form::Track(plan) => plan.columns().len(),
+            Form::Approx(plan) => plan.reading(),
+        }
+    }
+
+    /// What the values of a track's reading are; empty for other statistics, whose values are counts.
+    pub fn track_columns(&self) -> &[Column] {
+        match &self.0 {
+            Form::Track(plan) => plan.columns(),
+            _ => &[],
+        }
+    }
+
+    /// Counts an event of a windowed statistic: adds each amount to its counter, saturating. The event is seen even
+    /// if there is no amount. Counters out of range are ignored; other statistics do not change.
+    #[inline]
+    pub fn add(&self, room: &mut impl Room, time: Time, amounts: impl IntoIterator<Item = (u8, u64)>) {
+        if let Form::Windows(plan) = &self.0 {
+            plan.add(room, time, amounts);
+        }
+    }
+
+    /// Counts an event of a track, which may have a value. Other statistics do not change.
+    #[inline]
+    pub fn add_value(&self, room: &mut impl Room, time: Time, value: Option<i64>) {
+        if let Form::Track(plan) = &self.0 {
+            plan.add(room, time, value);
+        }
+    }
+
+    /// Adds a value to an approximate distinct count, by a hash of it. The low 48 bits are used, and must be
+    /// distributed like random ones. Other statistics do not change.
+    #[inline]
+    pub fn add_hash(&self, room: &mut impl Room, time: Time, hash: u64) {
+        if let Form::Approx(plan) = &self.0 {
+            plan.add(room, time, hash);
+        }
+    }
+
+    /// Adds what another cell of the same plan has seen.
+    pub fn merge(&self, room: &mut impl Room, other: &[u64]) {
+        match &self.0 {
+            Form::Windows(plan) => plan.merge(room, other),
+            Form::Track(plan) => plan.merge(room, other),
+            Form::Approx(plan) => plan.merge(room, other),
+        }
+    }
+
+    /// Fills `out`, as long as [`Plan::reading`], with what is known as of `now`: windows by columns. Values of a
+    /// track are to be taken through [`Column::value`].
+    #[inline]
+    pub fn read(&self, words: &[u64], now: Time, out: &mut [u64]) {
+        match &self.0 {
+            Form::Windows(plan) => plan.read(words, now, out),
+            Form::Track(plan) => plan.read(words, now, out),
+            Form::Approx(plan) => plan.read(words, now, out),
+        }
+    }
+
+    /// Puts an estimate of the number of events into a track's reading.
+    pub(crate) fn estimate(&self, events: u64, out: &mut [u64]) {
+        let count = self.track_columns().iter().position(|column| *column == Column::Count);
+        if let Some(value) = count.and_then(|at| out.get_mut(at)) {
+            *value = events;
+        }
+    }
+
+    /// First and last event; `None` if nothing was seen.
+    #[inline]
+    pub fn times(&self, words: &[u64]) -> Option<(Time, Time)> {
+        match &self.0 {
+            Form::Track(plan) => plan.times(words),
+            _ => Head::read(words).map(|head| (Time(head.first), Time(head.last))),
+        }
+    }
+
+    /// The first event.
+    #[inline]
+    pub fn first(&self, words: &[u64]) -> Option<Time> {
+        self.times(words).map(|times| times.0)
+    }
+
+    /// The last event.
+    #[inline]
+    pub fn last(&self, words: &[u64]) -> Option<Time> {
+        self.times(words).map(|times| times.1)
+    }
+
+    /// When a cell may be forgotten: no window reaches its last event any more, and what is to be kept is over. The
+    /// end of time for one that has seen nothing.
+    #[inline]
+    pub fn expires(&self, words: &[u64]) -> Time {
+        self.last(words).map_or(Time(i64::MAX), |last| self.expires_after(last))
+    }
+
+    /// The same for any cell with this last event.
+    #[inline]
+    pub fn expires_after(&self, last: Time) -> Time {
+        match &self.0 {
+            Form::Windows(plan) => plan.expires_after(last),
+            Form::Track(plan) => plan.expires_after(last),
+            Form::Approx(plan) => plan.expires_after(last),
+        }
+    }
+
+    /// The number of the finest bucket or period that a time falls into; zero for a track.
+    #[inline]
+    pub fn bucket(&self, time: Time) -> i64 {
+        match &self.0 {
+            Form::Windows(plan) => plan.bucket(time),
+            Form::Track(_) => 0,
+            Form::Approx(plan) => plan.bucket(time),
+        }
+    }
+
+    /// Whether a bucket of the finest tier holds anything, and whether it is kept or would be: what exact distinct
+    /// counts and marks of requests need to know. False and true for other statistics.
+    #[inline]
+    pub fn fine(&self, words: &[u64], bucket: i64) -> (bool, bool) {
+        match &self.0 {
+            Form::Windows(plan) => plan.fine(words, bucket),
+            _ => (false, true),
+        }
+    }
+
+    /// Where a window, by its index, begins as of `now`: no event before that counts in it.
+    pub fn since(&self, window: usize, now: Time) -> Option<Time> {
+        match &self.0 {
+            Form::Windows(plan) => plan.since(window, now),
+            Form::Track(_) => None,
+            Form::Approx(plan) => plan.since(window, now),
+        }
+    }
+
+    /// Whether the words, as long as they are, are a cell that all operations are safe on. To be asked once of what
+    /// comes from a disk. Costs a look at every word.
+    pub fn check(&self, words: &[u64]) -> bool {
+        words.len() <= Shape::WORDS_MAX
+            && match &self.0 {
+                Form::Windows(plan) => plan.check(words),
+                Form::Track(plan) => plan.check(words),
+                Form::Approx(plan) => plan.check(words),
+            }
+    }
+
+    /// All buckets that hold anything: coarse ones and then fine ones, each oldest first. No count is in two. None for
+    /// a track. An approximate distinct count has its estimates. Allocates.
+    pub fn rows(&self, words: &[u64]) -> Vec<Bucket> {
+        let (shape, rows) = match &self.0 {
+            Form::Windows(plan) => (plan.shape(), plan.rows(words)),
+            Form::Track(_) => return Vec::new(),
+            Form::Approx(plan) => (plan.shape(), plan.rows(words)),
+        };
+        let coarse_width = shape.coarse().unwrap_or(shape.fine()).width;
+        let row = |(coarse, bucket, counts): (bool, i64, Vec<u64>)| {
+            let width = if coarse { coarse_width } else { shape.fine().width };
+            Bucket { start: Time(bucket.saturating_mul(width.0)), width, counts }
+        };
+        rows.into_iter().map(row).collect()
+    }
+
+    /// Adds what a cell of another definition has seen, as far as it can be kept. Windows of `old` become windows with
+    /// `sources` saying which old counter each counter was; `multiples` whether a bucket may go into a longer one.
+    pub(crate) fn translate(
+        &self,
+        room: &mut impl Room,
+        words: &[u64],
+        old: &Plan,
+        sources: &[Option<usize>],
+        multiples: bool,
+    ) {
+        match (&self.0, &old.0) {
+            (Form::Windows(new), Form::Windows(old)) => {
+                new.translate(room, words, old, sources, multiples);
+            }
+            (Form::Track(new), Form::Track(old)) => new.translate(room, words, old),
+            (Form::Approx(new), Form::Approx(old)) => new.fold(room, words, old),
+            _ => {}
+        }
+    }
+
+    /// The windowed form, for what is converted into it.
+    pub(crate) fn windows(&self) -> Option<&Windows> {
+        match &self.0 {
+            Form::Windows(plan) => Some(plan),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! First and last event, their number, and what can be said of a value over all of them in a few fixed words.
+//!
+//! ```text
+//! compact   word 0   last << 12 | (count >> 16) << 2 | 1       1970 to 2112, count below 2^26,
+//!           word 1   (last - first) << 16 | count & ffff       8.9 years from first to last
+//! wide      word 0   count << 2 | 2
+//!           word 1   last
+//!           word 2   first
+//! then      sum (two words, 128 bits), min, max, decayed sums: those that are kept, in this order
+//! ```
+//!
+//! A decayed sum is worth what it says at the last event: each value times `2^-(age / half-life)`. So its reference
+//! time needs no word, it only ever shrinks when it is moved, and no order of events can make it overflow (Cormode,
+//! Shkapenyuk, Srivastava and Xu, "Forward Decay", 2009, choose a fixed landmark instead, whose weights grow).
+
+use event::{Span, Time};
+
+use super::{Room, ensure};
+use crate::layout::{Column, Track, Weight};
+
+const COMPACT: u64 = 1;
+const WIDE: u64 = 2;
+const TIME_BITS: u32 = 52;
+const COUNT_BITS: u32 = 26;
+const COUNT_MAX: u64 = (1 << 62) - 1;
+
+/// The operations on the cells of a track.
+#[derive(Clone, Debug)]
+pub(crate) struct TrackPlan {
+    columns: Vec<Column>,
+    keep: Span,
+    /// Where the words of a kept value are, after the base.
+    sum: Option<usize>,
+    min: Option<usize>,
+    max: Option<usize>,
+    decays: usize,
+    halving: [Halving; Track::DECAYED_MAX],
+    decayed: usize,
+    values: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Halving {
+    /// Half-lives in a microsecond.
+    rate: f64,
+    counts: bool,
+}
+
+/// What every track has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Base {
+    last: i64,
+    first: i64,
+    count: u64,
+    at: usize,
+}
+
+impl Base {
+    #[inline]
+    fn read(words: &[u64]) -> Option<Base> {
+        let word = |at: usize| words.get(at).copied().unwrap_or(0);
+        let zero = word(0);
+        match zero & 3 {
+            0 => None,
+            COMPACT => {
+                let last = (zero >> 12).cast_signed();
+                let first = last - (word(1) >> 16).cast_signed();
+                let count = (zero >> 2 & 0x3ff) << 16 | word(1) & 0xffff;
+                Some(Base { last, first, count, at: 2 })
+            }
+            _ => Some(Base {
+                last: word(1).cast_signed(),
+                first: word(2).cast_signed(),
+                count: zero >> 2,
+                at: 3,
+            }),
+        }
+    }
+
+    fn new(first: i64, last: i64, count: u64) -> Base {
+        let mut base = Base { last, first, count, at: 2 };
+        base.at = base.fit();
+        base
+    }
+
+    /// The words that it needs by now. Never fewer than before.
+    #[inline]
+    fn fit(&self) -> usize {
+        let compact = self.at == 2
+            && self.last.cast_unsigned() >> TIME_BITS == 0
+            && self.last.wrapping_sub(self.first).cast_unsigned() >> 48 == 0
+            && self.count >> COUNT_BITS == 0;
+        if compact { 2 } else { 3 }
+    }
+
+    #[inline]
+    fn write(&self, words: &mut [u64]) {
+        match (self.at, words) {
+            (2, [zero, one, ..]) => {
+                *zero = self.last.cast_unsigned() << 12 | self.count >> 16 << 2 | COMPACT;
+                *one = self.last.wrapping_sub(self.first).cast_unsigned() << 16 | self.count & 0xffff;
+            }
+            (_, [zero, one, two, ..]) => {
+                *zero = self.count << 2 | WIDE;
+                *one = self.last.cast_unsigned();
+                *two = self.first.cast_unsigned();
+            }
+            _ => {}
+        }
+    }
+
+    fn see(&mut self, first: i64, last: i64, count: u64) {
+        self.first = self.first.min(first);
+        self.last = self.last.max(last);
+        self.count = self.count.saturating_add(count).min(COUNT_MAX);
+    }
+
+    /// Writes it in a room that has so many words after it.
+    #[inline]
+    fn store(&mut self, room: &mut impl Room, values: usize) {
+        let to = self.fit();
+        ensure(room, to + values);
+        if to != self.at {
+            room.words_mut().copy_within(self.at..self.at + values, to);
+            self.at = to;
+        }
+        self.write(room.words_mut());
+    }
+}
+
+impl Halving {
+    /// What is left after so many microseconds.
+    #[inline]
+    fn after(self, later: i64, earlier: i64) -> f64 {
+        if later <= earlier {
+            return 1.0;
+        }
+        (later.abs_diff(earlier) as f64 * -self.rate).exp2()
+    }
+}
+
+/// Events whose values are added to a cell.
+#[derive(Clone, Copy)]
+struct Values<'a> {
+    sum: i128,
+    min: i64,
+    max: i64,
+    /// Values and number of events, for decayed sums of either.
+    decayed: Decayed<'a>,
+    last: i64,
+}
+
+#[derive(Clone, Copy)]
+enum Decayed<'a> {
+    One(f64),
+    Words(&'a [u64]),
+}
+
+impl TrackPlan {
+    pub(super) fn new(track: &Track) -> TrackPlan {
+        let mut plan = TrackPlan {
+            columns: track.columns().to_vec(),
+            keep: track.keep(),
+            sum: None,
+            min: None,
+            max: None,
+            decays: 0,
+            halving: Default::default(),
+            decayed: 0,
+            values: 0,
+        };
+        for column in track.columns() {
+            match column {
+                Column::First | Column::Last | Column::Count => {}
+                Column::Sum => {
+                    plan.sum = Some(plan.values);
+                    plan.values += 2;
+                }
+                Column::Min => {
+                    plan.min = Some(plan.values);
+                    plan.values += 1;
+                }
+                Column::Max => {
+                    plan.max = Some(plan.values);
+                    plan.values += 1;
+                }
+                Column::Decayed { half_life, weight } => {
+                    if plan.decays == 0 {
+                        plan.decayed = plan.values;
+                    }
+                    if let Some(halving) = plan.halving.get_mut(plan.decays) {
+                        *halving = Halving { rate: 1.0 / half_life.0 as f64, counts: *weight == Weight::One };
+                        plan.decays += 1;
+                        plan.values += 1;
+                    }
+                }
+            }
+        }
+        plan
+    }
+
+    pub(super) fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    pub(super) fn expires_after(&self, last: Time) -> Time {
+        last + self.keep
+    }
+
+    #[inline]
+    pub(super) fn add(&self, room: &mut impl Room, time: Time, value: Option<i64>) {
+        let values = Values {
+            sum: i128::from(value.unwrap_or(0)),
+            min: value.unwrap_or(i64::MAX),
+            max: value.unwrap_or(i64::MIN),
+            decayed: Decayed::One(value.unwrap_or(0) as f64),
+            last: time.0,
+        };
+        self.put(room, Base { last: time.0, first: time.0, count: 1, at: 0 }, values);
+    }
+
+    pub(super) fn merge(&self, room: &mut impl Room, other: &[u64]) {
+        let Some(base) = Base::read(other) else { return };
+        self.put(room, base, self.values(other, &base));
+    }
+
+    fn values<'a>(&self, words: &'a [u64], base: &Base) -> Values<'a> {
+        let word = |at: usize| words.get(base.at + at).copied().unwrap_or(0);
+        Values {
+            sum: self.sum.map_or(0, |at| wide(word(at), word(at + 1))),
+            min: self.min.map_or(i64::MAX, |at| word(at).cast_signed()),
+            max: self.max.map_or(i64::MIN, |at| word(at).cast_signed()),
+            decayed: Decayed::Words(words.get(base.at + self.decayed..).unwrap_or_default()),
+            last: base.last,
+        }
+    }
+
+    #[inline]
+    fn put(&self, room: &mut impl Room, seen: Base, values: Values<'_>) {
+        let (mut base, before) = match Base::read(room.words()) {
+            Some(mut base) => {
+                let before = base.last;
+                base.see(seen.first, seen.last, seen.count);
+                (base, before)
+            }
+            None => {
+                let base = Base::new(seen.first, seen.last, seen.count);
+                ensure(room, base.at + self.values);
+                let kept = &mut room.words_mut()[base.at..];
+                self.min.into_iter().for_each(|at| kept[at] = i64::MAX.cast_unsigned());
+                self.max.into_iter().for_each(|at| kept[at] = i64::MIN.cast_unsigned());
+                (base, seen.last)
+            }
+        };
+        base.store(room, self.values);
+        let kept = &mut room.words_mut()[base.at..base.at + self.values];
+        if let Some(at) = self.sum {
+            // Wraps after 2^64 values of the greatest size: no cell counts as many, and no order changes the sum.
+            let sum = wide(kept[at], kept[at + 1]).wrapping_add(values.sum).cast_unsigned();
+            [kept[at], kept[at + 1]] = [sum as u64, (sum >> 64) as u64];
+        }
+        if let Some(at) = self.min {
+            kept[at] = kept[at].cast_signed().min(values.min).cast_unsigned();
+        }
+        if let Some(at) = self.max {
+            kept[at] = kept[at].cast_signed().max(values.max).cast_unsigned();
+        }
+        for (number, halving) in self.halving[..self.decays].iter().enumerate() {
+            let word = &mut kept[self.decayed + number];
+            let more = match values.decayed {
+                Decayed::One(_) if halving.counts => 1.0,
+                Decayed::One(value) => value,
+                Decayed::Words(words) => f64::from_bits(words.get(number).copied().unwrap_or(0)),
+            };
+            let old = f64::from_bits(*word) * halving.after(base.last, before);
+            *word = finite(old + more * halving.after(base.last, values.last)).to_bits();
+        }
+    }
+
+    /// Fills one value a column.
+    #[inline]
+    pub(super) fn read(&self, words: &[u64], now: Time, out: &mut [u64]) {
+        let Some(base) = Base::read(words) else {
+            out.iter_mut().zip(&self.columns).for_each(|(out, column)| *out = column.neutral());
+            return;
+        };
+        let word = |at: Option<usize>| words.get(base.at + at.unwrap_or(0)).copied().unwrap_or(0);
+        let mut decays = self.halving.iter().enumerate();
+        for (out, column) in out.iter_mut().zip(&self.columns) {
+            *out = match column {
+                Column::First => base.first.cast_unsigned(),
+                Column::Last => base.last.cast_unsigned(),
+                Column::Count => base.count,
+                Column::Sum => {
+                    let sum = wide(word(self.sum), word(self.sum.map(|at| at + 1)));
+                    (sum.clamp(i64::MIN.into(), i64::MAX.into()) as i64).cast_unsigned()
+                }
+                Column::Min => word(self.min),
+                Column::Max => word(self.max),
+                Column::Decayed { .. } => decays.next().map_or(0, |(number, halving)| {
+                    let value = f64::from_bits(word(Some(self.decayed + number)));
+                    (value * halving.after(now.0, base.last) + 0.0).to_bits()
+                }),
+            };
+        }
+    }
+
+    pub(super) fn times(&self, words: &[u64]) -> Option<(Time, Time)> {
+        Base::read(words).map(|base| (Time(base.first), Time(base.last)))
+    }
+
+    pub(super) fn check(&self, words: &[u64]) -> bool {
+        let Some(base) = Base::read(words) else { return words.iter().all(|word| *word == 0) };
+        let mut again = [0; 3];
+        base.write(&mut again);
+        let word = |at: usize| words.get(at).copied().unwrap_or(0);
+        (0..base.at).all(|at| word(at) == again[at])
+            && base.first <= base.last
+            && words.iter().skip(base.at + self.values).all(|word| *word == 0)
+            && (0..self.decays).all(|at| f64::from_bits(word(base.at + self.decayed + at)).is_finite())
+    }
+
+    /// Puts another track's cell into an empty room: what both keep is kept, the rest starts anew.
+    pub(super) fn translate(&self, room: &mut impl Room, words: &[u64], old: &TrackPlan) {
+        let Some(base) = Base::read(words) else { return };
+        let values = old.values(words, &base);
+        let mut decayed = [0; Track::DECAYED_MAX];
+        for (number, halving) in self.halving[..self.decays].iter().enumerate() {
+            let same = old.halving[..old.decays].iter().position(|known| known == halving);
+            decayed[number] =
+                same.and_then(|same| words.get(base.at + old.decayed + same)).copied().unwrap_or(0);
+        }
+        self.put(room, base, Values { decayed: Decayed::Words(&decayed), ..values });
+    }
+}
+
+fn wide(low: u64, high: u64) -> i128 {
+    (u128::from(high) << 64 | u128::from(low)).cast_signed()
+}
+
+/// A sum that stays a number, and has one zero.
+fn finite(sum: f64) -> f64 {
+    sum.clamp(f64::MIN, f64::MAX) + 0.0
+}

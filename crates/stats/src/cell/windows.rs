@@ -1,0 +1,1151 @@
+//! Counters over one or two tiers of buckets.
+//!
+//! What a cell holds is a function of the *set* of events that it has seen. Let `w` and `N` be the width and number
+//! of the fine tier's buckets, `W` and `M` those of the coarse tier, and `head` the fine bucket of the latest event:
+//!
+//! * a fine bucket `b` is kept iff `b >= head - N`;
+//! * an older one is folded into its coarse bucket `D = floor(b·w / W)`, which is kept iff `D >= D(head) - M`;
+//! * what is older still is dropped, as is everything older than the fine tier where there is no coarse one.
+//!
+//! An event that arrives late goes straight to where it would be by now. Adding saturates, so cells form a
+//! commutative monoid under [`Windows::merge`].
+//!
+//! The `N + 1` kept fine buckets lie in a ring: bucket `b` has slot `b mod (N + 1)`, whatever the head, so nothing
+//! moves when the head does. The `M + 1` coarse ones have the slots after them.
+//!
+//! ```text
+//! sparse   head, then entries { counter, slot, amount } of 32, 64 or 128 bits, the least recent first
+//!          or a short head alone: one event, which counted 1 in counter 0 (entry size 3)
+//! dense    head, sizes of columns (4 bits each: 0, 1, 2, 4 or 8 bytes a bucket, as 0 to 4), then the columns
+//! ```
+//!
+//! A column is one counter over one tier, in whole words; a counter's coarse column follows its fine one. A cell is
+//! sparse until dense is smaller. A place may have several entries, which add up.
+
+use std::collections::BTreeMap;
+
+use event::{Span, Time};
+
+use super::divisor::Divisor;
+use super::head::{Head, LONG_WORDS};
+use super::lanes;
+use super::{Room, ensure, fit_down};
+use crate::layout::{Shape, Trail};
+
+/// Size of entries that says: no entry, one event, 1 in counter 0.
+const SINGLE: u32 = 3;
+const COLUMNS_MAX: usize = 2 * Shape::COUNTERS_MAX;
+/// Windows of a dense cell that are read together.
+const FEW: usize = 4;
+/// Sizes of columns in a word.
+const CODES: usize = 16;
+
+/// The operations on cells of one shape.
+#[derive(Clone, Debug)]
+pub(crate) struct Windows {
+    shape: Shape,
+    counters: usize,
+    fine: Ring,
+    coarse: Option<Ring>,
+    /// Fine buckets in a coarse one.
+    ratio: Divisor,
+    windows: Vec<Window>,
+    /// Low bits of an entry that hold the counter, and the place: counter and slot.
+    counter_bits: u32,
+    place_bits: u32,
+    /// Where a dense cell's columns begin.
+    columns_at: usize,
+    /// Words of a dense cell, at least and at most.
+    dense_min: usize,
+    dense_max: usize,
+}
+
+/// The kept buckets of one tier.
+#[derive(Clone, Copy, Debug)]
+struct Ring {
+    width: Divisor,
+    /// The number of slots, kept buckets beside the current one and that.
+    slots: Divisor,
+    words: Sizes,
+}
+
+/// Words of a column by its code; there are no codes above 4.
+type Sizes = [u32; 8];
+
+/// A trailing window: so many whole buckets before the current one, and a part of one.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    coarse: bool,
+    whole: i64,
+    part: i64,
+    trail: Trail,
+}
+
+/// A range of distances from the newest bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Reach {
+    from: i64,
+    to: i64,
+}
+
+impl Reach {
+    #[inline]
+    fn holds(&self, distance: i64) -> bool {
+        (self.from..self.to).contains(&distance)
+    }
+}
+
+/// A moment, as readings need it.
+#[derive(Clone, Copy)]
+struct Moment {
+    /// How many buckets the cell's newest one is ahead of the moment's, in either tier.
+    ahead: [i64; 2],
+    /// How far the moment is in its bucket.
+    rest: [i64; 2],
+    /// The moment's fine bucket in its coarse one, and fine ones after it there.
+    place: i64,
+    after: i64,
+    /// The cell's newest buckets.
+    newest: [i64; 2],
+}
+
+impl Ring {
+    fn new(width: Span, buckets: u32) -> Ring {
+        let slots = i64::from(buckets) + 1;
+        let words = [0, 1, 2, 4, 8, 0, 0, 0].map(|bytes| (slots as u32 * bytes).div_ceil(8));
+        Ring { width: Divisor::new(width.0), slots: Divisor::new(slots), words }
+    }
+
+    fn len(&self) -> i64 {
+        self.slots.by()
+    }
+
+    /// Words of a column.
+    #[inline]
+    fn column(&self, code: usize) -> usize {
+        self.words[code] as usize
+    }
+
+    #[inline]
+    fn slot(&self, bucket: i64) -> i64 {
+        self.slots.split(bucket).1
+    }
+
+    /// How far a slot's bucket is before the one that has the slot `newest`.
+    #[inline]
+    fn distance(&self, newest: i64, slot: i64) -> i64 {
+        let distance = newest - slot;
+        if distance < 0 { distance + self.len() } else { distance }
+    }
+
+    /// The kept ones of a range of distances, the greatest included.
+    #[inline]
+    fn reach(&self, least: i64, greatest: i64) -> Reach {
+        Reach { from: least.max(0), to: (greatest + 1).min(self.len()) }
+    }
+}
+
+impl Windows {
+    pub(super) fn new(shape: &Shape, trails: &[Trail]) -> Windows {
+        let counters = shape.counters();
+        let ring = |tier: crate::Tier| Ring::new(tier.width, tier.buckets);
+        let (fine, coarse) = (ring(shape.fine()), shape.coarse().map(ring));
+        let slots = fine.len() + coarse.map_or(0, |coarse| coarse.len());
+        let bits = |values: u64| u64::BITS - (values - 1).leading_zeros();
+        let counter_bits = bits(counters as u64);
+        let windows = trails.iter().map(|trail| Window {
+            coarse: trail.tier == 1,
+            whole: trail.window.0 / trail.width.0 - trail.skip,
+            part: trail.window.0 % trail.width.0,
+            trail: *trail,
+        });
+        let mut plan = Windows {
+            shape: shape.clone(),
+            counters,
+            fine,
+            coarse,
+            ratio: Divisor::new(shape.ratio()),
+            windows: windows.collect(),
+            counter_bits,
+            place_bits: counter_bits + bits(slots.cast_unsigned()),
+            columns_at: 0,
+            dense_min: 0,
+            dense_max: 0,
+        };
+        plan.columns_at = LONG_WORDS + (counters * plan.tiers()).div_ceil(CODES);
+        plan.dense_min = plan.columns_at + fine.column(1);
+        plan.dense_max = plan.columns_at + slots as usize * counters;
+        plan
+    }
+
+    pub(crate) fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    pub(super) fn counters(&self) -> usize {
+        self.counters
+    }
+
+    pub(super) fn reading(&self) -> usize {
+        self.windows.len() * self.counters
+    }
+
+    pub(super) fn bucket(&self, time: Time) -> i64 {
+        self.fine.width.floor(time.0)
+    }
+
+    pub(super) fn expires_after(&self, last: Time) -> Time {
+        self.shape.expires(last)
+    }
+
+    /// Where the first bucket of a window starts.
+    pub(super) fn since(&self, window: usize, now: Time) -> Option<Time> {
+        Some(self.windows.get(window)?.trail.start(now))
+    }
+
+    #[inline]
+    pub(super) fn add(&self, room: &mut impl Room, time: Time, amounts: impl IntoIterator<Item = (u8, u64)>) {
+        let bucket = self.bucket(time);
+        let Some(mut head) = Head::read(room.words()) else { return self.begin(room, time, bucket, amounts) };
+        let newest = self.see(room, &mut head, time.0, time.0);
+        if let Some(slot) = self.slot_of(bucket, newest) {
+            for (counter, amount) in amounts {
+                if amount > 0 && usize::from(counter) < self.counters {
+                    self.put(room, &mut head, self.place(slot, usize::from(counter)), amount);
+                }
+            }
+        }
+        head.write(room.words_mut());
+    }
+
+    /// Adds the first event.
+    fn begin(
+        &self,
+        room: &mut impl Room,
+        time: Time,
+        bucket: i64,
+        amounts: impl IntoIterator<Item = (u8, u64)>,
+    ) {
+        let mut head = Head::fresh(time.0, time.0);
+        let mut amounts = amounts.into_iter();
+        let early = [amounts.next(), amounts.next()];
+        if early == [Some((0, 1)), None] && head.at == 1 {
+            ensure(room, 1);
+            head.lane = SINGLE;
+        } else {
+            ensure(room, head.at + 1);
+            let slot = self.fine.slot(bucket);
+            for (counter, amount) in early.into_iter().flatten().chain(amounts) {
+                if amount > 0 && usize::from(counter) < self.counters {
+                    self.put(room, &mut head, self.place(slot, usize::from(counter)), amount);
+                }
+            }
+        }
+        head.write(room.words_mut());
+    }
+
+    pub(super) fn merge(&self, room: &mut impl Room, other: &[u64]) {
+        let Some(seen) = Head::read(other) else { return };
+        let (mut head, newest) = self.open(room, seen.first, seen.last);
+        let theirs = self.fine.width.floor(seen.last);
+        self.for_each(other, &seen, |slot, counter, amount| {
+            let (coarse, bucket) = self.bucket_of(theirs, slot);
+            let slot =
+                if coarse { self.coarse_slot_of(bucket, newest) } else { self.slot_of(bucket, newest) };
+            if let Some(slot) = slot {
+                self.put(room, &mut head, self.place(slot, counter), amount);
+            }
+        });
+        head.write(room.words_mut());
+    }
+
+    /// Adds what the cell of another layout has seen. `sources` says which of its counters each counter was. A bucket
+    /// goes into the finest tier whose width is its own, or with `multiples` a multiple of it; what fits in none is
+    /// dropped.
+    pub(super) fn translate(
+        &self,
+        room: &mut impl Room,
+        words: &[u64],
+        old: &Windows,
+        sources: &[Option<usize>],
+        multiples: bool,
+    ) {
+        let Some(seen) = Head::read(words) else { return };
+        let (mut head, newest) = self.open(room, seen.first, seen.last);
+        let theirs = old.fine.width.floor(seen.last);
+        let target = |width: i64| {
+            let fits = |ring: &Ring| {
+                let to = ring.width.by();
+                if multiples { to % width == 0 } else { to == width }
+            };
+            let coarse = self.coarse.as_ref().filter(|ring| fits(ring));
+            let fine = Some(&self.fine).filter(|ring| fits(ring));
+            fine.map(|ring| (false, ring.width.by() / width))
+                .or(coarse.map(|ring| (true, ring.width.by() / width)))
+        };
+        let targets =
+            [Some(&old.fine), old.coarse.as_ref()].map(|ring| ring.and_then(|ring| target(ring.width.by())));
+        old.for_each(words, &seen, |slot, counter, amount| {
+            let (coarse, bucket) = old.bucket_of(theirs, slot);
+            let Some((coarse, ratio)) = targets[usize::from(coarse)] else { return };
+            let bucket = bucket.div_euclid(ratio);
+            let slot =
+                if coarse { self.coarse_slot_of(bucket, newest) } else { self.slot_of(bucket, newest) };
+            let Some(slot) = slot else { return };
+            for (to, source) in sources.iter().enumerate().take(self.counters) {
+                if *source == Some(counter) {
+                    self.put(room, &mut head, self.place(slot, to), amount);
+                }
+            }
+        });
+        head.write(room.words_mut());
+    }
+
+    /// Widens the times of a cell, which is made if there is none: for [`Windows::put_row`].
+    pub(crate) fn widen_times(&self, room: &mut impl Room, first: Time, last: Time) {
+        let (head, _) = self.open(room, first.0, last.0);
+        head.write(room.words_mut());
+    }
+
+    /// Adds a bucket's counts to a tier, or to where they belong by now.
+    pub(crate) fn put_row(&self, room: &mut impl Room, coarse: bool, bucket: i64, counts: &[u64]) {
+        let Some(mut head) = Head::read(room.words()) else { return };
+        let (first, last) = (head.first, head.last);
+        let newest = self.see(room, &mut head, first, last);
+        let slot = if coarse { self.coarse_slot_of(bucket, newest) } else { self.slot_of(bucket, newest) };
+        if let Some(slot) = slot {
+            for (counter, amount) in counts.iter().enumerate().take(self.counters) {
+                if *amount > 0 {
+                    self.put(room, &mut head, self.place(slot, counter), *amount);
+                }
+            }
+        }
+        head.write(room.words_mut());
+    }
+
+    /// Fills windows by counters.
+    #[inline]
+    pub(super) fn read(&self, words: &[u64], now: Time, out: &mut [u64]) {
+        out.fill(0);
+        let Some(head) = Head::read(words) else { return };
+        let moment = self.moment(head.last, now.0);
+        if head.lane == SINGLE {
+            let mut at = 0;
+            for window in &self.windows {
+                if let Some(sum) = out.get_mut(at) {
+                    *sum = u64::from(self.reaches(window, &moment)[0].holds(0));
+                }
+                at += self.counters;
+            }
+            return;
+        }
+        let newest = [
+            self.fine.slot(moment.newest[0]),
+            self.coarse.as_ref().map_or(0, |ring| ring.slot(moment.newest[1])),
+        ];
+        // Few at a time, so that their reaches stay near.
+        let mut out = out;
+        for windows in self.windows.chunks(FEW) {
+            let mut reaches = [[Reach::default(); 2]; FEW];
+            for (reaches, window) in reaches.iter_mut().zip(windows) {
+                *reaches = self.reaches(window, &moment);
+            }
+            let reaches = &reaches[..windows.len()];
+            if head.dense {
+                self.read_dense(words, newest, reaches, out);
+            } else {
+                self.read_sparse(words, &head, newest, reaches, out);
+            }
+            out = out.get_mut(windows.len() * self.counters..).unwrap_or_default();
+        }
+    }
+
+    #[inline]
+    fn read_sparse(
+        &self,
+        words: &[u64],
+        head: &Head,
+        newest: [i64; 2],
+        reaches: &[[Reach; 2]],
+        out: &mut [u64],
+    ) {
+        let mask = (1 << self.counter_bits) - 1;
+        self.entries(words, head, |place, amount| {
+            let slot = (place >> self.counter_bits) as i64;
+            let (tier, distance) = match &self.coarse {
+                Some(ring) if slot >= self.fine.len() => {
+                    (1, ring.distance(newest[1], slot - self.fine.len()))
+                }
+                _ => (0, self.fine.distance(newest[0], slot)),
+            };
+            let mut at = (place & mask) as usize;
+            for reach in reaches {
+                if let Some(sum) = out.get_mut(at) {
+                    *sum = sum.saturating_add(if reach[tier].holds(distance) { amount } else { 0 });
+                }
+                at += self.counters;
+            }
+        });
+    }
+
+    #[inline]
+    fn read_dense(&self, words: &[u64], newest: [i64; 2], reaches: &[[Reach; 2]], out: &mut [u64]) {
+        let mut columns = Columns::new(self, words);
+        for counter in 0..self.counters {
+            for (tier, ring) in [Some(&self.fine), self.coarse.as_ref()].into_iter().enumerate() {
+                let Some(ring) = ring else { continue };
+                let (column, code) = columns.next(&ring.words);
+                let mut memo = Memo::default();
+                let mut at = counter;
+                for reach in reaches {
+                    let reach = reach[tier];
+                    if reach.from < reach.to
+                        && let Some(sum) = out.get_mut(at)
+                    {
+                        *sum = sum.saturating_add(memo.sum(column, code, ring, newest[tier], reach));
+                    }
+                    at += self.counters;
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn moment(&self, last: i64, now: i64) -> Moment {
+        // Distances beyond this reach no bucket, and can be added to without care.
+        const FAR: i64 = 1 << 60;
+        let newest = self.fine.width.floor(last);
+        let (bucket, rest) = self.fine.width.split(now);
+        let mut moment = Moment {
+            ahead: [newest.saturating_sub(bucket).clamp(-FAR, FAR), 0],
+            rest: [rest, 0],
+            place: 0,
+            after: 0,
+            newest: [newest, 0],
+        };
+        if self.coarse.is_some() {
+            let coarse_newest = self.ratio.floor(newest);
+            let (coarse, place) = self.ratio.split(bucket);
+            moment.ahead[1] = coarse_newest.saturating_sub(coarse).clamp(-FAR, FAR);
+            moment.rest[1] = place * self.fine.width.by() + rest;
+            moment.place = place;
+            moment.after = self.ratio.by() - 1 - place;
+            moment.newest[1] = coarse_newest;
+        }
+        moment
+    }
+
+    /// The fine and the coarse buckets in a window.
+    #[inline]
+    fn reaches(&self, window: &Window, moment: &Moment) -> [Reach; 2] {
+        let tier = usize::from(window.coarse);
+        let before = window.whole + i64::from(moment.rest[tier] < window.part);
+        match &self.coarse {
+            Some(ring) if window.coarse => {
+                let [ahead, coarse_ahead] = moment.ahead;
+                let fine = before * self.ratio.by() + moment.place;
+                [
+                    self.fine.reach(ahead - moment.after, ahead + fine),
+                    ring.reach(coarse_ahead, coarse_ahead + before),
+                ]
+            }
+            _ => [self.fine.reach(moment.ahead[0], moment.ahead[0] + before), Reach::default()],
+        }
+    }
+
+    /// Whether a fine bucket holds anything, and whether it would be kept.
+    pub(super) fn fine(&self, words: &[u64], bucket: i64) -> (bool, bool) {
+        let Some(head) = Head::read(words) else { return (false, true) };
+        let newest = self.fine.width.floor(head.last);
+        let distance = newest.saturating_sub(bucket);
+        if distance >= self.fine.len() {
+            return (false, false);
+        }
+        if distance < 0 {
+            return (false, true);
+        }
+        if head.lane == SINGLE {
+            return (distance == 0, true);
+        }
+        let slot = self.fine.slot(bucket);
+        let mut held = false;
+        if head.dense {
+            let mut columns = Columns::new(self, words);
+            for _ in 0..self.counters {
+                let (column, code) = columns.next(&self.fine.words);
+                held |= lanes::get(column, code, slot as usize) > 0;
+                if let Some(ring) = &self.coarse {
+                    columns.next(&ring.words);
+                }
+            }
+        } else {
+            self.entries(words, &head, |place, _| held |= (place >> self.counter_bits) as i64 == slot);
+        }
+        (held, true)
+    }
+
+    /// Whether all operations are safe on these words.
+    pub(super) fn check(&self, words: &[u64]) -> bool {
+        let Some(head) = Head::read(words) else { return words.iter().all(|word| *word == 0) };
+        if !head.check(words) || (head.lane == SINGLE && (head.at != 1 || head.count != 0)) {
+            return false;
+        }
+        let end = if head.dense {
+            if head.lane != 0 || head.count != 0 {
+                return false;
+            }
+            let codes = words.get(LONG_WORDS..).unwrap_or_default();
+            let columns = self.counters * self.tiers();
+            let known = |number: usize, code: u64| if number < columns { code <= 4 } else { code == 0 };
+            let codes = codes.iter().take(columns.div_ceil(CODES)).enumerate();
+            if !codes
+                .flat_map(|(word, codes)| {
+                    (0..CODES).map(move |at| (word * CODES + at, codes >> (4 * at) & 15))
+                })
+                .all(|(number, code)| known(number, code))
+            {
+                return false;
+            }
+            // Lanes after the last bucket of a column belong to no bucket.
+            let mut column = Columns::new(self, words);
+            for _ in 0..self.counters {
+                for ring in [Some(&self.fine), self.coarse.as_ref()].into_iter().flatten() {
+                    let (lanes, code) = column.next(&ring.words);
+                    let slots = ring.len() as usize;
+                    if (slots..lanes::capacity(lanes, code)).any(|slot| lanes::get(lanes, code, slot) != 0) {
+                        return false;
+                    }
+                }
+            }
+            column.at
+        } else {
+            if head.count > 0 && head.at + body(head.lane, head.count) > words.len() {
+                return false;
+            }
+            let slots = self.fine.len() + self.coarse.map_or(0, |ring| ring.len());
+            let mut sound = true;
+            self.entries(words, &head, |place, amount| {
+                let counter = place & ((1 << self.counter_bits) - 1);
+                sound &= amount > 0
+                    && counter < self.counters as u64
+                    && place >> self.counter_bits < slots.cast_unsigned();
+            });
+            if !sound || (head.lane == 0 && head.count % 2 == 1 && words[head.at + head.count / 2] >> 32 != 0)
+            {
+                return false;
+            }
+            head.at + body(head.lane, head.count)
+        };
+        end <= Shape::WORDS_MAX && words.iter().skip(end).all(|word| *word == 0)
+    }
+
+    /// What each bucket holds, by tier (coarse first) and number.
+    pub(super) fn rows(&self, words: &[u64]) -> Vec<(bool, i64, Vec<u64>)> {
+        let Some(head) = Head::read(words) else { return Vec::new() };
+        let newest = self.fine.width.floor(head.last);
+        let mut rows: BTreeMap<(bool, i64), Vec<u64>> = BTreeMap::new();
+        self.for_each(words, &head, |slot, counter, amount| {
+            let (coarse, bucket) = self.bucket_of(newest, slot);
+            let counts = rows.entry((!coarse, bucket)).or_insert_with(|| vec![0; self.counters]);
+            if let Some(count) = counts.get_mut(counter) {
+                *count = count.saturating_add(amount);
+            }
+        });
+        rows.into_iter().map(|((fine, bucket), counts)| (!fine, bucket, counts)).collect()
+    }
+
+    fn tiers(&self) -> usize {
+        1 + usize::from(self.coarse.is_some())
+    }
+
+    #[inline]
+    fn place(&self, slot: i64, counter: usize) -> u64 {
+        slot.cast_unsigned() << self.counter_bits | counter as u64
+    }
+
+    /// Where an event of a bucket belongs, if it is kept.
+    #[inline]
+    fn slot_of(&self, bucket: i64, newest: i64) -> Option<i64> {
+        if newest.saturating_sub(bucket) < self.fine.len() {
+            Some(self.fine.slot(bucket))
+        } else {
+            self.coarse_slot_of(self.ratio.floor(bucket), newest)
+        }
+    }
+
+    fn coarse_slot_of(&self, bucket: i64, newest: i64) -> Option<i64> {
+        let ring = self.coarse.as_ref()?;
+        let kept = self.ratio.floor(newest).saturating_sub(bucket) < ring.len();
+        kept.then(|| self.fine.len() + ring.slot(bucket))
+    }
+
+    /// The tier and number of the bucket that has a slot.
+    fn bucket_of(&self, newest: i64, slot: i64) -> (bool, i64) {
+        match &self.coarse {
+            Some(ring) if slot >= self.fine.len() => {
+                let newest = self.ratio.floor(newest);
+                let distance = ring.distance(ring.slot(newest), slot - self.fine.len());
+                (true, newest.saturating_sub(distance))
+            }
+            _ => (false, newest.saturating_sub(self.fine.distance(self.fine.slot(newest), slot))),
+        }
+    }
+
+    /// The head of a cell that has seen these times, too; and its newest bucket.
+    fn open(&self, room: &mut impl Room, first: i64, last: i64) -> (Head, i64) {
+        match Head::read(room.words()) {
+            Some(mut head) => {
+                let newest = self.see(room, &mut head, first, last);
+                (head, newest)
+            }
+            None => {
+                let head = Head::fresh(first, last);
+                ensure(room, head.at);
+                (head, self.fine.width.floor(last))
+            }
+        }
+    }
+
+    /// Widens the times, and lets buckets age if that moves the head. Afterwards the cell is no single.
+    #[inline]
+    fn see(&self, room: &mut impl Room, head: &mut Head, first: i64, last: i64) -> i64 {
+        let mut newest = self.fine.width.floor(head.last);
+        if head.lane == SINGLE {
+            head.lane = 0;
+            head.count = 1;
+            ensure(room, head.at + 1);
+            let place = self.place(self.fine.slot(newest), 0);
+            self.set(&mut room.words_mut()[head.at..], 0, 0, place, 1);
+        }
+        if last > head.last {
+            let to = self.fine.width.floor(last);
+            if to != newest {
+                self.age(room, head, newest, to);
+                newest = to;
+            }
+            head.last = last;
+        }
+        head.first = head.first.min(first);
+        if !head.dense {
+            let body = body(head.lane, head.count);
+            head.settle(room, body, body);
+        }
+        newest
+    }
+
+    #[inline(never)]
+    fn age(&self, room: &mut impl Room, head: &mut Head, from: i64, to: i64) {
+        if head.dense {
+            self.age_dense(room, head, from, to);
+        } else if head.count > 0
+            && to.saturating_sub(self.fine.width.floor(head.first)) >= self.fine.len()
+            && self.age_sparse(room, head, from, to)
+        {
+            fit_down(room, head.at + body(head.lane, head.count));
+        }
+    }
+
+    /// Folds and drops what the head moves away from; whether there was any.
+    fn age_sparse(&self, room: &mut impl Room, head: &mut Head, from: i64, to: i64) -> bool {
+        let words = &mut room.words_mut()[head.at..];
+        let before = head.count;
+        let coarse = self.coarse.as_ref().map(|ring| (ring, self.ratio.floor(from), self.ratio.floor(to)));
+        // Coarse entries first: the slot of one that goes may be where a fine one is folded to.
+        if let Some((ring, from, to)) = coarse
+            && from != to
+        {
+            let (newest, moved) = (ring.slot(from), to.saturating_sub(from));
+            self.retain(words, head, |place| {
+                let slot = (place >> self.counter_bits) as i64 - self.fine.len();
+                slot < 0 || ring.distance(newest, slot).saturating_add(moved) < ring.len()
+            });
+        }
+        let (newest, moved) = (self.fine.slot(from), to.saturating_sub(from));
+        let mut at = 0;
+        while at < head.count {
+            let (place, amount) = self.get(words, head.lane, at);
+            let slot = (place >> self.counter_bits) as i64;
+            let distance = self.fine.distance(newest, slot);
+            if slot >= self.fine.len() || distance.saturating_add(moved) < self.fine.len() {
+                at += 1;
+                continue;
+            }
+            let counter = place & ((1 << self.counter_bits) - 1);
+            let bucket = self.ratio.floor(from.saturating_sub(distance));
+            let Some(slot) = self.coarse_slot_of(bucket, to) else {
+                self.remove(words, head, at);
+                continue;
+            };
+            let place = self.place(slot, counter as usize);
+            let same = self.find(words, head, place).map(|same| (same, self.get(words, head.lane, same).1));
+            match same {
+                Some((same, sum)) if self.fits(head.lane, sum.saturating_add(amount)) => {
+                    self.set(words, head.lane, same, place, sum.saturating_add(amount));
+                    self.remove(words, head, at);
+                }
+                _ => {
+                    self.set(words, head.lane, at, place, amount);
+                    at += 1;
+                }
+            }
+        }
+        head.count < before
+    }
+
+    fn age_dense(&self, room: &mut impl Room, head: &mut Head, from: i64, to: i64) {
+        let total = self.columns(room.words()).at;
+        ensure(room, total);
+        let coarse = self.coarse.as_ref().map(|ring| {
+            let (from, to) = (self.ratio.floor(from), self.ratio.floor(to));
+            (ring, from, to.saturating_sub(from).min(ring.len()))
+        });
+        let gone = to.saturating_sub(from).min(self.fine.len());
+        let mut at = self.columns_at;
+        for counter in 0..self.counters {
+            let (number, codes) = (counter * self.tiers(), room.words());
+            let code = self.code(codes, number);
+            let end = at + self.fine.column(code);
+            if let Some((ring, from, gone)) = coarse {
+                let code = self.code(codes, number + 1);
+                let column = &mut room.words_mut()[end..end + ring.column(code)];
+                for step in 1..=gone {
+                    lanes::clear(column, code, ring.slot(from.saturating_add(step)) as usize);
+                }
+            }
+            for step in 1..=gone {
+                let bucket = from.saturating_add(step - self.fine.len());
+                let slot = self.fine.slot(bucket) as usize;
+                // A coarse column comes after its fine one: if it is widened this one stays.
+                let column = &mut room.words_mut()[at..end];
+                let amount = lanes::get(column, code, slot);
+                if amount > 0 {
+                    lanes::clear(column, code, slot);
+                    if let Some(slot) = self.coarse_slot_of(self.ratio.floor(bucket), to) {
+                        self.put_dense(room, self.place(slot, counter), amount);
+                    }
+                }
+            }
+            at = end + coarse.map_or(0, |(ring, ..)| ring.column(self.code(room.words(), number + 1)));
+        }
+        if gone == self.fine.len() {
+            self.make_sparse(room, head);
+        }
+    }
+
+    #[inline]
+    fn put(&self, room: &mut impl Room, head: &mut Head, place: u64, amount: u64) {
+        if head.dense {
+            return self.put_dense(room, place, amount);
+        }
+        let words = &mut room.words_mut()[head.at..];
+        if head.lane == 0 && self.fits(0, amount) {
+            let (mask, more) = ((1 << self.place_bits) - 1, amount << self.place_bits);
+            for word in words[..head.count.div_ceil(2)].iter_mut().rev() {
+                let (high, low) = (*word >> 32, *word & 0xffff_ffff);
+                if high & mask == place && high != 0 && high + more <= 0xffff_ffff {
+                    *word += more << 32;
+                    return;
+                }
+                if low & mask == place && low + more <= 0xffff_ffff {
+                    *word += more;
+                    return;
+                }
+            }
+        }
+        match self.find(words, head, place) {
+            Some(at) => {
+                let sum = self.get(words, head.lane, at).1.saturating_add(amount);
+                if self.fits(head.lane, sum) {
+                    self.set(words, head.lane, at, place, sum);
+                } else {
+                    self.enlarge(room, head, sum);
+                    self.put(room, head, place, amount);
+                }
+            }
+            None if self.fits(head.lane, amount) => self.append(room, head, place, amount),
+            None => {
+                self.enlarge(room, head, amount);
+                self.put(room, head, place, amount);
+            }
+        }
+    }
+
+    /// Adds an entry that fits.
+    #[inline]
+    fn append(&self, room: &mut impl Room, head: &mut Head, place: u64, amount: u64) {
+        let [now, wanted] = [head.count, head.count + 1].map(|count| body(head.lane, count));
+        let needed = head.at + wanted;
+        // Now and then is often enough, as long as the bound holds.
+        if needed > self.dense_min
+            && (head.count.is_multiple_of(8) || needed > self.dense_max)
+            && self.dense_words(room.words(), head) <= needed
+        {
+            self.make_dense(room, head);
+            return self.put_dense(room, place, amount);
+        }
+        head.count += 1;
+        head.settle(room, now, wanted);
+        self.set(&mut room.words_mut()[head.at..], head.lane, head.count - 1, place, amount);
+    }
+
+    /// Makes entries large enough for an amount, or the cell dense.
+    #[cold]
+    fn enlarge(&self, room: &mut impl Room, head: &mut Head, amount: u64) {
+        let lane = (head.lane..2).find(|lane| self.fits(*lane, amount)).unwrap_or(2);
+        let [now, wanted] = [head.lane, lane].map(|lane| body(lane, head.count));
+        let needed = head.at + wanted;
+        if needed > self.dense_min && self.dense_words(room.words(), head) <= needed {
+            return self.make_dense(room, head);
+        }
+        head.settle(room, now, wanted);
+        let words = &mut room.words_mut()[head.at..];
+        for at in (0..head.count).rev() {
+            let (place, amount) = self.get(words, head.lane, at);
+            self.set(words, lane, at, place, amount);
+        }
+        head.lane = lane;
+    }
+
+    #[cold]
+    fn make_dense(&self, room: &mut impl Room, head: &mut Head) {
+        let mut all = Vec::with_capacity(head.count);
+        self.entries(room.words(), head, |place, amount| all.push((place, amount)));
+        let codes = self.codes(room.words(), head);
+        let total = self.dense_words(room.words(), head);
+        (head.dense, head.lane, head.count) = (true, 0, 0);
+        ensure(room, total);
+        head.settle(room, 0, total - LONG_WORDS);
+        let words = room.words_mut();
+        words[LONG_WORDS..].fill(0);
+        for (number, code) in codes.iter().enumerate().take(self.counters * self.tiers()) {
+            words[LONG_WORDS + number / CODES] |= (*code as u64) << (number % CODES * 4);
+        }
+        all.into_iter().for_each(|(place, amount)| self.put_dense(room, place, amount));
+    }
+
+    /// Makes a dense cell sparse, if that is smaller.
+    #[cold]
+    fn make_sparse(&self, room: &mut impl Room, head: &mut Head) {
+        let mut all = Vec::new();
+        self.for_each(room.words(), head, |slot, counter, amount| {
+            all.push((self.place(slot, counter), amount));
+        });
+        let most = all.iter().map(|(_, amount)| *amount).max().unwrap_or(0);
+        let lane = (0..2).find(|lane| self.fits(*lane, most)).unwrap_or(2);
+        let total = LONG_WORDS + body(lane, all.len());
+        if total >= self.columns(room.words()).at {
+            return;
+        }
+        (head.dense, head.lane, head.count) = (false, lane, all.len());
+        let words = room.words_mut();
+        words[LONG_WORDS..].fill(0);
+        for (at, (place, amount)) in all.into_iter().enumerate() {
+            self.set(&mut words[LONG_WORDS..], lane, at, place, amount);
+        }
+        fit_down(room, total);
+    }
+
+    /// The least size of each column that holds a sparse cell's entries.
+    fn codes(&self, words: &[u64], head: &Head) -> [usize; COLUMNS_MAX] {
+        let mut codes = [0; COLUMNS_MAX];
+        self.entries(words, head, |place, amount| {
+            let counter = (place & ((1 << self.counter_bits) - 1)) as usize;
+            let coarse = (place >> self.counter_bits) as i64 >= self.fine.len();
+            let code = &mut codes[counter * self.tiers() + usize::from(coarse)];
+            *code = lanes::code(amount).max(*code);
+        });
+        codes
+    }
+
+    fn dense_words(&self, words: &[u64], head: &Head) -> usize {
+        let codes = self.codes(words, head);
+        let fine = |code: usize| self.fine.column(code);
+        let columns =
+            codes[..self.counters * self.tiers()].chunks_exact(self.tiers()).map(|codes| match codes {
+                [code, of_coarse] => fine(*code) + self.coarse.map_or(0, |ring| ring.column(*of_coarse)),
+                [code] => fine(*code),
+                _ => 0,
+            });
+        self.columns_at + columns.sum::<usize>()
+    }
+
+    #[inline]
+    fn put_dense(&self, room: &mut impl Room, place: u64, amount: u64) {
+        let counter = (place & ((1 << self.counter_bits) - 1)) as usize;
+        let slot = (place >> self.counter_bits) as i64;
+        let (number, slot, ring) = match &self.coarse {
+            Some(ring) if slot >= self.fine.len() => (counter * 2 + 1, slot - self.fine.len(), ring),
+            Some(_) => (counter * 2, slot, &self.fine),
+            None => (counter, slot, &self.fine),
+        };
+        let (at, code) = self.column(room.words(), number);
+        let end = at + ring.column(code);
+        ensure(room, end);
+        let column = &mut room.words_mut()[at..end];
+        let sum = lanes::get(column, code, slot as usize).saturating_add(amount);
+        if lanes::code(sum) <= code {
+            return lanes::set(column, code, slot as usize, sum);
+        }
+        let wider = lanes::code(sum);
+        let total = self.columns(room.words()).at;
+        let wide_end = at + ring.column(wider);
+        ensure(room, total + wide_end - end);
+        let words = room.words_mut();
+        words.copy_within(end..total, wide_end);
+        words[end..wide_end].fill(0);
+        let column = &mut words[at..wide_end];
+        for slot in (0..ring.len() as usize).rev() {
+            let amount = lanes::get(column, code, slot);
+            lanes::clear(column, code, slot);
+            lanes::set(column, wider, slot, amount);
+        }
+        lanes::set(column, wider, slot as usize, sum);
+        let codes = &mut words[LONG_WORDS + number / CODES];
+        *codes ^= ((code ^ wider) as u64) << (number % CODES * 4);
+    }
+
+    /// The size of a dense cell's column.
+    #[inline]
+    fn code(&self, words: &[u64], number: usize) -> usize {
+        let codes = words.get(LONG_WORDS + number / CODES).copied().unwrap_or(0);
+        (codes >> (number % CODES * 4)) as usize & 7
+    }
+
+    /// Where a column begins, and its code.
+    #[inline]
+    fn column(&self, words: &[u64], number: usize) -> (usize, usize) {
+        let mut columns = Columns::new(self, words);
+        match &self.coarse {
+            None => (0..number).for_each(|_| columns.skip(&self.fine.words)),
+            Some(ring) => {
+                for _ in 0..number / 2 {
+                    columns.skip(&self.fine.words);
+                    columns.skip(&ring.words);
+                }
+                if number % 2 == 1 {
+                    columns.skip(&self.fine.words);
+                }
+            }
+        }
+        (columns.at, columns.code())
+    }
+
+    /// Past the last column.
+    fn columns<'a>(&self, words: &'a [u64]) -> Columns<'a> {
+        let mut columns = Columns::new(self, words);
+        for _ in 0..self.counters {
+            columns.skip(&self.fine.words);
+            if let Some(ring) = &self.coarse {
+                columns.skip(&ring.words);
+            }
+        }
+        columns
+    }
+
+    /// Calls with slot, counter and amount of whatever is not zero.
+    fn for_each(&self, words: &[u64], head: &Head, mut each: impl FnMut(i64, usize, u64)) {
+        if !head.dense {
+            let mask = (1 << self.counter_bits) - 1;
+            if head.lane == SINGLE {
+                return each(self.fine.slot(self.fine.width.floor(head.last)), 0, 1);
+            }
+            return self.entries(words, head, |place, amount| {
+                each((place >> self.counter_bits) as i64, (place & mask) as usize, amount);
+            });
+        }
+        let mut columns = Columns::new(self, words);
+        for counter in 0..self.counters {
+            let mut base = 0;
+            for ring in [Some(&self.fine), self.coarse.as_ref()].into_iter().flatten() {
+                let (column, code) = columns.next(&ring.words);
+                for slot in 0..ring.len() {
+                    let amount = lanes::get(column, code, slot as usize);
+                    if amount > 0 {
+                        each(base + slot, counter, amount);
+                    }
+                }
+                base += ring.len();
+            }
+        }
+    }
+
+    /// Calls with place and amount of every entry.
+    #[inline]
+    fn entries(&self, words: &[u64], head: &Head, mut each: impl FnMut(u64, u64)) {
+        let words = words.get(head.at..).unwrap_or_default();
+        let (mask, bits) = ((1 << self.place_bits) - 1, self.place_bits);
+        match head.lane {
+            0 => {
+                for at in 0..head.count {
+                    let Some(word) = words.get(at / 2) else { return };
+                    let lane = word >> (at % 2 * 32) & 0xffff_ffff;
+                    each(lane & mask, lane >> bits);
+                }
+            }
+            1 => words.iter().take(head.count).for_each(|word| each(word & mask, word >> bits)),
+            _ => {
+                words.as_chunks().0.iter().take(head.count).for_each(|[place, amount]| each(*place, *amount))
+            }
+        }
+    }
+
+    #[inline]
+    fn fits(&self, lane: u32, amount: u64) -> bool {
+        match lane {
+            0 => amount >> (32 - self.place_bits) == 0,
+            1 => amount >> (64 - self.place_bits) == 0,
+            _ => true,
+        }
+    }
+
+    /// An entry. `words` are those after the head.
+    #[inline]
+    fn get(&self, words: &[u64], lane: u32, at: usize) -> (u64, u64) {
+        let mask = (1 << self.place_bits) - 1;
+        match lane {
+            0 => {
+                let lane = words[at / 2] >> (at % 2 * 32) & 0xffff_ffff;
+                (lane & mask, lane >> self.place_bits)
+            }
+            1 => (words[at] & mask, words[at] >> self.place_bits),
+            _ => (words[2 * at], words[2 * at + 1]),
+        }
+    }
+
+    #[inline]
+    fn set(&self, words: &mut [u64], lane: u32, at: usize, place: u64, amount: u64) {
+        match lane {
+            0 => {
+                let shift = at % 2 * 32;
+                let word = &mut words[at / 2];
+                *word = *word & !(0xffff_ffff << shift) | (amount << self.place_bits | place) << shift;
+            }
+            1 => words[at] = amount << self.place_bits | place,
+            _ => [words[2 * at], words[2 * at + 1]] = [place, amount],
+        }
+    }
+
+    /// The newest are looked at first: that is where events go.
+    #[inline]
+    fn find(&self, words: &[u64], head: &Head, place: u64) -> Option<usize> {
+        if head.lane == 0 {
+            let mask = (1 << self.place_bits) - 1;
+            for at in (0..head.count.div_ceil(2)).rev() {
+                let word = words[at];
+                if (word >> 32) & mask == place && word >> 32 != 0 {
+                    return Some(2 * at + 1);
+                }
+                if word & mask == place {
+                    return Some(2 * at);
+                }
+            }
+            return None;
+        }
+        (0..head.count).rev().find(|at| self.get(words, head.lane, *at).0 == place)
+    }
+
+    /// Takes an entry out; the last one takes its place.
+    fn remove(&self, words: &mut [u64], head: &mut Head, at: usize) {
+        head.count -= 1;
+        let (place, amount) = self.get(words, head.lane, head.count);
+        self.set(words, head.lane, head.count, 0, 0);
+        if at < head.count {
+            self.set(words, head.lane, at, place, amount);
+        }
+    }
+
+    fn retain(&self, words: &mut [u64], head: &mut Head, kept: impl Fn(u64) -> bool) {
+        let mut at = 0;
+        while at < head.count {
+            if kept(self.get(words, head.lane, at).0) {
+                at += 1;
+            } else {
+                self.remove(words, head, at);
+            }
+        }
+    }
+}
+
+/// Words of so many entries.
+#[inline]
+fn body(lane: u32, count: usize) -> usize {
+    match lane {
+        0 => count.div_ceil(2),
+        1 => count,
+        2 => 2 * count,
+        _ => 0,
+    }
+}
+
+/// A dense cell's columns, one after the other.
+struct Columns<'a> {
+    words: &'a [u64],
+    at: usize,
+    number: usize,
+    /// Codes of the columns from here to the end of their word.
+    codes: u64,
+}
+
+impl<'a> Columns<'a> {
+    #[inline]
+    fn new(plan: &Windows, words: &'a [u64]) -> Columns<'a> {
+        let codes = words.get(LONG_WORDS).copied().unwrap_or(0);
+        Columns { words, at: plan.columns_at, number: 0, codes }
+    }
+
+    #[inline]
+    fn code(&self) -> usize {
+        self.codes as usize & 7
+    }
+
+    #[inline]
+    fn skip(&mut self, sizes: &Sizes) {
+        self.at += sizes[self.code()] as usize;
+        self.number += 1;
+        self.codes = if self.number.is_multiple_of(CODES) {
+            self.words.get(LONG_WORDS + self.number / CODES).copied().unwrap_or(0)
+        } else {
+            self.codes >> 4
+        };
+    }
+
+    /// The words that are there of the next column, and its code.
+    #[inline]
+    fn next(&mut self, sizes: &Sizes) -> (&'a [u64], usize) {
+        let (at, code) = (self.at, self.code());
+        self.skip(sizes);
+        let there = |at: usize| at.min(self.words.len());
+        (&self.words[there(at)..there(self.at)], code)
+    }
+}
+
+/// The sum over the last window that was asked for: a longer one of the same end goes on from there.
+#[derive(Default)]
+struct Memo {
+    reach: Reach,
+    sum: u64,
+}
+
+impl Memo {
+    #[inline]
+    fn sum(&mut self, column: &[u64], code: usize, ring: &Ring, newest: i64, reach: Reach) -> u64 {
+        let from = if reach.from == self.reach.from && reach.to >= self.reach.to {
+            self.reach.to.max(reach.from)
+        } else {
+            self.sum = 0;
+            reach.from
+        };
+        self.reach = reach;
+        if from < reach.to {
+            let (len, count) = (ring.len() as usize, (reach.to - from) as usize);
+            let oldest = newest - (reach.to - 1);
+            let start = if oldest < 0 { oldest + ring.len() } else { oldest } as usize;
+            let end = start + count;
+            self.sum = self.sum.saturating_add(lanes::sum(column, code, start, end.min(len)));
+            if end > len {
+                self.sum = self.sum.saturating_add(lanes::sum(column, code, 0, end - len));
+            }
+        }
+        self.sum
+    }
+}

@@ -1,0 +1,469 @@
+//! One run: some requests, applied together.
+//!
+//! ```text
+//! places      one per observation, one more per pair and per mark ─► by shard, in the order of the requests
+//! ask         the line of each place's index entry
+//! find        its entry, and the line of its cell; what is cold is read, without a lock, and then begun anew
+//! apply       marks, then readings and additions
+//! ```
+//!
+//! Memory answers in hundreds of nanoseconds but many questions at once: so each step goes through all places, and
+//! waits for none of the lines that it asks for.
+
+use event::Time;
+use hashbrown::HashMap;
+use store::{CellMut, Cold, Found, Hash, Keys, Record, Run, Store};
+
+use super::Inner;
+use super::world::{PAIR, Planned, World};
+use crate::cell::Room;
+use crate::definition;
+use crate::ledger::{Add, Brief, LedgerError, Observation, Once, Outcomes, Quality, Request};
+
+impl Room for CellMut<'_> {
+    #[inline(always)]
+    fn words(&self) -> &[u64] {
+        CellMut::words(self)
+    }
+
+    #[inline(always)]
+    fn words_mut(&mut self) -> &mut [u64] {
+        CellMut::words_mut(self)
+    }
+
+    #[inline(always)]
+    fn resize(&mut self, words: usize) {
+        CellMut::resize(self, words);
+    }
+}
+
+/// Words that a new cell gets room for: most never need more.
+const NEW_WORDS: usize = 2;
+
+/// A key that a run touches.
+#[derive(Clone, Copy)]
+struct Place {
+    hash: Hash,
+    /// Where its cell was found.
+    found: Option<store::Place>,
+    shard: u16,
+    plan: u16,
+    role: Role,
+    request: u32,
+    observation: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Observed,
+    Pair,
+    Mark,
+}
+
+/// An image that was read for a run; `None` if it cannot be read.
+type Images = HashMap<(usize, Hash), (store::Position, Option<Record>)>;
+
+/// Memory that runs use one after the other.
+#[derive(Default)]
+pub(super) struct Scratch {
+    unsorted: Vec<Place>,
+    places: Vec<Place>,
+    starts: Vec<u32>,
+}
+
+impl Inner {
+    /// Applies requests that were checked against `world`, with the places of their plans. Answers the epoch.
+    pub(super) fn apply(
+        &self,
+        world: &World,
+        requests: &[Request],
+        plans: &[u16],
+        scratch: &mut Scratch,
+        outcomes: &mut Outcomes,
+    ) -> Result<u64, LedgerError> {
+        scratch.arrange(world, requests, plans);
+        let adds = requests.iter().any(Request::adds);
+        let mut images = Images::new();
+        loop {
+            let run = self.store.run();
+            if adds {
+                self.check_writable()?;
+            }
+            scratch.ask(&run);
+            let missing = self.find(world, &run, &mut scratch.places, &mut images);
+            if missing.is_empty() {
+                self.add(world, &run, requests, scratch, outcomes);
+                return Ok(run.epoch());
+            }
+            scratch.let_go(&run);
+            drop(run);
+            self.counts.loads.fetch_add(missing.len() as u64, std::sync::atomic::Ordering::Relaxed);
+            self.store.read_many(&missing, &mut |at, record| {
+                if let Some(cold) = missing.get(at) {
+                    images.insert((cold.shard, cold.hash), (cold.position, record));
+                }
+            })?;
+        }
+    }
+
+    /// Finds all cells and keeps them where they are; answers those that have to be read first.
+    fn find(&self, world: &World, run: &Run<'_>, places: &mut [Place], images: &mut Images) -> Vec<Cold> {
+        let mut missing = Vec::new();
+        for group in places.chunk_by_mut(|a, b| a.shard == b.shard) {
+            let Some(shard) = group.first().map(|place| usize::from(place.shard)) else { continue };
+            let mut keys = run.shard(shard);
+            keys.pin();
+            for place in group {
+                place.found = match keys.find(place.hash) {
+                    Found::Hot(found) => Some(found),
+                    Found::Absent => None,
+                    Found::Cold(_, position, words) => {
+                        match images.get(&(shard, place.hash)) {
+                            Some((at, record)) if *at == position => {
+                                self.load(world, &mut keys, place, position, record.as_ref());
+                            }
+                            _ => missing.push(Cold { shard, hash: place.hash, position, words }),
+                        }
+                        None
+                    }
+                };
+            }
+        }
+        // The same key may be there several times.
+        missing.sort_unstable_by_key(|cold| cold.position);
+        missing.dedup_by_key(|cold| cold.position);
+        missing
+    }
+
+    fn load(
+        &self,
+        world: &World,
+        keys: &mut Keys<'_>,
+        place: &Place,
+        position: store::Position,
+        record: Option<&Record>,
+    ) {
+        let planned = &world.plans[usize::from(place.plan)];
+        let sound = record.filter(|record| {
+            let defined = world.defined(record.tag);
+            defined.is_some_and(|defined| {
+                (defined.definition.space, defined.definition.kind) == (planned.space, planned.kind)
+                    && defined.plan.check(&record.words)
+            })
+        });
+        match sound {
+            Some(record) => keys.load(place.hash, position, record.tag, Some(&record.words)),
+            None => {
+                self.counts.damaged.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let pair = if place.role == Role::Pair { PAIR } else { 0 };
+                keys.load(place.hash, position, planned.number | pair, None);
+            }
+        }
+    }
+
+    fn add(
+        &self,
+        world: &World,
+        run: &Run<'_>,
+        requests: &[Request],
+        scratch: &mut Scratch,
+        outcomes: &mut Outcomes,
+    ) {
+        let horizon = self.horizon.load(std::sync::atomic::Ordering::Acquire);
+        let (first_request, first_reading) = (outcomes.requests.len(), outcomes.readings.len());
+        let mut end = first_reading as u32;
+        scratch.starts.clear();
+        for request in requests {
+            scratch.starts.push(end);
+            end += request.observations.len() as u32;
+            outcomes.requests.push((end, false));
+        }
+        outcomes.readings.resize(end as usize, Brief::NEW);
+        for (request, outcome) in requests.iter().zip(&mut outcomes.requests[first_request..]) {
+            if let Some(once) = &request.once {
+                outcome.1 = !mark(world, run, horizon, once);
+            }
+        }
+        for group in scratch.places.chunk_by(|a, b| a.shard == b.shard) {
+            let Some(shard) = group.first().map(|place| usize::from(place.shard)) else { continue };
+            let mut cells =
+                Cells { world, horizon, shard, keys: run.shard(shard), values: &mut outcomes.values };
+            cells.keys.unpin();
+            for place in group.iter().filter(|place| place.role == Role::Observed) {
+                let request = place.request as usize;
+                let Some(each) = requests.get(request) else { continue };
+                let adds = !outcomes.requests[first_request + request].1;
+                if let Some(observation) = each.observations.get(place.observation as usize) {
+                    let at = scratch.starts[request] + place.observation;
+                    outcomes.readings[at as usize] = cells.observe(place, observation, adds);
+                }
+            }
+        }
+    }
+}
+
+impl Scratch {
+    /// Lists the places of a run by shard. Within a shard, and so for any one key, the order stays.
+    fn arrange(&mut self, world: &World, requests: &[Request], plans: &[u16]) {
+        self.unsorted.clear();
+        let mut counts = [0u32; Store::SHARDS + 1];
+        let mut plans = plans.iter();
+        let mut push = |place: Place| {
+            counts[usize::from(place.shard) + 1] += 1;
+            self.unsorted.push(place);
+        };
+        for (request, number) in requests.iter().zip(0..) {
+            if let Some(Once { key, .. }) = &request.once
+                && let Ok(plan) = world.find(key.space, key.kind)
+            {
+                let (shard, hash) = Hash::of(key.space.0, key.kind.0, key.shingle.0);
+                let role = Role::Mark;
+                let shard = shard as u16;
+                push(Place { hash, found: None, shard, plan, role, request: number, observation: 0 });
+            }
+            for ((observation, plan), at) in request.observations.iter().zip(&mut plans).zip(0..) {
+                let key = &observation.key;
+                let (shard, hash) = Hash::of(key.space.0, key.kind.0, key.shingle.0);
+                let shard = shard as u16;
+                let place = Place {
+                    hash,
+                    found: None,
+                    shard,
+                    plan: *plan,
+                    role: Role::Observed,
+                    request: number,
+                    observation: at,
+                };
+                push(place);
+                if let Add::Distinct { pair } = &observation.add
+                    && !world.plans[usize::from(*plan)].is_approx
+                {
+                    let (_, hash) = Hash::of(key.space.0, key.kind.0 | PAIR, pair.0);
+                    push(Place { hash, role: Role::Pair, ..place });
+                }
+            }
+        }
+        for at in 1..counts.len() {
+            counts[at] += counts[at - 1];
+        }
+        // Every place is written below.
+        if let Some(first) = self.unsorted.first() {
+            self.places.resize(self.unsorted.len(), *first);
+        }
+        self.places.truncate(self.unsorted.len());
+        for place in &self.unsorted {
+            let at = &mut counts[usize::from(place.shard)];
+            self.places[*at as usize] = *place;
+            *at += 1;
+        }
+    }
+
+    fn ask(&self, run: &Run<'_>) {
+        for group in self.places.chunk_by(|a, b| a.shard == b.shard) {
+            if let Some(place) = group.first() {
+                let keys = run.shard(usize::from(place.shard));
+                group.iter().for_each(|place| keys.prefetch(place.hash));
+            }
+        }
+    }
+
+    /// Ends what [`Inner::find`] has begun.
+    fn let_go(&self, run: &Run<'_>) {
+        for group in self.places.chunk_by(|a, b| a.shard == b.shard) {
+            if let Some(place) = group.first() {
+                run.shard(usize::from(place.shard)).unpin();
+            }
+        }
+    }
+}
+
+/// Leaves a mark; false if it was there.
+fn mark(world: &World, run: &Run<'_>, horizon: i64, once: &Once) -> bool {
+    let Ok(number) = world.find(once.key.space, once.key.kind) else { return true };
+    let planned = &world.plans[usize::from(number)];
+    let (shard, hash) = Hash::of(once.key.space.0, once.key.kind.0, once.key.shingle.0);
+    let mut cells = Cells { world, horizon, shard, keys: run.shard(shard), values: &mut Vec::new() };
+    let bucket = planned.plan.bucket(once.time);
+    if let Some((at, _)) = cells.find(hash, None, planned, 0) {
+        let words = cells.keys.words(at);
+        let near = [bucket.saturating_sub(1), bucket, bucket.saturating_add(1)];
+        if near.into_iter().any(|bucket| planned.plan.fine(words, bucket).0) {
+            return false;
+        }
+    }
+    cells.change(hash, planned, 0, |planned, cell| planned.plan.add(cell, once.time, [(0, 1)]));
+    true
+}
+
+/// One shard while a run is applied to it.
+struct Cells<'a> {
+    world: &'a World,
+    horizon: i64,
+    shard: usize,
+    keys: Keys<'a>,
+    /// Values of readings.
+    values: &'a mut Vec<u64>,
+}
+
+impl Cells<'_> {
+    /// The place of a live cell, brought to its definition in force, and whether its image could not be read.
+    #[inline]
+    fn find(
+        &mut self,
+        hash: Hash,
+        before: Option<store::Place>,
+        planned: &Planned,
+        pair: u16,
+    ) -> Option<(store::Place, bool)> {
+        let at = self.keys.again(hash, before)?;
+        let (tag, missing) = self.keys.touch(at);
+        if tag != planned.number | pair {
+            self.translate(at, tag, planned, pair);
+        }
+        let last = planned.plan.last(self.keys.words(at));
+        if last.is_some_and(|last| planned.is_gone(last, self.horizon)) {
+            self.keys.forget(at);
+            return None;
+        }
+        Some((at, missing))
+    }
+
+    #[cold]
+    fn translate(&mut self, at: store::Place, tag: u16, planned: &Planned, pair: u16) {
+        let old = self.keys.words(at).to_vec();
+        let mut new = Vec::new();
+        if let Some(defined) = self.world.defined(tag) {
+            definition::translated(&old, defined, &planned.defined, &mut new);
+        }
+        let mut cell = self.keys.change(at);
+        cell.words_mut().fill(0);
+        cell.resize(new.len());
+        cell.words_mut()[..new.len()].copy_from_slice(&new);
+        cell.set_tag(planned.number | pair);
+    }
+
+    /// Changes a cell, which is made if there is none.
+    #[inline]
+    fn change(
+        &mut self,
+        hash: Hash,
+        planned: &Planned,
+        pair: u16,
+        change: impl FnOnce(&Planned, &mut CellMut<'_>),
+    ) {
+        let at = match self.find(hash, None, planned, pair) {
+            Some((at, _)) => at,
+            None => self.keys.create(hash, planned.number | pair, NEW_WORDS),
+        };
+        change(planned, &mut self.keys.change(at));
+    }
+
+    #[inline]
+    fn observe(&mut self, place: &Place, Observation { key, time, add }: &Observation, adds: bool) -> Brief {
+        let world = self.world;
+        let planned = &world.plans[usize::from(place.plan)];
+        let found = self.find(place.hash, place.found, planned, 0);
+        let mut brief = Brief { columns: planned.columns, ..Brief::NEW };
+        if let Some((at, missing)) = found {
+            let words = self.keys.words(at);
+            if let Some((first, last)) = planned.plan.times(words) {
+                (brief.first, brief.last) = (first.0, last.0);
+            }
+            brief.quality = match (missing, planned.is_approx) {
+                (true, _) => Quality::Missing,
+                (false, true) => Quality::Estimated,
+                (false, false) => Quality::Exact,
+            };
+            read(planned, words, *time, &mut brief, self.values);
+        } else if planned.is_track {
+            read(planned, &[], *time, &mut brief, self.values);
+        }
+        let adds = adds && *add != Add::Nothing;
+        let mut sightings = 0;
+        if found.is_none()
+            && let Some(sketch) = &planned.sketch
+        {
+            let hash = place.hash.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            sightings = if adds {
+                sketch.see(self.shard, hash, *time)
+            } else {
+                sketch.estimate(self.shard, hash, *time)
+            };
+            if sightings > 0 {
+                brief.quality = Quality::Estimated;
+                if planned.is_track {
+                    planned.plan.estimate(u64::from(sightings), &mut self.values[brief.start as usize..]);
+                }
+            }
+            if !adds || sightings + 1 < planned.admit_after {
+                return brief;
+            }
+        }
+        if !adds {
+            if let Add::Distinct { pair } = add {
+                brief.fresh = !planned.is_approx && self.is_fresh(*pair, *time, planned, key);
+            }
+            return brief;
+        }
+        match add {
+            Add::Nothing => {}
+            Add::Counters(amounts) => {
+                let at = self.at(found, place, planned);
+                planned.plan.add(&mut self.keys.change(at), *time, amounts.iter());
+            }
+            Add::Value(value) => {
+                let at = self.at(found, place, planned);
+                let mut cell = self.keys.change(at);
+                // What the sketch has seen of it goes with it: a count does not start again.
+                (0..sightings).for_each(|_| planned.plan.add_value(&mut cell, *time, None));
+                planned.plan.add_value(&mut cell, *time, *value);
+            }
+            Add::Distinct { pair } if planned.is_approx => {
+                let at = self.at(found, place, planned);
+                planned.plan.add_hash(&mut self.keys.change(at), *time, pair.0);
+            }
+            Add::Distinct { pair } => {
+                brief.fresh = self.is_fresh(*pair, *time, planned, key);
+                if brief.fresh {
+                    let (_, hash) = Hash::of(key.space.0, key.kind.0 | PAIR, pair.0);
+                    self.change(hash, planned, PAIR, |planned, cell| planned.plan.add(cell, *time, [(0, 1)]));
+                }
+                let amount = u64::from(brief.fresh);
+                self.change(place.hash, planned, 0, |planned, cell| {
+                    planned.plan.add(cell, *time, [(0, amount)]);
+                });
+            }
+        }
+        brief
+    }
+
+    #[inline]
+    fn at(&mut self, found: Option<(store::Place, bool)>, place: &Place, planned: &Planned) -> store::Place {
+        match found {
+            Some((at, _)) => at,
+            None => self.keys.create(place.hash, planned.number, NEW_WORDS),
+        }
+    }
+
+    /// Whether a pair was not seen in the time's period, and the period is not forgotten.
+    fn is_fresh(&mut self, pair: event::Shingle, time: Time, planned: &Planned, key: &event::Key) -> bool {
+        let (_, hash) = Hash::of(key.space.0, key.kind.0 | PAIR, pair.0);
+        let bucket = planned.plan.bucket(time);
+        match self.find(hash, None, planned, PAIR) {
+            Some((at, _)) => {
+                let (seen, kept) = planned.plan.fine(self.keys.words(at), bucket);
+                !seen && kept
+            }
+            None => true,
+        }
+    }
+}
+
+/// Appends a reading's values.
+#[inline]
+fn read(planned: &Planned, words: &[u64], time: Time, brief: &mut Brief, values: &mut Vec<u64>) {
+    brief.start = values.len() as u32;
+    brief.width = planned.reading as u16;
+    values.resize(values.len() + planned.reading, 0);
+    planned.plan.read(words, time, &mut values[brief.start as usize..]);
+}

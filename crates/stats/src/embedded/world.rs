@@ -1,0 +1,211 @@
+//! How keys are to be understood: the catalog, compiled against the definitions that stored cells name.
+
+use std::sync::Arc;
+
+use event::{Key, Kind, Space, Time};
+use store::{Meaning, RecordKey, Store};
+
+use crate::catalog::{Catalog, CatalogError, Measure, Statistic};
+use crate::cell::Plan;
+use crate::definition::{Defined, Definition, Registry};
+use crate::ledger::{Add, LedgerError, Observation, Request};
+use crate::sketch::Sketch;
+
+/// Set in the kind, and in the tag, of a pair.
+pub(super) const PAIR: u16 = 0x8000;
+
+/// Space and kind of the images that hold definitions; no pair can have them, see [`Catalog::KINDS`].
+pub(super) const DEFINITIONS: (u16, u16) = (u16::MAX, u16::MAX);
+
+/// Space and kind of the images that hold sketches.
+pub(super) const SKETCHES: (u16, u16) = (u16::MAX, u16::MAX - 1);
+
+/// What is understood of one kind's keys.
+pub(super) struct Planned {
+    pub(super) space: Space,
+    pub(super) kind: Kind,
+    pub(super) statistic: Arc<Statistic>,
+    /// Number of the definition, which cells carry as their tag.
+    pub(super) number: u16,
+    pub(super) defined: Arc<Defined>,
+    /// The operations on the cells, with the windows that are asked for now.
+    pub(super) plan: Plan,
+    pub(super) columns: u8,
+    pub(super) reading: usize,
+    /// Of the statistic, for all its kinds.
+    pub(super) sketch: Option<Arc<Sketch>>,
+    pub(super) admit_after: u32,
+    /// Whether its keys are those of tracks, whose readings have values even for a new key.
+    pub(super) is_track: bool,
+    pub(super) is_approx: bool,
+}
+
+pub(super) struct World {
+    pub(super) catalog: Catalog,
+    pub(super) registry: Registry,
+    pub(super) plans: Vec<Planned>,
+    /// A table of places in `plans`, plus one, by a hash of space and kind.
+    table: Vec<u16>,
+}
+
+impl World {
+    /// Compiles a catalog against what is stored, and stores the definitions that are new. Sketches of `before` are
+    /// kept where their options stay.
+    pub(super) fn new(
+        catalog: Catalog,
+        mut registry: Registry,
+        store: &Store,
+        before: Option<&World>,
+    ) -> Result<World, LedgerError> {
+        let mut plans: Vec<Planned> = Vec::new();
+        let mut new = Vec::new();
+        for (space, kind, statistic) in catalog.iter() {
+            let (number, is_new) = registry.define(Definition::new(space, kind, statistic)?)?;
+            let Some(defined) = registry.get(number).cloned() else { continue };
+            if is_new {
+                let (space, kind) = DEFINITIONS;
+                let key = RecordKey { space, kind, shingle: u64::from(number) };
+                new.push((key, 0, defined.definition.encode()));
+            }
+            let plan = Plan::new(&statistic.measure)
+                .map_err(|error| CatalogError::Layout { name: statistic.name.clone(), error })?;
+            let sketch = statistic.admit.as_ref().map(|admit| {
+                let known =
+                    plans.iter().chain(before.iter().flat_map(|world| &world.plans)).find(|planned| {
+                        planned.statistic.name == statistic.name && planned.statistic.admit == statistic.admit
+                    });
+                known
+                    .and_then(|known| known.sketch.clone())
+                    .unwrap_or_else(|| Arc::new(Sketch::new(admit.options())))
+            });
+            plans.push(Planned {
+                space,
+                kind,
+                number,
+                columns: plan.columns() as u8,
+                reading: plan.reading(),
+                is_track: matches!(statistic.measure, Measure::Track(_)),
+                is_approx: matches!(statistic.measure, Measure::Approx { .. }),
+                admit_after: statistic.admit.as_ref().map_or(0, |admit| u32::from(admit.after)),
+                statistic: statistic.clone(),
+                defined,
+                plan,
+                sketch,
+            });
+        }
+        store.put(&new, i64::MAX)?;
+        let mut table = vec![0; (plans.len() * 4).next_power_of_two().max(16)];
+        for (planned, number) in plans.iter().zip(1..) {
+            let mut at = place(planned.space, planned.kind, table.len());
+            while table[at] != 0 {
+                at = (at + 1) % table.len();
+            }
+            table[at] = number;
+        }
+        Ok(World { catalog, registry, plans, table })
+    }
+
+    /// The place of a kind in the plans.
+    #[inline]
+    pub(super) fn find(&self, space: Space, kind: Kind) -> Result<u16, LedgerError> {
+        let mut at = place(space, kind, self.table.len());
+        while let Some(number) = self.table.get(at).copied().and_then(|number| number.checked_sub(1)) {
+            if self
+                .plans
+                .get(usize::from(number))
+                .is_some_and(|plan| plan.space == space && plan.kind == kind)
+            {
+                return Ok(number);
+            }
+            at = (at + 1) & (self.table.len() - 1);
+        }
+        Err(LedgerError::Unknown { space, kind })
+    }
+
+    pub(super) fn planned(&self, space: Space, kind: Kind) -> Result<&Planned, LedgerError> {
+        self.find(space, kind).map(|number| &self.plans[usize::from(number)])
+    }
+
+    /// Refuses what does not fit; puts the place of each observation's plan behind `plans`.
+    pub(super) fn check(&self, request: &Request, plans: &mut Vec<u16>) -> Result<(), LedgerError> {
+        if request.observations.len() > Request::OBSERVATIONS_MAX {
+            return Err(LedgerError::TooLarge(request.observations.len()));
+        }
+        if let Some(once) = &request.once {
+            let planned = self.planned(once.key.space, once.key.kind)?;
+            if !matches!(planned.statistic.measure, Measure::Once { .. }) {
+                return planned.unfit("it holds no marks of requests");
+            }
+        }
+        let mut last: Option<(Space, Kind, u16)> = None;
+        for observation in &request.observations {
+            let Key { space, kind, .. } = observation.key;
+            let number = match last {
+                Some((last_space, last_kind, number)) if (last_space, last_kind) == (space, kind) => number,
+                _ => self.find(space, kind)?,
+            };
+            last = Some((space, kind, number));
+            self.plans[usize::from(number)].check(observation)?;
+            plans.push(number);
+        }
+        Ok(())
+    }
+
+    /// The definition that a cell's tag names.
+    pub(super) fn defined(&self, tag: u16) -> Option<&Arc<Defined>> {
+        self.registry.get(tag & !PAIR)
+    }
+}
+
+impl Planned {
+    fn unfit<T>(&self, why: &str) -> Result<T, LedgerError> {
+        Err(LedgerError::Unfit { statistic: self.statistic.name.clone(), why: why.to_owned() })
+    }
+
+    #[inline]
+    fn check(&self, Observation { key, add, .. }: &Observation) -> Result<(), LedgerError> {
+        match (add, &self.statistic.measure) {
+            // Marks of a run are set before its observations, so a reading could come from after its request.
+            (_, Measure::Once { .. }) => self.unfit("marks of requests are not observed"),
+            (Add::Nothing, _) | (Add::Value(_), Measure::Track(_)) => Ok(()),
+            (Add::Counters(amounts), Measure::Windows(_)) => {
+                if amounts.iter().any(|(counter, _)| counter >= self.columns) {
+                    return self.unfit("there are fewer counters");
+                }
+                Ok(())
+            }
+            (Add::Distinct { pair }, Measure::Distinct { .. } | Measure::Approx { .. }) => {
+                if pair.route() != key.shingle.route() {
+                    return self.unfit("the pair is not routed like its owner: make it with `Secret::pair`");
+                }
+                Ok(())
+            }
+            _ => self.unfit("it takes another kind of addition"),
+        }
+    }
+
+    /// Whether a cell that saw its last event then is gone.
+    #[inline]
+    pub(super) fn is_gone(&self, last: Time, horizon: i64) -> bool {
+        self.plan.expires_after(last).0 <= horizon
+    }
+}
+
+impl Meaning for World {
+    fn kind(&self, tag: u16) -> (u16, u16) {
+        // What has no definition can be found by nobody, and is let go by the next merge.
+        self.defined(tag).map_or(SKETCHES, |defined| {
+            let definition = &defined.definition;
+            (definition.space.0, definition.kind.0 | tag & PAIR)
+        })
+    }
+
+    fn expires(&self, tag: u16, words: &[u64]) -> i64 {
+        self.defined(tag).map_or(i64::MIN, |defined| defined.plan.expires(words).0)
+    }
+}
+
+fn place(space: Space, kind: Kind, len: usize) -> usize {
+    let number = u32::from(space.0) << 16 | u32::from(kind.0);
+    (number.wrapping_mul(0x9e37_79b9) >> 16) as usize & (len - 1)
+}

@@ -1,0 +1,788 @@
+//! The admission sketch: how often a key was seen lately, about, in a few bytes a key. In front of a statistic it
+//! lets a key have a cell only after so many sightings, so that keys that are seen once or twice cost no cell.
+//!
+//! ```text
+//! hash ─► line of its shard ─┬─ generation A: 4 of 128 counters of 4 bits ─► the least of them ─► estimate
+//!                            └─ generation B: the same 4, half a life younger
+//!
+//! time      |  half 0  |  half 1  |  half 2  |  half 3  |      a life is `rotate`, a half is half of it
+//! even       warms      serves     warms      serves           cleared when it begins to warm
+//! odd        serves     warms      serves     warms
+//! ```
+//!
+//! **Counting.** A counting filter (Fan, Cao, Almeida, Broder, *Summary Cache*, IEEE/ACM ToN 8(3), 2000) with
+//! counters of 4 bits that saturate at [`Sketch::COUNT_MAX`], and of which nothing is ever subtracted. An estimate
+//! is the least of a key's counters; a sighting increments only those that equal it (conservative update: Estan,
+//! Varghese, *New Directions in Traffic Measurement and Accounting*, SIGCOMM 2002). So an estimate is never below the
+//! sightings that the serving generation has had of the key, up to the saturation.
+//!
+//! **Blocks.** All counters of a key lie in one cache line (Putze, Sanders, Singler, *Cache-, Hash- and
+//! Space-Efficient Bloom Filters*, WEA 2007), one in each of four parts of the line, so that they are independent and
+//! never the same counter twice. The lines of both generations are neighbours: a sighting costs a pair of lines that
+//! processors fetch together.
+//!
+//! **Error.** With `n` other keys sighted in a generation of `L` lines, the four counters of a key that was not
+//! sighted were all touched by others with the probability
+//!
+//! ```text
+//! f(n) = E[(1 - (31/32)^i)^4],  i ~ Binomial(n, 1/L)        (equation 3 of Putze, Sanders, Singler; exact here,
+//!      = sum over j of (-1)^j C(4, j) (1 - (1 - (31/32)^j) / L)^n         as the parts of a line are independent)
+//! ```
+//!
+//! An estimate that is too high needs at least that, whatever the keys' frequencies are, so `f(n)` bounds the rate of
+//! keys that are admitted too early ([`Sketch::error_rate`]). In long-tailed streams far fewer are, as all four
+//! counters must have been raised by others not once but as often as the threshold asks: of keys that are seen once
+//! each, at 4 bytes a key, fewer than one in ten thousand reads 2.
+//!
+//! | bytes a key, both generations | 128 | 64 | 32 | 16 | 8 | 4 | 2 |
+//! |---|---|---|---|---|---|---|---|
+//! | bound, % | 0.0012 | 0.0071 | 0.050 | 0.39 | 2.9 | 17 | 56 |
+//!
+//! Beyond the load that it was made for, estimates only grow: keys are admitted earlier, in the end at once. That is
+//! the cost that there would be without a sketch.
+//!
+//! **Time** is passed in and belongs to a shard: each shard turns over when it is next touched, so no sighting clears
+//! more than its shard's lines. A leap of more than half a life ahead clears both generations. Time that goes back is
+//! counted as if it stood still; only if a shard hears nothing but times of more than a life ago, as often as it has
+//! counters, it believes them and starts afresh. So neither late events among current ones nor a clock that was wrong
+//! once can take the sketch out of use.
+//!
+//! **Threads.** A shard is to be touched under the lock that its caller holds for it. Counters are relaxed atomics,
+//! read and then written: without the lock, sightings at the same moment may be lost, and nothing worse.
+//!
+//! **Image.** Little-endian: the magic, the format, the number of shards, the lines of a shard and half a life in
+//! microseconds, in words of 64 bits; for each shard the number of its half and its lines; the CRC-32 of all that.
+
+use std::fmt;
+use std::hint::black_box;
+use std::io::{self, Read, Write};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use event::{Span, Time};
+
+/// Counters of a key, each in its own part of the line.
+const PARTS: usize = 4;
+/// Counters of a part.
+const PART_COUNTERS: u32 = 32;
+/// Words of a generation's line.
+const WORDS: usize = 8;
+/// A line's words of both generations.
+const LINE_WORDS: usize = 2 * WORDS;
+/// Bytes of a line of both generations.
+const LINE_BYTES: usize = 8 * LINE_WORDS;
+/// Times of long ago in a row before they are believed, at least.
+const BEHIND_MIN: u32 = 1024;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"thsketch");
+const FORMAT: u64 = 1;
+const HEADER_WORDS: usize = 5;
+
+/// How a [`Sketch`] is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SketchOptions {
+    /// Shares with a lock of their own each; at least 1.
+    pub shards: usize,
+    /// Memory for counters, both generations together. It is rounded down to whole lines, and up to one of 128 bytes
+    /// a shard; [`Sketch::bytes_for`] says how much some keys need.
+    pub bytes: usize,
+    /// How long a generation lives. A key that is sighted often enough within half of it is always admitted, what was
+    /// sighted longer ago than it never counts.
+    pub rotate: Span,
+}
+
+/// Why an image is not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum SketchError {
+    /// The reader failed.
+    #[error("the sketch could not be read: {0}")]
+    Io(io::Error),
+    /// Written by a later release.
+    #[error("the sketch has format {0}, this release reads format {FORMAT}")]
+    Newer(u64),
+    /// Shards, memory or life are not those of the image.
+    #[error("the sketch was written with other options")]
+    Options,
+    /// Not what was written.
+    #[error("the sketch is damaged")]
+    Damaged,
+}
+
+/// Approximate counts of sightings by hash. See the module's beginning for what it promises.
+pub struct Sketch {
+    lines: Box<[Line]>,
+    shards: Box<[Shard]>,
+    lines_a_shard: usize,
+    /// Microseconds, at least 1.
+    half: i64,
+}
+
+/// The counters of both generations. Aligned so that they are a pair of cache lines.
+#[repr(align(128))]
+struct Line([[AtomicU64; WORDS]; 2]);
+
+struct Shard {
+    /// The number of the half that it is in: [`Time`] divided by the half's length.
+    half: AtomicI64,
+    /// Times in a row of more than a life ago.
+    behind: AtomicU32,
+}
+
+impl Sketch {
+    /// The largest estimate.
+    pub const COUNT_MAX: u32 = 15;
+
+    /// An empty sketch. Allocates all memory that it will use.
+    pub fn new(options: SketchOptions) -> Sketch {
+        let shards = options.shards.max(1);
+        let lines_a_shard = (options.bytes / LINE_BYTES / shards).clamp(1, u32::MAX as usize);
+        let shard = || Shard { half: AtomicI64::new(i64::MIN), behind: AtomicU32::new(0) };
+        Sketch {
+            lines: (0..lines_a_shard * shards).map(|_| Line::default()).collect(),
+            shards: (0..shards).map(|_| shard()).collect(),
+            lines_a_shard,
+            half: (options.rotate.0 / 2).max(1),
+        }
+    }
+
+    /// Memory for so many different keys in a life, of which at most the share `rate` may be over-estimated: the
+    /// inverse of [`Sketch::error_rate`]. Rates out of (0, 1) are brought into it.
+    pub fn bytes_for(keys: u64, rate: f64) -> usize {
+        let rate = if rate.is_nan() { 0.01 } else { rate.clamp(1e-9, 0.999) };
+        // Less than a line a key is always enough for 1e-3; 64 lines a key for 1e-9 and more.
+        let (mut too_few, mut enough) = (0, keys.max(1).saturating_mul(64).min(1 << 48));
+        while too_few + 1 < enough {
+            let middle = too_few + (enough - too_few) / 2;
+            if error_rate(keys, middle) <= rate {
+                enough = middle;
+            } else {
+                too_few = middle;
+            }
+        }
+        usize::try_from(enough).unwrap_or(usize::MAX / LINE_BYTES).saturating_mul(LINE_BYTES)
+    }
+
+    /// The share of keys whose estimate may be too high when so many different keys are sighted in a life: an upper
+    /// bound for keys that are admitted too early, and exact for a key that was never sighted.
+    pub fn error_rate(&self, keys: u64) -> f64 {
+        error_rate(keys, self.lines.len() as u64)
+    }
+
+    /// Memory in use.
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.lines) + size_of_val(&*self.shards)
+    }
+
+    /// The line of a hash, for [`Sketch::touch`]. Shards above the last are the last.
+    pub fn line(&self, shard: usize, hash: u64) -> usize {
+        self.place(shard, hash).line
+    }
+
+    /// Loads a line, so that it is in the cache when a hash of it is seen. To be called for a whole batch first: the
+    /// processor then waits for many lines at once.
+    pub fn touch(&self, line: usize) {
+        if let Some(Line([even, odd])) = self.lines.get(line) {
+            black_box(even[0].load(Relaxed) | odd[0].load(Relaxed));
+        }
+    }
+
+    /// Counts a sighting; answers the estimate from before it. The hash must be well mixed over its 64 bits but for
+    /// leading ones that may be the shard's.
+    pub fn see(&self, shard: usize, hash: u64, now: Time) -> u32 {
+        let place = self.place(shard, hash);
+        let serving = self.turn(place.shard, now);
+        let Line(generations) = &self.lines[place.line];
+        let (serving, warming) = (&generations[serving], &generations[1 - serving]);
+        increment(warming, place.counters);
+        increment(serving, place.counters)
+    }
+
+    /// The estimate as of then; counts nothing.
+    pub fn estimate(&self, shard: usize, hash: u64, now: Time) -> u32 {
+        let place = self.place(shard, hash);
+        let (current, now) = (self.shards[place.shard].half.load(Relaxed), self.half_of(now));
+        // What has served too long reads as if it were cleared; times that go back read what there is.
+        if now > current.saturating_add(1) {
+            return 0;
+        }
+        let Line(generations) = &self.lines[place.line];
+        let words = &generations[serving(now.max(current))];
+        counters(place.counters).map(|(word, shift)| count(&words[word], shift)).min().unwrap_or(0) as u32
+    }
+
+    fn place(&self, shard: usize, hash: u64) -> Place {
+        let shard = shard.min(self.shards.len() - 1);
+        // Hashes of a shard may share their leading bits: a multiplication brings the others up (Fibonacci hashing,
+        // Knuth, TAOCP 3, 6.4), and the upper half down to the counters.
+        let mixed = (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let counters = (mixed ^ mixed >> 29) as u32;
+        let line = (((mixed >> 32) * self.lines_a_shard as u64) >> 32) as usize;
+        Place { shard, line: shard * self.lines_a_shard + line, counters }
+    }
+
+    fn half_of(&self, time: Time) -> i64 {
+        time.bucket(Span(self.half))
+    }
+
+    /// Brings a shard to a time; answers which generation serves.
+    fn turn(&self, shard: usize, now: Time) -> usize {
+        let Shard { half, behind } = &self.shards[shard];
+        let current = half.load(Relaxed);
+        let into = now.0.saturating_sub(current.saturating_mul(self.half));
+        if 0 <= into && into < self.half {
+            // Almost always, and without a division.
+            if behind.load(Relaxed) > 0 {
+                behind.store(0, Relaxed);
+            }
+            return serving(current);
+        }
+        let asked = self.half_of(now);
+        let next = if asked > current {
+            // The one that served has lived its life and warms again.
+            self.clear(shard, serving(current));
+            if asked > current.saturating_add(1) {
+                self.clear(shard, 1 - serving(current));
+            }
+            behind.store(0, Relaxed);
+            asked
+        } else if asked >= current.saturating_sub(2) {
+            behind.store(0, Relaxed);
+            current
+        } else {
+            let times = behind.load(Relaxed).saturating_add(1);
+            if times < self.behind_max() {
+                behind.store(times, Relaxed);
+                current
+            } else {
+                self.clear(shard, 0);
+                self.clear(shard, 1);
+                behind.store(0, Relaxed);
+                asked
+            }
+        };
+        half.store(next, Relaxed);
+        serving(next)
+    }
+
+    /// So many that clearing costs no more than they did.
+    fn behind_max(&self) -> u32 {
+        u32::try_from(self.lines_a_shard).unwrap_or(u32::MAX).saturating_mul(PART_COUNTERS).max(BEHIND_MIN)
+    }
+
+    fn clear(&self, shard: usize, generation: usize) {
+        for Line(generations) in self.lines_of(shard) {
+            generations[generation].iter().for_each(|word| word.store(0, Relaxed));
+        }
+    }
+
+    fn lines_of(&self, shard: usize) -> &[Line] {
+        &self.lines[shard * self.lines_a_shard..][..self.lines_a_shard]
+    }
+
+    fn header(&self) -> [u64; HEADER_WORDS] {
+        [MAGIC, FORMAT, self.shards.len() as u64, self.lines_a_shard as u64, self.half.cast_unsigned()]
+    }
+
+    /// Writes an image. Sightings may go on meanwhile: those are in it or not. It writes in pieces of a shard.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn write_to(&self, into: &mut dyn Write) -> io::Result<()> {
+        let mut check = crc32fast::Hasher::new();
+        let mut bytes = Vec::with_capacity(8 + self.lines_a_shard * LINE_BYTES);
+        self.header().iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        for (shard, Shard { half, .. }) in self.shards.iter().enumerate() {
+            check.update(&bytes);
+            into.write_all(&bytes)?;
+            // A shard that turned over while it was copied would have lost sightings: it is copied once more.
+            for _ in 0..2 {
+                let before = half.load(Relaxed);
+                bytes.clear();
+                bytes.extend_from_slice(&before.to_le_bytes());
+                for word in self.lines_of(shard).iter().flat_map(Line::words) {
+                    bytes.extend_from_slice(&word.load(Relaxed).to_le_bytes());
+                }
+                if half.load(Relaxed) == before {
+                    break;
+                }
+            }
+        }
+        check.update(&bytes);
+        into.write_all(&bytes)?;
+        into.write_all(&check.finalize().to_le_bytes())
+    }
+
+    /// Reads an image that [`Sketch::write_to`] wrote with the same options, and nothing behind it.
+    ///
+    /// # Errors
+    /// Whatever is wrong with it; the caller then starts with an empty one.
+    pub fn restore(options: SketchOptions, from: &mut dyn Read) -> Result<Sketch, SketchError> {
+        let sketch = Sketch::new(options);
+        let mut check = crc32fast::Hasher::new();
+        let mut header = [0; 8 * HEADER_WORDS];
+        read_exact(from, &mut header)?;
+        check.update(&header);
+        let mut found = words(&header);
+        if found.next() != Some(MAGIC) {
+            return Err(SketchError::Damaged);
+        }
+        match found.next() {
+            Some(FORMAT) => {}
+            Some(format) if format > FORMAT => return Err(SketchError::Newer(format)),
+            _ => return Err(SketchError::Damaged),
+        }
+        if !found.eq(sketch.header().into_iter().skip(2)) {
+            return Err(SketchError::Options);
+        }
+        let mut bytes = vec![0; 8 + sketch.lines_a_shard * LINE_BYTES];
+        for (shard, Shard { half, .. }) in sketch.shards.iter().enumerate() {
+            read_exact(from, &mut bytes)?;
+            check.update(&bytes);
+            let mut found = words(&bytes);
+            half.store(found.next().unwrap_or(0).cast_signed(), Relaxed);
+            for (word, found) in sketch.lines_of(shard).iter().flat_map(Line::words).zip(found) {
+                word.store(found, Relaxed);
+            }
+        }
+        let mut sum = [0; 4];
+        read_exact(from, &mut sum)?;
+        if u32::from_le_bytes(sum) == check.finalize() { Ok(sketch) } else { Err(SketchError::Damaged) }
+    }
+}
+
+impl fmt::Debug for Sketch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Sketch { shards, lines_a_shard, half, .. } = self;
+        write!(f, "Sketch({} shards of {lines_a_shard} lines, half a life of {half} us)", shards.len())
+    }
+}
+
+impl Default for Line {
+    fn default() -> Line {
+        Line([const { [const { AtomicU64::new(0) }; WORDS] }; 2])
+    }
+}
+
+impl Line {
+    fn words(&self) -> impl Iterator<Item = &AtomicU64> {
+        self.0.iter().flatten()
+    }
+}
+
+/// Where a hash is counted.
+struct Place {
+    shard: usize,
+    line: usize,
+    /// Five bits for each part.
+    counters: u32,
+}
+
+/// The generation that serves in a half: the one that warmed in the half before.
+fn serving(half: i64) -> usize {
+    (half & 1) as usize ^ 1
+}
+
+/// Word and shift of each counter. Parts are two words, so no two counters share one.
+fn counters(places: u32) -> impl Iterator<Item = (usize, u32)> {
+    (0..PARTS).map(move |part| {
+        let place = places >> (5 * part) & (PART_COUNTERS - 1);
+        (2 * part + (place >> 4) as usize, (place & 15) * 4)
+    })
+}
+
+fn count(word: &AtomicU64, shift: u32) -> u64 {
+    word.load(Relaxed) >> shift & 15
+}
+
+/// Increments the least of a key's counters; answers what they were.
+fn increment(words: &[AtomicU64; WORDS], places: u32) -> u32 {
+    let least = counters(places).map(|(word, shift)| count(&words[word], shift)).min().unwrap_or(0);
+    if least < u64::from(Sketch::COUNT_MAX) {
+        for (word, shift) in counters(places) {
+            let before = words[word].load(Relaxed);
+            let one = u64::from(before >> shift & 15 == least);
+            words[word].store(before + (one << shift), Relaxed);
+        }
+    }
+    least as u32
+}
+
+/// The formula of the module's beginning.
+fn error_rate(keys: u64, lines: u64) -> f64 {
+    let missed = f64::from(PART_COUNTERS - 1) / f64::from(PART_COUNTERS);
+    let term = |j: i32| (keys as f64 * (-(1.0 - missed.powi(j)) / lines.max(1) as f64).ln_1p()).exp();
+    let sum = 1.0 - 4.0 * term(1) + 6.0 * term(2) - 4.0 * term(3) + term(4);
+    sum.clamp(0.0, 1.0)
+}
+
+fn read_exact(from: &mut dyn Read, into: &mut [u8]) -> Result<(), SketchError> {
+    from.read_exact(into).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => SketchError::Damaged,
+        _ => SketchError::Io(error),
+    })
+}
+
+fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks_exact(8).map(|chunk| chunk.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::Mutex;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LIFE: i64 = 1000;
+
+    fn sketch(shards: usize, bytes: usize) -> Sketch {
+        Sketch::new(options(shards, bytes))
+    }
+
+    fn options(shards: usize, bytes: usize) -> SketchOptions {
+        SketchOptions { shards, bytes, rotate: Span(LIFE) }
+    }
+
+    /// SplitMix64: numbers to well-mixed hashes.
+    fn hash(number: u64) -> u64 {
+        let mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    fn see(sketch: &Sketch, number: u64, now: i64) -> u32 {
+        let hash = hash(number);
+        sketch.see(shard_of(sketch, hash), hash, Time(now))
+    }
+
+    /// By the leading bits, as a ledger does.
+    fn shard_of(sketch: &Sketch, hash: u64) -> usize {
+        ((u128::from(hash) * sketch.shards.len() as u128) >> 64) as usize
+    }
+
+    fn estimate(sketch: &Sketch, number: u64, now: i64) -> u32 {
+        let hash = hash(number);
+        sketch.estimate(shard_of(sketch, hash), hash, Time(now))
+    }
+
+    #[test]
+    fn a_lone_key_is_counted_exactly_and_saturates() {
+        let sketch = sketch(4, 4 << 10);
+        for count in 0..40 {
+            assert_eq!(estimate(&sketch, 1, 0), count.min(15));
+            assert_eq!(see(&sketch, 1, 0), count.min(15));
+        }
+        assert_eq!(estimate(&sketch, 2, 0), 0);
+    }
+
+    #[test]
+    fn sightings_are_forgotten_between_half_a_life_and_a_life_later() {
+        let check = |seen: i64, asked: i64, estimated: u32| {
+            let sketch = sketch(1, 1 << 10);
+            see(&sketch, 1, seen);
+            assert_eq!(estimate(&sketch, 1, asked), estimated, "{seen} {asked}");
+            assert_eq!(see(&sketch, 1, asked), estimated, "{seen} {asked}");
+        };
+        for seen in [0, 250, 499] {
+            check(seen, 500, 1);
+            check(seen, 999, 1);
+            check(seen, 1000, 0);
+        }
+        check(500, 1499, 1);
+        check(500, 1500, 0);
+        check(-1, 499, 1);
+        check(-1, 500, 0);
+        check(0, i64::MAX, 0);
+        check(i64::MIN, i64::MAX, 0);
+        check(i64::MAX, i64::MIN, 1);
+        check(100, -700, 1);
+    }
+
+    #[test]
+    fn the_younger_takes_over_with_what_it_has_seen() {
+        let sketch = sketch(1, 1 << 10);
+        for _ in 0..3 {
+            see(&sketch, 1, 100);
+        }
+        for _ in 0..4 {
+            see(&sketch, 1, 600);
+        }
+        assert_eq!(estimate(&sketch, 1, 999), 7);
+        assert_eq!(estimate(&sketch, 1, 1000), 4, "as if the half had begun");
+        assert_eq!(estimate(&sketch, 1, 900), 7, "asking changes nothing");
+        assert_eq!(see(&sketch, 1, 1000), 4);
+        assert_eq!(see(&sketch, 1, 990), 5, "late ones count now");
+        assert_eq!(estimate(&sketch, 1, 1500), 2);
+    }
+
+    #[test]
+    fn a_clock_that_was_wrong_once_is_overcome() {
+        let sketch = sketch(1, 128);
+        see(&sketch, 1, 1 << 60);
+        let late = sketch.behind_max();
+        for _ in 0..late - 1 {
+            see(&sketch, 2, 0);
+        }
+        see(&sketch, 2, 1 << 60);
+        assert_eq!(estimate(&sketch, 2, 0), 15, "a current time among them: they stay late ones");
+        for _ in 0..late {
+            see(&sketch, 3, 0);
+        }
+        assert_eq!(estimate(&sketch, 2, 0), 0);
+        assert_eq!(estimate(&sketch, 3, 0), 1, "the sighting that changed its mind counts");
+        assert_eq!(estimate(&sketch, 3, LIFE), 0, "time runs from there");
+    }
+
+    /// The share of keys that were never seen and read as seen is what the formula says; the shares of seen ones whose
+    /// estimate is too high, and of those admitted too early, are below it.
+    #[test]
+    fn errors_keep_to_the_bound() {
+        for (bytes_a_key, threshold) in [(32, 2), (16, 2), (8, 2), (8, 5), (4, 3)] {
+            let sketch = sketch(8, 1 << 20);
+            let keys = (sketch.lines.len() * LINE_BYTES / bytes_a_key) as u64;
+            let bound = sketch.error_rate(keys);
+            // One sighting for most keys, many for few; in an order that mixes them.
+            let sightings = |key: u64| if key.is_multiple_of(16) { 1 + hash(key) % 8 } else { 1 };
+            let (mut seen, mut early, mut admitted) = (HashMap::<u64, u32>::new(), 0, 0);
+            for round in 0..8 {
+                for key in (0..keys).filter(|key| round < sightings(*key)) {
+                    let before = see(&sketch, key, 0);
+                    let truth = seen.entry(key).or_default();
+                    assert!(before >= *truth, "never too low");
+                    if before >= threshold {
+                        admitted += 1;
+                        early += u64::from(*truth < threshold);
+                    }
+                    *truth += 1;
+                }
+            }
+            assert!(admitted > 0);
+            assert!(early as f64 <= bound * keys as f64, "{early} early of {keys}, bound {bound}");
+            let high = (0..keys).filter(|key| estimate(&sketch, *key, 0) > seen[key]).count();
+            assert!(high as f64 <= bound * keys as f64, "{high} too high of {keys}, bound {bound}");
+            let strangers = 200_000;
+            let read = (keys..keys + strangers).filter(|key| estimate(&sketch, *key, 0) > 0).count() as f64;
+            let expected = bound * strangers as f64;
+            let slack = 5.0 * expected.sqrt() + 0.03 * expected;
+            assert!((read - expected).abs() < slack, "{read} of {strangers} strangers, expected {expected}");
+        }
+    }
+
+    #[test]
+    fn of_keys_seen_once_few_are_admitted_early() {
+        let sketch = sketch(8, 1 << 20);
+        let keys = sketch.lines.len() as u64 * 32;
+        let early = (0..keys).filter(|key| see(&sketch, *key, 0) >= 2).count() as u64;
+        assert!(early * 10_000 < keys, "{early} of {keys}");
+    }
+
+    #[test]
+    fn past_its_load_it_admits_more_and_never_fewer() {
+        let sketch = sketch(1, 8 << 10);
+        let mut strangers_before = 0;
+        for load in 1..=8u64 {
+            for key in (load - 1) * 2000..load * 2000 {
+                see(&sketch, key, 0);
+            }
+            let strangers = (1 << 30..(1 << 30) + 1000).filter(|key| estimate(&sketch, *key, 0) >= 2).count();
+            assert!(strangers >= strangers_before, "{load}");
+            strangers_before = strangers;
+        }
+        assert!(strangers_before > 950, "{strangers_before}");
+        (0..16_000).for_each(|key| assert!(estimate(&sketch, key, 0) >= 1));
+        assert_eq!(see(&sketch, 1, LIFE), 0, "the next life is empty again");
+    }
+
+    #[test]
+    fn memory_is_what_the_keys_need() {
+        for (keys, rate) in [(1, 0.5), (1000, 0.01), (1_000_000, 0.001), (50_000_000, 0.03), (0, 0.1)] {
+            let bytes = Sketch::bytes_for(keys, rate);
+            assert!(error_rate(keys, (bytes / LINE_BYTES) as u64) <= rate, "{keys} {rate}");
+            let less = (bytes / LINE_BYTES - 1) as u64;
+            assert!(less == 0 || error_rate(keys, less) > rate, "{keys} {rate}");
+        }
+        for rate in [-1.0, 0.0, 1.0, 7.0, f64::NAN, f64::INFINITY] {
+            assert!(Sketch::bytes_for(1000, rate) >= LINE_BYTES, "{rate}");
+        }
+        assert!(Sketch::bytes_for(u64::MAX, 1e-9) > 1 << 40);
+        let sketch = sketch(512, 1 << 20);
+        assert!(sketch.memory_bytes() <= (1 << 20) + (16 << 10));
+        assert_eq!(self::sketch(512, 0).lines.len(), 512, "a line a shard at least");
+    }
+
+    #[test]
+    fn shards_share_nothing() {
+        let sketch = sketch(3, 3 << 10);
+        for number in 0..10_000 {
+            sketch.see(1, hash(number), Time(0));
+        }
+        for number in 0..1000 {
+            let line = sketch.line(1, hash(number));
+            assert!((sketch.lines_a_shard..2 * sketch.lines_a_shard).contains(&line));
+            sketch.touch(line);
+            assert_eq!(sketch.estimate(0, hash(number), Time(0)), 0);
+            assert_eq!(sketch.estimate(2, hash(number), Time(0)), 0);
+            assert_eq!(sketch.estimate(9, hash(number), Time(0)), 0, "the last one");
+        }
+        sketch.touch(usize::MAX);
+    }
+
+    /// Keys of a shard share leading bits: they must still use all lines.
+    #[test]
+    fn leading_bits_may_be_the_shards() {
+        let sketch = sketch(1, 128 << 10);
+        let mut lines = vec![0u32; sketch.lines.len()];
+        for number in 0..64 * lines.len() as u64 {
+            lines[sketch.line(0, hash(number) >> 16 | 0xabcd << 48)] += 1;
+        }
+        let (least, most) = (lines.iter().min().unwrap(), lines.iter().max().unwrap());
+        assert!(*least > 25 && *most < 110, "{least} {most}");
+    }
+
+    #[test]
+    fn nothing_is_lost_under_the_shards_locks() {
+        let sketch = sketch(4, 256 << 10);
+        let locks: Vec<Mutex<()>> = (0..4).map(|_| Mutex::new(())).collect();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for number in (0..3).flat_map(|_| 0..500) {
+                        let hash = hash(number);
+                        let shard = shard_of(&sketch, hash);
+                        let _held = locks[shard].lock().unwrap();
+                        sketch.see(shard, hash, Time(0));
+                    }
+                });
+            }
+        });
+        (0..500).for_each(|number| assert!(estimate(&sketch, number, 0) >= 12));
+        let exact = (0..500).filter(|number| estimate(&sketch, *number, 0) == 12).count();
+        assert!(exact > 490, "{exact}");
+    }
+
+    fn image(sketch: &Sketch) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        sketch.write_to(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn an_image_reads_back() {
+        let sketch = sketch(2, 2 << 10);
+        for number in 0..100 {
+            see(&sketch, number % 40, number as i64 * 10);
+        }
+        let bytes = image(&sketch);
+        let restored = Sketch::restore(options(2, 2 << 10), &mut &*bytes).unwrap();
+        assert_eq!(image(&restored), bytes);
+        for number in 0..50 {
+            for now in [0, 990, 1000, 1500] {
+                assert_eq!(estimate(&restored, number, now), estimate(&sketch, number, now));
+            }
+        }
+    }
+
+    #[test]
+    fn a_damaged_or_other_image_is_refused() {
+        let sketch = sketch(2, 512);
+        for number in 0..9 {
+            see(&sketch, number, 7);
+        }
+        let bytes = image(&sketch);
+        let refused = |options: SketchOptions, bytes: &[u8]| {
+            Sketch::restore(options, &mut &*bytes).err().map(|error| error.to_string())
+        };
+        let same = options(2, 512);
+        assert_eq!(refused(same, &bytes), None);
+        for length in 0..bytes.len() {
+            assert!(refused(same, &bytes[..length]).is_some(), "{length}");
+        }
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(refused(same, &damaged).is_some(), "{bit}");
+        }
+        let other = Some("the sketch was written with other options".to_owned());
+        assert_eq!(refused(options(1, 512), &bytes), other);
+        assert_eq!(refused(options(2, 1024), &bytes), other);
+        assert_eq!(refused(SketchOptions { rotate: Span(LIFE + 2), ..same }, &bytes), other);
+        let mut newer = bytes.clone();
+        newer[8] = 2;
+        let newer = refused(same, &newer);
+        assert_eq!(newer.as_deref(), Some("the sketch has format 2, this release reads format 1"));
+        struct Failing;
+        impl Read for Failing {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::other("no disk"))
+            }
+        }
+        let failed = Sketch::restore(same, &mut Failing).unwrap_err().to_string();
+        assert_eq!(failed, "the sketch could not be read: no disk");
+    }
+
+    /// What the sketch approximates: every sighting with the half in which it counted.
+    #[derive(Default)]
+    struct Model {
+        sightings: Vec<(u64, i64)>,
+        half: Option<i64>,
+    }
+
+    impl Model {
+        fn see(&mut self, key: u64, now: i64) {
+            let half = now.div_euclid(LIFE / 2).max(self.half.unwrap_or(i64::MIN));
+            self.half = Some(half);
+            self.sightings.push((key, half));
+        }
+
+        /// Sightings in the half and in the one before, up to saturation.
+        fn count(&self, key: u64, now: i64) -> u32 {
+            let half = now.div_euclid(LIFE / 2).max(self.half.unwrap_or(i64::MIN));
+            let counted = |(seen, at): &&(u64, i64)| *seen == key && *at >= half - 1;
+            self.sightings.iter().filter(counted).count().min(15) as u32
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn estimates_are_the_models_and_sometimes_more(
+            steps in prop::collection::vec((0u64..60, prop_oneof![6 => 0i64..40, 2 => -300i64..600, 1 => -5000i64..5000]), 1..400),
+            bytes in prop_oneof![Just(128usize), Just(64 << 10)],
+            restore_at in any::<prop::sample::Index>(),
+        ) {
+            let mut sketch = sketch(1, bytes);
+            let mut model = Model::default();
+            let mut now = 10_000_000;
+            let restore_at = restore_at.index(steps.len());
+            let mut high = 0;
+            for (index, (key, step)) in steps.iter().enumerate() {
+                now += step;
+                if index == restore_at {
+                    sketch = Sketch::restore(options(1, bytes), &mut &*image(&sketch)).unwrap();
+                }
+                let truth = model.count(*key, now);
+                let before = estimate(&sketch, *key, now);
+                prop_assert!(before >= truth, "{} < {}", before, truth);
+                high += usize::from(before > truth);
+                prop_assert_eq!(see(&sketch, *key, now), before);
+                model.see(*key, now);
+            }
+            // 60 keys in 512 lines hardly ever meet in all their counters.
+            prop_assert!(bytes == 128 || high * 20 <= steps.len(), "{} of {}", high, steps.len());
+        }
+
+        #[test]
+        fn any_bytes_are_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..400), length in 0usize..400) {
+            let sketch = sketch(1, 256);
+            let mut damaged = image(&sketch);
+            damaged.truncate(length);
+            damaged.extend_from_slice(&bytes);
+            for image in [damaged, bytes] {
+                if let Ok(sketch) = Sketch::restore(options(1, 256), &mut &*image) {
+                    prop_assert!(see(&sketch, 1, 5) <= Sketch::COUNT_MAX);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Why the store cannot go on, and what it has lost.
+
+use std::io;
+use std::sync::Arc;
+
+use super::format::segment_name;
+
+/// Why the store cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The device failed; the message names the file.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was being done, with the file's name.
+        what: String,
+        /// The device's answer.
+        error: io::Error,
+    },
+    /// The device has no room. The group that was being written was taken back as if it had never been begun;
+    /// later ones may succeed.
+    #[error("{what}: no room: {error}")]
+    Full {
+        /// What was being done, with the file's name.
+        what: String,
+        /// The device's answer.
+        error: io::Error,
+    },
+    /// A segment was written by a later release.
+    #[error(
+        "{segment} has format {found}, this release reads up to format {supported}: use the later release"
+    )]
+    Newer {
+        /// The file's name.
+        segment: String,
+        /// Its format.
+        found: u16,
+        /// The latest format that can be read here.
+        supported: u16,
+    },
+    /// A segment was written by an earlier release; [`crate::v1::upgrade`] brings the directory up to date.
+    #[error("{segment} has format {found} and has to be upgraded first")]
+    Older {
+        /// The file's name.
+        segment: String,
+        /// Its format.
+        found: u16,
+    },
+    /// A record cannot be read back as it was written. Others are served on.
+    #[error("the record at {segment}:{offset} is damaged")]
+    Damaged {
+        /// The file's name.
+        segment: String,
+        /// Where in it.
+        offset: u64,
+    },
+    /// There is nothing at a position: its segment was removed, or the record was not written yet.
+    #[error("nothing is written at offset {offset} of slot {slot}")]
+    Missing {
+        /// The position's slot.
+        slot: u16,
+        /// The position's offset.
+        offset: u64,
+    },
+    /// An earlier write or sync failed, so it is unknown what is on the disk: nothing is written until reopened.
+    #[error("writing was stopped after a failure: {0}")]
+    Failed(Arc<str>),
+    /// More than the format can hold; nothing was written.
+    #[error("{0}")]
+    TooLarge(&'static str),
+}
+
+impl StoreError {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> StoreError {
+        let what = what.into();
+        move |error| StoreError::Io { what, error }
+    }
+}
+
+/// A stretch of a segment that cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The file's name.
+    pub segment: String,
+    /// First byte.
+    pub from: u64,
+    /// Byte behind the last.
+    pub to: u64,
+}
+
+/// What a reading had to leave out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Where, for at most [`Losses::RANGES_MAX`] stretches.
+    pub ranges: Vec<Damage>,
+    /// Stretches that are not listed.
+    pub ranges_unlisted: u64,
+    /// Bytes of all stretches.
+    pub bytes: u64,
+    /// Records that are known to be lost: the gaps in the numbers of those around them.
+    pub records: u64,
+}
+
+impl Losses {
+    /// Most stretches that are listed.
+    pub const RANGES_MAX: usize = 1000;
+
+    /// Whether nothing was left out.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0 && self.records == 0
+    }
+
+    pub(crate) fn add(&mut self, id: u32, from: u64, to: u64) {
+        self.bytes = self.bytes.saturating_add(to.saturating_sub(from));
+        let segment = segment_name(id);
+        if let Some(last) = self.ranges.last_mut().filter(|last| last.to == from && last.segment == segment) {
+            last.to = to;
+        } else if self.ranges.len() < Losses::RANGES_MAX {
+            self.ranges.push(Damage { segment, from, to });
+        } else {
+            self.ranges_unlisted += 1;
+        }
+    }
+}

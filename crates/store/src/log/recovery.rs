@@ -1,0 +1,387 @@
+//! Opening a log: where it ends, what it holds, and what it has lost.
+//!
+//! A crash may leave an unfinished group at the end, and of what was not synced any part may be missing. Damage may be
+//! anywhere. Which is which decides what is served:
+//!
+//! * What is known to be *durable* — every segment but the newest, and of that what its frames or its hint say was
+//!   durable — was written whole. What is broken there has rotted, and costs only itself: a record, or the
+//!   records of a frame without a header.
+//! * Behind that a group counts only if it is whole, every record included, and so is every one before it.
+//! * The log ends with the last group that counts. What lies behind is a torn tail and is cut off.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::error::StoreError;
+use super::format::{
+    FORMAT, FRAME_HEADER_BYTES, FrameHeader, HeaderError, Position, RecordHeader, SEGMENT_BYTES_MAX,
+    SEGMENT_HEADER_BYTES, SegmentHeader, hint_name, id_in, offset_in, offset_of, record_bytes, segment_name,
+};
+use super::hint::{Entry, Hint, HintWriter};
+use super::reader::{Reader, Sink, Tally, walk};
+use super::writer::{Resume, State, create_segment};
+use super::{Log, Options, Recovery, SLOTS, Segment, Visit};
+use crate::device::{Blob, Device, read_full};
+
+const HEADER: u64 = SEGMENT_HEADER_BYTES as u64;
+
+struct Found {
+    id: u32,
+    blob: Box<dyn Blob>,
+    /// As far as a position reaches.
+    size: u64,
+    /// Length of the file.
+    bytes: u64,
+    header: Option<SegmentHeader>,
+    hint: Option<Hint>,
+}
+
+impl Found {
+    fn io(&self) -> impl FnOnce(io::Error) -> StoreError + use<> {
+        StoreError::io(segment_name(self.id))
+    }
+
+    fn has_frames(&self, buffer: &mut Vec<u8>) -> Result<bool, StoreError> {
+        let mut reader = Reader::new(&*self.blob, self.size, buffer);
+        Ok(reader.next_frame(self.id, HEADER).map_err(self.io())?.is_some())
+    }
+}
+
+/// Opens the log in a directory. The segments with the numbers in `pass` are left alone.
+pub(crate) fn open(
+    device: Arc<dyn Device>,
+    options: Options,
+    pass: &[u32],
+    visit: &mut dyn FnMut(&Visit),
+) -> Result<(Log, Recovery), StoreError> {
+    let mut recovery = Recovery::default();
+    let (mut found, hints, mut next_id) = list(&*device, pass)?;
+    remove_unborn(&*device, &mut found, &mut recovery)?;
+    for found in &mut found {
+        if hints.contains(&found.id) {
+            let opened = Hint::open(&*device, found.id, &*found.blob, found.size);
+            found.hint = opened.ok().flatten();
+            if found.hint.is_none() {
+                recovery.hints_ignored.push(hint_name(found.id));
+            }
+        }
+    }
+
+    let mut buffer = Vec::new();
+    let end = find_end(&found, &mut buffer)?;
+    let mut tally = Tally::new();
+    let mut table = Vec::new();
+    let mut active = None;
+    let mut previous = None;
+    let mut kept_bytes = Vec::new();
+    for (index, mut found) in found.into_iter().enumerate() {
+        if table.len() >= SLOTS {
+            return Err(StoreError::TooLarge("there are more segments than a position can tell apart"));
+        }
+        let newest = index == end.segments - 1;
+        let within = if index < end.segment {
+            found.size
+        } else if index == end.segment {
+            end.offset
+        } else {
+            HEADER
+        };
+        // Without header and frames it is not known what this is: it is not touched.
+        let kept =
+            if found.header.is_none() && !found.has_frames(&mut buffer)? { found.size } else { within };
+        kept_bytes.push(kept);
+        recovery.truncated_bytes += found.size.saturating_sub(kept);
+        let cut = kept < found.size;
+        let gap = if previous == found.id.checked_sub(1) { tally.gap } else { 0 };
+        previous = Some(found.id);
+        match &found.header {
+            Some(header) => {
+                tally.floor = tally.floor.max(header.floor);
+                tally.expect(header.sequence, gap, &mut recovery.losses);
+            }
+            None => recovery.losses.add(found.id, 0, HEADER.min(found.size)),
+        }
+        let (id, slot) = (found.id, table.len() as u16);
+        let io = found.io();
+        let hint = found.hint.take();
+        let mut visitor = Visitor { slot, visit: &mut *visit, record_bytes: 0, expires_max: 0, hint: None };
+        let mut from = HEADER;
+        if let Some(hint) = &hint {
+            let walked = hint.walk(id, &mut buffer, |offset, header, entries| {
+                if offset >= kept {
+                    return;
+                }
+                tally.frame(header, 0, &mut recovery.losses);
+                tally.records += entries.len() as u64;
+                visitor.entries(offset, entries);
+            });
+            from = walked.min(kept);
+            if walked < hint.covers() {
+                recovery.hints_ignored.push(hint_name(id));
+                // Without it the segment is read as a whole the next time, and gets another.
+                let _ = device.remove(&hint_name(id));
+            } else {
+                recovery.hints += 1;
+            }
+        }
+        // A hint that is worth writing: for all of an intact segment that has none, and for what is to be appended.
+        let whole_hint = hint.filter(|hint| from == hint.covers() && !cut);
+        let needed = !cut && (newest || from < kept) && found.header.is_some();
+        visitor.hint = match whole_hint {
+            Some(hint) if needed => Some(HintWriter::resume(&device, id, hint)),
+            Some(_) => None,
+            None if needed && from == HEADER => Some(HintWriter::create(&device, id)),
+            None => None,
+        };
+        let mut reader = Reader::new(&*found.blob, kept, &mut buffer);
+        let intact = walk(&mut reader, (id, slot), from, &mut visitor, &mut tally, &mut recovery.losses)
+            .map_err(io)?;
+        if found.bytes > found.size {
+            recovery.losses.add(id, found.size, found.bytes);
+        }
+        let Visitor { record_bytes, expires_max, hint, .. } = visitor;
+        let mut hint = hint.unwrap_or_else(|| HintWriter::none(&device, id));
+        if !intact {
+            hint.give_up();
+        } else if !newest {
+            hint.finish();
+        }
+        let segment = Arc::new(Segment::new(id, slot, found.blob, found.size));
+        segment.record_bytes.store(record_bytes, Ordering::Relaxed);
+        segment.expires_max.store(expires_max, Ordering::Relaxed);
+        // What is damaged does not grow.
+        if newest && found.header.is_some() && intact && found.bytes == found.size {
+            active = Some((segment.clone(), hint));
+        } else {
+            segment.sealed.store(true, Ordering::Relaxed);
+        }
+        table.push(Some(segment));
+    }
+
+    cut_tail(&*device, &table, &kept_bytes, &hints)?;
+    let orphans: Vec<u32> =
+        hints.into_iter().filter(|id| !table.iter().flatten().any(|segment| segment.id == *id)).collect();
+    for id in orphans {
+        device.remove(&hint_name(id)).map_err(StoreError::io(hint_name(id)))?;
+    }
+    // What was read may only have been in the system's cache, left by a killed process.
+    if let Some(newest) = table.last().and_then(Option::as_ref) {
+        newest.blob.sync().map_err(StoreError::io(newest.name()))?;
+    }
+    device.sync_names().map_err(StoreError::io("syncing the directory"))?;
+
+    let (sequence, floor) = (tally.sequence.unwrap_or(0), tally.floor);
+    let (active, hint) = match active {
+        Some(active) => active,
+        None => {
+            let slot = u16::try_from(table.len()).ok().filter(|slot| usize::from(*slot) < SLOTS);
+            let slot =
+                slot.ok_or(StoreError::TooLarge("there are more segments than a position can tell apart"))?;
+            let segment = create_segment(&*device, next_id, slot, floor, sequence)
+                .map_err(StoreError::io(segment_name(next_id)))?;
+            let hint = HintWriter::create(&device, next_id);
+            next_id = next_id.checked_add(1).ok_or(StoreError::TooLarge("segment numbers are used up"))?;
+            table.push(Some(segment.clone()));
+            (segment, hint)
+        }
+    };
+    recovery.segments = table.len();
+    (recovery.records, recovery.groups, recovery.floor) = (tally.records, tally.groups, floor);
+    if !recovery.losses.is_empty() || recovery.truncated_bytes > 0 {
+        tracing::warn!(
+            truncated_bytes = recovery.truncated_bytes,
+            damaged_bytes = recovery.losses.bytes,
+            lost_records = recovery.losses.records,
+            "segments were recovered"
+        );
+    }
+    let group = tally.group.max(end.group).map_or(0, |group| group.wrapping_add(1));
+    let state = State::new(Resume { active, hint, group, sequence, floor, next_id });
+    Ok((Log::new(device, options, state, table, floor), recovery))
+}
+
+/// The segments by their ids, the ids of the hints, and the first id that no segment has or is below.
+fn list(device: &dyn Device, pass: &[u32]) -> Result<(Vec<Found>, HashSet<u32>, u32), StoreError> {
+    let names = device.list().map_err(StoreError::io("listing segments"))?;
+    let hints = names.iter().filter_map(|name| id_in(name, ".hint")).collect();
+    let mut ids: Vec<u32> = names.iter().filter_map(|name| id_in(name, ".seg")).collect();
+    ids.sort_unstable();
+    let next = match ids.last() {
+        Some(id) => id.checked_add(1).ok_or(StoreError::TooLarge("segment numbers are used up"))?,
+        None => 0,
+    };
+    let mut found = Vec::new();
+    for id in ids.into_iter().filter(|id| !pass.contains(id)) {
+        let segment = segment_name(id);
+        let io = || StoreError::io(segment.as_str());
+        let blob = device.open(&segment).map_err(io())?;
+        let bytes = blob.size().map_err(io())?;
+        let size = bytes.min(SEGMENT_BYTES_MAX);
+        let mut head = [0; SEGMENT_HEADER_BYTES];
+        let count = read_full(&*blob, 0, &mut head).map_err(io())?;
+        let header = match SegmentHeader::decode(&head[..count], id) {
+            Ok(header) => Some(header),
+            Err(HeaderError::Damaged) => None,
+            Err(HeaderError::Older(found)) => return Err(StoreError::Older { segment, found }),
+            Err(HeaderError::Newer(found)) => {
+                return Err(StoreError::Newer { segment, found, supported: FORMAT });
+            }
+        };
+        found.push(Found { id, blob, size, bytes, header, hint: None });
+    }
+    Ok((found, hints, next))
+}
+
+/// Removes a newest segment that was torn while it was being created: nothing was ever in it.
+fn remove_unborn(
+    device: &dyn Device,
+    found: &mut Vec<Found>,
+    recovery: &mut Recovery,
+) -> Result<(), StoreError> {
+    let unborn = found.pop_if(|newest| newest.header.is_none() && newest.size <= HEADER);
+    if let Some(unborn) = unborn {
+        recovery.truncated_bytes += unborn.size;
+        device.remove(&segment_name(unborn.id)).map_err(unborn.io())?;
+        device.sync_names().map_err(StoreError::io("syncing the directory"))?;
+    }
+    Ok(())
+}
+
+/// Where the log ends.
+struct End {
+    /// How many segments there are, and the index of the one in which it ends.
+    segments: usize,
+    segment: usize,
+    offset: u64,
+    /// The greatest number of a group that was looked at, be it behind the end.
+    group: Option<u64>,
+}
+
+/// Looks for the last group that counts, from the newest segment backwards; one segment is nearly always enough.
+fn find_end(found: &[Found], buffer: &mut Vec<u8>) -> Result<End, StoreError> {
+    let mut end = End { segments: found.len(), segment: 0, offset: HEADER, group: None };
+    for (index, segment) in found.iter().enumerate().rev() {
+        let newest = index + 1 == found.len();
+        if let Some(offset) = end_in(segment, newest, &mut end, buffer).map_err(segment.io())? {
+            (end.segment, end.offset) = (index, offset);
+            break;
+        }
+    }
+    Ok(end)
+}
+
+/// Where the last group that counts ends in a segment, if one does.
+fn end_in(segment: &Found, newest: bool, end: &mut End, buffer: &mut Vec<u8>) -> io::Result<Option<u64>> {
+    let group_behind = end.group;
+    let hint = segment.hint.as_ref().filter(|hint| hint.ends_group());
+    let from = hint.map_or(HEADER, Hint::covers);
+    let mut ends = hint.map(Hint::covers);
+    let mut durable = if newest { segment.hint.as_ref().map_or(HEADER, Hint::covers) } else { u64::MAX };
+    let mut reader = Reader::new(&*segment.blob, segment.size, buffer);
+    if newest {
+        let mut at = from;
+        while let Some((offset, header)) = reader.next_frame(segment.id, at)? {
+            let said = offset_in(segment.id, header.durable).unwrap_or(0);
+            durable = durable.max(said.min(offset));
+            at = offset + header.bytes();
+        }
+    }
+    // The last frame of a group of which more should come.
+    let mut open: Option<FrameHeader> = None;
+    let mut torn = false;
+    let mut at = from;
+    while let Some((offset, header)) = reader.next_frame(segment.id, at)? {
+        end.group = end.group.max(Some(header.group));
+        let gap = at..offset;
+        at = offset + header.bytes();
+        // A later group was not begun before this one was finished, be its last frame damaged.
+        if open.is_some_and(|open| offset_of(open.address) < durable && open.group < header.group) {
+            open = None;
+            ends = Some(offset);
+        }
+        if offset >= durable {
+            let goes_on = match &open {
+                Some(open) => open.group == header.group && open.index.checked_add(1) == Some(header.index),
+                // A group may go on from the segment before. All of that is durable, if it was not removed.
+                None => header.index == 0 || offset == HEADER,
+            };
+            // Behind a group that was torn none counts, even if it is whole: what is found is what had been appended
+            // up to some moment, and stays that when more is appended.
+            let whole =
+                goes_on && (gap.is_empty() || offset == durable) && reader.is_whole(offset, &header)?;
+            torn |= !whole;
+        }
+        if header.last && !torn {
+            ends = Some(at.min(segment.size));
+        }
+        open = (!header.last).then_some(header);
+    }
+    // With groups behind it, the last one here was finished.
+    if group_behind.is_some() && open.is_some_and(|open| Some(open.group) < group_behind) {
+        ends = Some(segment.size);
+    }
+    Ok(ends)
+}
+
+/// Cuts off what lies behind the bytes to be kept of each segment, newest first: whatever interrupts this, what is left is still an unfinished
+/// group at the end.
+fn cut_tail(
+    device: &dyn Device,
+    table: &[Option<Arc<Segment>>],
+    kept_bytes: &[u64],
+    hints: &HashSet<u32>,
+) -> Result<(), StoreError> {
+    for (segment, &kept) in table.iter().flatten().zip(kept_bytes).collect::<Vec<_>>().into_iter().rev() {
+        if kept < segment.size.load(Ordering::Relaxed) {
+            if hints.contains(&segment.id) {
+                device.remove(&hint_name(segment.id)).map_err(StoreError::io(hint_name(segment.id)))?;
+            }
+            // Before the segment can grow again, a hint that covers other bytes has to be gone for good.
+            device.sync_names().map_err(StoreError::io("syncing the directory"))?;
+            segment.blob.truncate(kept).map_err(StoreError::io(segment.name()))?;
+            segment.blob.sync().map_err(StoreError::io(segment.name()))?;
+            segment.size.store(kept, Ordering::Relaxed);
+        }
+    }
+    Ok(())
+}
+
+/// Hands records on, and sums them up for their segment.
+struct Visitor<'a> {
+    slot: u16,
+    visit: &'a mut dyn FnMut(&Visit),
+    record_bytes: u64,
+    expires_max: u32,
+    hint: Option<HintWriter>,
+}
+
+impl Visitor<'_> {
+    fn entries(&mut self, frame: u64, entries: &[Entry]) {
+        let mut offset = frame + FRAME_HEADER_BYTES as u64;
+        for entry in entries {
+            let header = RecordHeader::decode(entry);
+            self.give(Position::new(self.slot, offset), &header);
+            offset += record_bytes(usize::from(header.words)) as u64;
+        }
+    }
+
+    fn give(&mut self, position: Position, header: &RecordHeader) {
+        self.record_bytes += record_bytes(usize::from(header.words)) as u64;
+        self.expires_max = self.expires_max.max(header.expires_minutes);
+        (self.visit)(&Visit::new(position, header));
+    }
+}
+
+impl Sink for Visitor<'_> {
+    fn record(&mut self, position: Position, header: &RecordHeader, _words: &[u8]) {
+        self.give(position, header);
+    }
+
+    fn frame(&mut self, header: &FrameHeader, frame: &[u8]) {
+        if let Some(hint) = &mut self.hint {
+            hint.frame(header, frame);
+        }
+    }
+}

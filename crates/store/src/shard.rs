@@ -1,0 +1,1091 @@
+//! One share of the keys: an index of all of them, and the cells of those that are in memory.
+//!
+//! # Index
+//! Buckets of one cache line, each with five entries of twelve bytes, probed linearly from the bucket that the
+//! leading bits of the hash name (as in a table ordered by hash, growing is one pass over memory in order):
+//!
+//! ```text
+//! words 0..5   entries: 40 bits reference, 1 bit hot, 23 low bits of the hash
+//! words 5..8   five times the 32 high bits of the hash, then 5 x 6 bits size class (0: free), 1 bit: a key of this
+//!              bucket, or of one before it, lies behind it
+//! ```
+//!
+//! The reference of a hot entry is its cell's address, that of a cold one the position of its image on disk. With the
+//! number of the shard, the 55 bits of hash are the whole 64 bits of a shingle, mixed with its kind: the directory
+//! needs no key beside them.
+//!
+//! # Cells
+//! A header word (tag, position of the newest image on disk, flags) and the value's words, in slabs of size classes
+//! with four classes to a doubling; values above [`SMALL_WORDS`] lie on the heap.
+
+use std::sync::Arc;
+
+use crate::arena::{Arena, Pages, prefetch};
+use crate::log::{Position, WORDS_MAX};
+
+/// Bits of the shingle that choose a shard. With fewer, an entry could not hold the others.
+const SHARD_BITS: u32 = 9;
+/// The other bits that a key and its pairs have in common.
+const LOW_ROUTE_BITS: u32 = 16 - SHARD_BITS;
+/// Number of shards.
+pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
+
+const BUCKET_WORDS: usize = 1 << BUCKET_BITS;
+const BUCKET_BITS: u32 = 3;
+const SLOTS: usize = 5;
+const REFERENCE_BITS: u32 = 40;
+const REFERENCE: u64 = (1 << REFERENCE_BITS) - 1;
+const HOT: u64 = 1 << REFERENCE_BITS;
+const LOW_BITS: u32 = 23;
+const OVERFLOW: u64 = 1 << 62;
+
+/// Cells up to this many words, header included, lie in slabs, or up to half a page where pages are smaller.
+const SMALL_WORDS: usize = 256;
+
+/// Entries that one look at the budget visits.
+const EVICT_STEPS: u32 = 4096;
+
+const DIRTY: u64 = 1;
+const PARITY: u64 = 2;
+const MISSING: u64 = 4;
+const TOUCHED: u64 = 0x18;
+const TOUCHED_ONE: u64 = 0x08;
+const POSITION_SHIFT: u32 = 8;
+const TAG_SHIFT: u32 = 48;
+
+/// A key's hash within its shard, 55 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Hash(u64);
+
+impl Hash {
+    /// Which shard a key belongs to, and its hash in there.
+    #[inline(always)]
+    pub fn of(space: u16, kind: u16, shingle: u64) -> (usize, Hash) {
+        let rest = (shingle ^ mixed(space, kind)) & ((1 << 48) - 1);
+        let route = shingle >> 48;
+        (
+            (route >> LOW_ROUTE_BITS) as usize,
+            Hash(rest << LOW_ROUTE_BITS | route & ((1 << LOW_ROUTE_BITS) - 1)),
+        )
+    }
+
+    /// The shingle again.
+    pub(crate) fn shingle(self, space: u16, kind: u16, shard: usize) -> u64 {
+        let route = (shard as u64) << LOW_ROUTE_BITS | self.0 & ((1 << LOW_ROUTE_BITS) - 1);
+        route << 48 | (self.0 >> LOW_ROUTE_BITS ^ mixed(space, kind)) & ((1 << 48) - 1)
+    }
+
+    /// The 55 bits, for further hashing.
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    #[inline(always)]
+    fn high(self) -> u32 {
+        (self.0 >> LOW_BITS) as u32
+    }
+
+    #[inline(always)]
+    fn low(self) -> u64 {
+        self.0 & ((1 << LOW_BITS) - 1)
+    }
+}
+
+/// Spreads space and kind, so that one piece's keys of several kinds do not share a bucket.
+#[inline(always)]
+fn mixed(space: u16, kind: u16) -> u64 {
+    let number = u64::from(space) << 16 | u64::from(kind);
+    let mixed = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 8
+}
+
+/// Size classes: 2 to 8 words, then four to a doubling. Class 0 is a free slot.
+const CLASSES: usize = 60;
+
+const CLASS_WORDS: [u32; CLASSES] = {
+    let mut words = [0; CLASSES];
+    let mut class = 1;
+    while class < CLASSES {
+        words[class] = if class <= 7 {
+            class as u32 + 1
+        } else {
+            let step = class as u32 - 8;
+            (5 + step % 4) << (1 + step / 4)
+        };
+        class += 1;
+    }
+    words
+};
+
+/// The smallest class that holds so many words, header included.
+#[inline(always)]
+fn class_of(words: usize) -> u8 {
+    if words <= 8 {
+        (words.max(2) - 1) as u8
+    } else {
+        let above = (words - 1) as u32;
+        let doubling = 31 - above.leading_zeros();
+        let quarter = above >> (doubling - 2) & 3;
+        (8 + (doubling - 3) * 4 + quarter) as u8
+    }
+}
+
+#[inline(always)]
+fn class_words(class: u8) -> usize {
+    CLASS_WORDS[usize::from(class)] as usize
+}
+
+/// Bytes that an image of this class counts for in its segment.
+pub(crate) fn class_bytes(class: u8) -> i64 {
+    // A record's header is two words longer than a cell's.
+    (class_words(class) as i64 + 2) * 8
+}
+
+/// The class of a value of so many words.
+pub(crate) fn value_class(words: usize) -> u8 {
+    class_of(words + 1)
+}
+
+/// Where an entry lies in the index; good until the next key is inserted or removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(u32);
+
+/// A key of the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Its cell is in memory.
+    Hot(Place),
+    /// Its image is on disk alone.
+    Cold(Place, Position, usize),
+    /// Nothing is known of it.
+    Absent,
+}
+
+struct PageMeta {
+    class: u8,
+    /// It is in its class's list of pages with room.
+    listed: bool,
+    live: u16,
+    /// First word of the first free cell, plus one; a free cell's first word holds the next.
+    free: u16,
+    /// Words in use from the start.
+    bump: u16,
+}
+
+/// What a shard did.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub(crate) evictions: u64,
+    pub(crate) expired: u64,
+}
+
+pub(crate) struct Shard {
+    index: Pages,
+    buckets: u32,
+    entries: u32,
+    /// Entries removed since the index was built: marks of overflow stay behind them.
+    removed: u32,
+    hot: u32,
+    durable: bool,
+    cells: Pages,
+    /// The largest class of cells in slabs.
+    small_class: u8,
+    metas: Vec<PageMeta>,
+    /// By class, pages that may have a free cell.
+    room: Vec<Vec<u32>>,
+    /// Pages of no class.
+    spare: Vec<u32>,
+    large: Vec<Box<[u64]>>,
+    large_free: Vec<u32>,
+    large_words: usize,
+    /// Words of all cells.
+    cell_words: usize,
+    /// Hashes of cells that became dirty, by the parity of their epoch.
+    dirty: [Vec<Hash>; 2],
+    dirty_words: usize,
+    /// Images of the epoch that is being flushed whose cells have changed since: hash, tag and length, words.
+    before: Vec<u64>,
+    /// Where eviction goes on.
+    hand: u32,
+    /// Looks at the budget that are left out, because the last one found next to nothing to evict.
+    patience: u32,
+    /// Runs that have found cells here which must stay.
+    pub(crate) pins: u32,
+    pub(crate) tally: Tally,
+}
+
+/// Writes an image under its hash and tag, and answers where.
+pub(crate) type Write<'a, E> = dyn FnMut(Hash, u16, &[u64]) -> Result<Position, E> + 'a;
+
+/// What becomes of a cell when memory is short.
+pub(crate) trait Retire {
+    /// Whether an image at this position can be read back by now.
+    fn written(&self, position: Position) -> bool;
+}
+
+impl Shard {
+    /// An empty share. Without a disk nothing is ever written, so nothing is dirty either.
+    pub(crate) fn new(arena: &Arc<Arena>, durable: bool) -> Shard {
+        let cells = Pages::new(arena.clone());
+        Shard {
+            index: Pages::new(arena.clone()),
+            buckets: 0,
+            entries: 0,
+            removed: 0,
+            hot: 0,
+            durable,
+            small_class: class_of(SMALL_WORDS.min(cells.page_words() / 2)),
+            cells,
+            metas: Vec::new(),
+            room: Vec::new(),
+            spare: Vec::new(),
+            large: Vec::new(),
+            large_free: Vec::new(),
+            large_words: 0,
+            cell_words: 0,
+            dirty: Default::default(),
+            dirty_words: 0,
+            before: Vec::new(),
+            hand: 0,
+            patience: 0,
+            pins: 0,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Keys, hot and cold.
+    pub(crate) fn entries(&self) -> u64 {
+        u64::from(self.entries)
+    }
+
+    /// Keys in memory.
+    pub(crate) fn hot(&self) -> u64 {
+        u64::from(self.hot)
+    }
+
+    /// Memory of the index.
+    pub(crate) fn index_bytes(&self) -> usize {
+        self.index.bytes()
+    }
+
+    /// Memory of cells, and of the room between them.
+    pub(crate) fn cell_bytes(&self) -> usize {
+        self.cells.bytes() + self.large_words * 8
+    }
+
+    /// Memory of cells without the room between them.
+    pub(crate) fn live_bytes(&self) -> usize {
+        self.cell_words * 8
+    }
+
+    /// Memory of the lists that keep it all together.
+    pub(crate) fn list_bytes(&self) -> usize {
+        size_of::<Shard>()
+            + self.index.list_bytes()
+            + self.cells.list_bytes()
+            + self.metas.capacity() * size_of::<PageMeta>()
+            + (self.dirty[0].capacity() + self.dirty[1].capacity() + self.before.capacity()) * 8
+    }
+
+    /// Bytes of cells that are not written yet.
+    pub(crate) fn dirty_bytes(&self) -> usize {
+        (self.dirty_words + self.before.len()) * 8
+    }
+
+    // --- index ---
+
+    #[inline(always)]
+    fn home(&self, hash: Hash) -> u32 {
+        ((u64::from(hash.high()) * u64::from(self.buckets)) >> 32) as u32
+    }
+
+    #[inline(always)]
+    fn bucket(&self, bucket: u32) -> &[u64; BUCKET_WORDS] {
+        let bits = self.index.bits() - BUCKET_BITS;
+        let page = self.index.page(bucket as usize >> bits);
+        &page.as_chunks::<BUCKET_WORDS>().0[bucket as usize & ((1 << bits) - 1)]
+    }
+
+    #[inline(always)]
+    fn bucket_mut(&mut self, bucket: u32) -> &mut [u64; BUCKET_WORDS] {
+        bucket_of(&mut self.index, bucket)
+    }
+
+    /// Asks for the line where a key would be.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, hash: Hash) {
+        if self.buckets > 0 {
+            let home = self.home(hash);
+            prefetch(&self.bucket(home)[0]);
+            // One in a few lies there.
+            prefetch(&self.bucket((home + 1).min(self.buckets - 1))[0]);
+        }
+    }
+
+    /// Finds a key's entry, and asks for its cell.
+    #[inline(always)]
+    pub(crate) fn find(&self, hash: Hash) -> Found {
+        if self.buckets == 0 {
+            return Found::Absent;
+        }
+        let home = self.home(hash);
+        let mut number = home;
+        loop {
+            let bucket = self.bucket(number);
+            for slot in 0..SLOTS {
+                if high_of(bucket, slot) == hash.high() && bucket[slot] >> (REFERENCE_BITS + 1) == hash.low()
+                {
+                    let class = class_at(bucket, slot);
+                    if class != 0 {
+                        return self.found(bucket[slot], Place(number * SLOTS as u32 + slot as u32), class);
+                    }
+                }
+            }
+            number += 1;
+            if number == self.buckets {
+                number = 0;
+            }
+            if bucket[7] & OVERFLOW == 0 || number == home {
+                return Found::Absent;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn found(&self, entry: u64, place: Place, class: u8) -> Found {
+        if entry & HOT == 0 {
+            return Found::Cold(place, Position::from_bits(entry & REFERENCE), class_words(class) - 1);
+        }
+        if self.is_small(class) {
+            let (page, first) = self.place_of(entry);
+            let page = self.cells.page(page);
+            prefetch(&page[first]);
+            // Cells of three words and the like cross a line now and then.
+            prefetch(&page[first + class_words(class).min(BUCKET_WORDS) - 1]);
+        }
+        Found::Hot(place)
+    }
+
+    /// Whether a place still holds the key.
+    #[inline(always)]
+    pub(crate) fn holds(&self, place: Place, hash: Hash) -> bool {
+        let (number, slot) = (place.0 / SLOTS as u32, place.0 as usize % SLOTS);
+        if number >= self.buckets {
+            return false;
+        }
+        let bucket = self.bucket(number);
+        high_of(bucket, slot) == hash.high()
+            && bucket[slot] >> REFERENCE_BITS == hash.low() << 1 | 1
+            && class_at(bucket, slot) != 0
+    }
+
+    #[inline(always)]
+    fn entry(&self, place: Place) -> (u64, u8) {
+        let bucket = self.bucket(place.0 / SLOTS as u32);
+        let slot = place.0 as usize % SLOTS;
+        (bucket[slot], class_at(bucket, slot))
+    }
+
+    fn hash_at(&self, place: Place) -> Hash {
+        hash_of(self.bucket(place.0 / SLOTS as u32), place.0 as usize % SLOTS)
+    }
+
+    fn set_entry(&mut self, place: Place, reference: u64, hot: bool, class: u8) {
+        let slot = place.0 as usize % SLOTS;
+        let bucket = self.bucket_mut(place.0 / SLOTS as u32);
+        let low = bucket[slot] >> (REFERENCE_BITS + 1);
+        bucket[slot] = reference & REFERENCE | u64::from(hot) << REFERENCE_BITS | low << (REFERENCE_BITS + 1);
+        set_class(bucket, slot, class);
+    }
+
+    /// Adds an entry for a key that has none.
+    fn insert(&mut self, hash: Hash, reference: u64, hot: bool, class: u8) -> Place {
+        if self.removed > 2 * self.buckets {
+            self.rebuild(self.buckets);
+        }
+        if self.is_full() {
+            self.rebuild(self.buckets + self.buckets / 10 + 2);
+        }
+        self.entries += 1;
+        put(
+            &mut self.index,
+            self.buckets,
+            hash,
+            reference & REFERENCE | u64::from(hot) << REFERENCE_BITS,
+            class,
+        )
+    }
+
+    fn remove_entry(&mut self, place: Place) {
+        set_class(self.bucket_mut(place.0 / SLOTS as u32), place.0 as usize % SLOTS, 0);
+        self.entries -= 1;
+        self.removed += 1;
+    }
+
+    /// Moves all entries into an index of this many buckets.
+    fn rebuild(&mut self, buckets: u32) {
+        let mut index = Pages::new(self.index.arena().clone());
+        while index.bytes() < buckets as usize * BUCKET_WORDS * 8 {
+            index.push();
+        }
+        for number in 0..self.buckets {
+            let bucket = self.bucket(number);
+            for slot in 0..SLOTS {
+                let class = class_at(bucket, slot);
+                if class != 0 {
+                    put(&mut index, buckets, hash_of(bucket, slot), bucket[slot] & (REFERENCE | HOT), class);
+                }
+            }
+        }
+        self.index = index;
+        self.buckets = buckets;
+        self.removed = 0;
+        self.hand = 0;
+    }
+
+    /// Whether the next new key makes the index grow.
+    pub(crate) fn is_full(&self) -> bool {
+        // Above nine tenths, runs of full buckets become long.
+        u64::from(self.entries + 1) * 10 > u64::from(self.buckets) * SLOTS as u64 * 9
+    }
+
+    /// Makes room for so many keys at once.
+    pub(crate) fn reserve(&mut self, keys: u32) {
+        let buckets = (u64::from(keys) * 10 / (SLOTS as u64 * 9) + 2) as u32;
+        if buckets > self.buckets {
+            self.rebuild(buckets);
+        }
+    }
+
+    /// Gives back what an index is larger than it has to be.
+    pub(crate) fn shrink(&mut self) {
+        let fit = (u64::from(self.entries) * 100 / (SLOTS as u64 * 86) + 2) as u32;
+        if u64::from(fit) * 10 < u64::from(self.buckets) * 9 {
+            self.rebuild(fit);
+        }
+    }
+
+    /// Points a key at an image on disk, which supersedes the one that it had. Answers that one and its class.
+    pub(crate) fn point(&mut self, hash: Hash, position: Position, class: u8) -> Option<(Position, u8)> {
+        match self.find(hash) {
+            Found::Absent => {
+                self.insert(hash, position.bits(), false, class);
+                None
+            }
+            Found::Cold(place, old, _) => {
+                let old_class = self.entry(place).1;
+                self.set_entry(place, position.bits(), false, class);
+                Some((old, old_class))
+            }
+            Found::Hot(_) => None,
+        }
+    }
+
+    // --- cells ---
+
+    /// Whether cells of a class lie in slabs.
+    #[inline(always)]
+    fn is_small(&self, class: u8) -> bool {
+        class <= self.small_class
+    }
+
+    /// The page of a small cell and its first word in there.
+    #[inline(always)]
+    fn place_of(&self, reference: u64) -> (usize, usize) {
+        let bits = self.cells.bits();
+        let address = (reference & REFERENCE) as usize;
+        (address >> bits, address & ((1 << bits) - 1))
+    }
+
+    #[inline(always)]
+    fn cell(&self, reference: u64, class: u8) -> &[u64] {
+        let words = class_words(class);
+        let (page, first) = self.place_of(reference);
+        if self.is_small(class) {
+            &self.cells.page(page)[first..first + words]
+        } else {
+            &self.large[(reference & REFERENCE) as usize]
+        }
+    }
+
+    #[inline(always)]
+    fn cell_mut(&mut self, reference: u64, class: u8) -> &mut [u64] {
+        let words = class_words(class);
+        let (page, first) = self.place_of(reference);
+        if self.is_small(class) {
+            &mut self.cells.page_mut(page)[first..first + words]
+        } else {
+            &mut self.large[(reference & REFERENCE) as usize]
+        }
+    }
+
+    /// Takes a cell of zeros.
+    fn allocate(&mut self, class: u8) -> u64 {
+        let words = class_words(class);
+        self.cell_words += words;
+        if !self.is_small(class) {
+            self.large_words += words;
+            let cell = vec![0; words].into_boxed_slice();
+            return match self.large_free.pop() {
+                Some(number) => {
+                    self.large[number as usize] = cell;
+                    u64::from(number)
+                }
+                None => {
+                    self.large.push(cell);
+                    self.large.len() as u64 - 1
+                }
+            };
+        }
+        if self.room.len() <= usize::from(class) {
+            self.room.resize_with(usize::from(class) + 1, Vec::new);
+        }
+        loop {
+            let Some(number) = self.room[usize::from(class)].last().copied() else {
+                let number = self.spare.pop().unwrap_or_else(|| {
+                    self.cells.push();
+                    self.metas.push(PageMeta { class: 0, listed: false, live: 0, free: 0, bump: 0 });
+                    self.metas.len() as u32 - 1
+                });
+                self.metas[number as usize] = PageMeta { class, listed: true, live: 0, free: 0, bump: 0 };
+                self.room[usize::from(class)].push(number);
+                continue;
+            };
+            let meta = &mut self.metas[number as usize];
+            let bits = self.cells.bits();
+            let page = self.cells.page_mut(number as usize);
+            let first = if meta.class != class {
+                None
+            } else if meta.free > 0 {
+                let first = usize::from(meta.free) - 1;
+                meta.free = page[first] as u16;
+                Some(first)
+            } else if usize::from(meta.bump) + words <= page.len() {
+                let first = usize::from(meta.bump);
+                meta.bump += words as u16;
+                Some(first)
+            } else {
+                None
+            };
+            match first {
+                Some(first) => {
+                    meta.live += 1;
+                    page[first..first + words].fill(0);
+                    return u64::from(number) << bits | first as u64;
+                }
+                None => {
+                    if meta.class == class {
+                        meta.listed = false;
+                    }
+                    self.room[usize::from(class)].pop();
+                }
+            }
+        }
+    }
+
+    fn release(&mut self, reference: u64, class: u8) {
+        let words = class_words(class);
+        self.cell_words -= words;
+        if !self.is_small(class) {
+            let address = (reference & REFERENCE) as usize;
+            self.large_words -= words;
+            self.large[address] = Box::default();
+            self.large_free.push(address as u32);
+            return;
+        }
+        let (number, first) = self.place_of(reference);
+        let meta = &mut self.metas[number];
+        meta.live -= 1;
+        if meta.live == 0 {
+            // Its class's list may still name it; who finds it there sees that it has another class.
+            *meta = PageMeta { class: 0, listed: false, live: 0, free: 0, bump: 0 };
+            self.spare.push(number as u32);
+            return;
+        }
+        self.cells.page_mut(number)[first] = u64::from(meta.free);
+        meta.free = first as u16 + 1;
+        if !meta.listed {
+            meta.listed = true;
+            self.room[usize::from(class)].push(number as u32);
+        }
+    }
+
+    /// A cell's tag.
+    #[inline(always)]
+    pub(crate) fn tag(&self, place: Place) -> u16 {
+        let (entry, class) = self.entry(place);
+        (self.cell(entry, class)[0] >> TAG_SHIFT) as u16
+    }
+
+    /// A cell's words.
+    #[inline(always)]
+    pub(crate) fn words(&self, place: Place) -> &[u64] {
+        let (entry, class) = self.entry(place);
+        &self.cell(entry, class)[1..]
+    }
+
+    /// Notes that a cell was used, for eviction; answers its tag, and whether its image could not be read.
+    #[inline(always)]
+    pub(crate) fn touch(&mut self, place: Place) -> (u16, bool) {
+        let (entry, class) = self.entry(place);
+        let header = &mut self.cell_mut(entry, class)[0];
+        if *header & TOUCHED != TOUCHED {
+            *header += TOUCHED_ONE;
+        }
+        ((*header >> TAG_SHIFT) as u16, *header & MISSING != 0)
+    }
+
+    /// Makes a cell without words for a key that is not there; dirty.
+    pub(crate) fn create(&mut self, hash: Hash, tag: u16, words: usize, epoch: u64) -> Place {
+        let class = class_of(words + 1);
+        let reference = self.allocate(class);
+        let mut header = u64::from(tag) << TAG_SHIFT | Position::NONE.bits() << POSITION_SHIFT;
+        if self.durable {
+            header |= DIRTY | parity_bit(epoch);
+            self.dirty_words += class_words(class);
+            self.dirty[epoch as usize & 1].push(hash);
+        }
+        self.cell_mut(reference, class)[0] = header;
+        self.hot += 1;
+        self.insert(hash, reference, true, class)
+    }
+
+    /// Puts a cold key's image, which was read from `position`, into memory; nothing if it was not cold there.
+    pub(crate) fn load(&mut self, hash: Hash, position: Position, tag: u16, image: Option<&[u64]>) {
+        let Found::Cold(place, at, _) = self.find(hash) else { return };
+        if at != position {
+            return;
+        }
+        let words = image.unwrap_or_default();
+        let class = class_of(words.len() + 1);
+        let reference = self.allocate(class);
+        let cell = self.cell_mut(reference, class);
+        cell[0] = u64::from(tag) << TAG_SHIFT
+            | position.bits() << POSITION_SHIFT
+            | if image.is_none() { MISSING } else { 0 };
+        cell[1..=words.len()].copy_from_slice(words);
+        self.hot += 1;
+        self.set_entry(place, reference, true, class);
+    }
+
+    /// Lets go of a cell and its key. Answers the image that is dead by that.
+    pub(crate) fn forget(&mut self, place: Place) -> Option<(Position, u8)> {
+        let (entry, class) = self.entry(place);
+        let header = self.cell(entry, class)[0];
+        if header & DIRTY != 0 {
+            self.dirty_words -= class_words(class);
+        }
+        self.release(entry, class);
+        self.hot -= 1;
+        self.remove_entry(place);
+        self.tally.expired += 1;
+        let position = position_of(header);
+        (position != Position::NONE).then_some((position, class))
+    }
+
+    /// Lets go of a cold key, if its image is the one at `position`.
+    pub(crate) fn forget_cold(&mut self, hash: Hash, position: Position) -> Option<u8> {
+        let Found::Cold(place, at, _) = self.find(hash) else { return None };
+        if at != position {
+            return None;
+        }
+        let class = self.entry(place).1;
+        self.remove_entry(place);
+        self.tally.expired += 1;
+        Some(class)
+    }
+
+    /// Moves a cold key's entry to where its image was copied.
+    pub(crate) fn relocate(&mut self, hash: Hash, from: Position, to: Position) -> Option<u8> {
+        let Found::Cold(place, at, _) = self.find(hash) else { return None };
+        if at != from {
+            return None;
+        }
+        let class = self.entry(place).1;
+        self.set_entry(place, to.bits(), false, class);
+        Some(class)
+    }
+
+    /// A cell to be changed in this epoch.
+    #[inline(always)]
+    pub(crate) fn change(&mut self, place: Place, epoch: u64) -> CellMut<'_> {
+        let (entry, class) = self.entry(place);
+        let header = self.cell(entry, class)[0];
+        if (header & DIRTY == 0 || header & PARITY != parity_bit(epoch)) && self.durable {
+            self.mark(place, entry, class, header, epoch);
+        }
+        CellMut { shard: self, place, reference: entry & REFERENCE, class }
+    }
+
+    #[cold]
+    fn keep_before(&mut self, hash: Hash, entry: u64, class: u8) {
+        let cell = self.cell(entry, class);
+        let tag = cell[0] >> TAG_SHIFT;
+        let words = trimmed(&cell[1..]).to_vec();
+        self.before.extend([hash.0, tag << 32 | words.len() as u64]);
+        self.before.extend(words);
+    }
+
+    fn mark(&mut self, place: Place, entry: u64, class: u8, header: u64, epoch: u64) {
+        let hash = self.hash_at(place);
+        if header & DIRTY == 0 {
+            self.dirty_words += class_words(class);
+        } else {
+            // Dirty since before the cut of a flush that has not come to it yet: what that flush is to write is kept.
+            self.keep_before(hash, entry, class);
+        }
+        self.dirty[epoch as usize & 1].push(hash);
+        self.cell_mut(entry, class)[0] = header & !PARITY | DIRTY | parity_bit(epoch);
+    }
+
+    /// Marks a clean cell dirty whose image lies at `position`, so that it is written somewhere else.
+    pub(crate) fn renew(&mut self, hash: Hash, position: Position, epoch: u64) -> bool {
+        let Found::Hot(place) = self.find(hash) else { return false };
+        let (entry, class) = self.entry(place);
+        let header = self.cell(entry, class)[0];
+        if position_of(header) != position {
+            return false;
+        }
+        if header & DIRTY == 0 {
+            self.mark(place, entry, class, header, epoch);
+        }
+        true
+    }
+
+    /// Whether a key's newest image is the one at this position.
+    pub(crate) fn is_at(&self, hash: Hash, position: Position) -> bool {
+        match self.find(hash) {
+            Found::Cold(_, at, _) => at == position,
+            Found::Hot(place) => {
+                let (entry, class) = self.entry(place);
+                let header = self.cell(entry, class)[0];
+                position_of(header) == position && header & DIRTY == 0
+            }
+            Found::Absent => false,
+        }
+    }
+
+    // --- flush ---
+
+    /// Hands at most `limit` of the cells that are dirty since before the cut to `write`, which answers where their
+    /// image will be; true if more are left. `superseded` hears of images that are dead by that.
+    pub(crate) fn collect<E>(
+        &mut self,
+        old: u64,
+        limit: usize,
+        write: &mut Write<'_, E>,
+        account: &mut dyn FnMut(Position, i64),
+    ) -> Result<bool, E> {
+        let before = std::mem::take(&mut self.before);
+        let mut rest = before.as_slice();
+        while let [hash, about, tail @ ..] = rest {
+            let (words, tail) = tail.split_at((*about as u32 as usize).min(tail.len()));
+            // It counts for nothing: its cell is dirty again, so it is dead with the next flush.
+            write(Hash(*hash), (*about >> 32) as u16, words)?;
+            rest = tail;
+        }
+        let parity = old as usize & 1;
+        let mut ahead = self.dirty[parity].len();
+        let end = ahead.saturating_sub(limit);
+        while let Some(hash) = self.dirty[parity].get(ahead.wrapping_sub(1)).copied() {
+            if ahead <= end {
+                break;
+            }
+            ahead -= 1;
+            // The line of the index for a few keys later, and by looking one up its cell.
+            if let Some(later) = self.dirty[parity].get(ahead.wrapping_sub(12)) {
+                self.prefetch(*later);
+            }
+            if let Some(later) = self.dirty[parity].get(ahead.wrapping_sub(6)) {
+                self.find(*later);
+            }
+            let Found::Hot(place) = self.find(hash) else { continue };
+            let (entry, class) = self.entry(place);
+            let cell = self.cell_mut(entry, class);
+            let header = cell[0];
+            if header & DIRTY == 0 || header & PARITY != parity_bit(old) {
+                continue;
+            }
+            let position = write(hash, (header >> TAG_SHIFT) as u16, trimmed(&cell[1..]))?;
+            cell[0] = header & !(DIRTY | Position::NONE.bits() << POSITION_SHIFT)
+                | position.bits() << POSITION_SHIFT;
+            self.dirty_words -= class_words(class);
+            let before = position_of(header);
+            if before != Position::NONE {
+                account(before, -class_bytes(class));
+            }
+            account(position, class_bytes(class));
+        }
+        self.dirty[parity].truncate(ahead);
+        if ahead == 0 && self.dirty[parity].capacity() > 4096 {
+            self.dirty[parity] = Vec::new();
+        }
+        Ok(ahead > 0)
+    }
+
+    /// After a flush that failed: the cells whose image was to lie at or behind `from` are dirty again.
+    pub(crate) fn revert(&mut self, lost: &dyn Fn(Position) -> bool, epoch: u64) {
+        for number in 0..self.buckets * SLOTS as u32 {
+            let place = Place(number);
+            let (entry, class) = self.entry(place);
+            if class == 0 || entry & HOT == 0 {
+                continue;
+            }
+            let header = self.cell(entry, class)[0];
+            let position = position_of(header);
+            if position == Position::NONE || !lost(position) {
+                continue;
+            }
+            let header = header | Position::NONE.bits() << POSITION_SHIFT;
+            self.cell_mut(entry, class)[0] = header;
+            if header & DIRTY == 0 {
+                self.mark(place, entry, class, header, epoch);
+            }
+        }
+    }
+
+    // --- eviction ---
+
+    /// Brings the memory of cells under a budget, as far as cells are written: clock with two bits of use, so that
+    /// keys which are seen once leave before one that comes again, and a cell that is often used outlasts three
+    /// rounds of them (as in S3-FIFO, Yang et al. 2023).
+    pub(crate) fn evict(&mut self, budget: usize, retire: &dyn Retire) {
+        if self.live_bytes() <= budget || self.pins > 0 {
+            return;
+        }
+        if self.patience > 0 {
+            self.patience -= 1;
+            return;
+        }
+        let slots = self.buckets * SLOTS as u32;
+        // A round finds every cell, and after four each of them has been counted down; no more than some
+        // microseconds at a time.
+        let mut steps = (slots * 4).min(EVICT_STEPS);
+        let before = self.tally.evictions;
+        while self.live_bytes() > budget && self.hot > 0 && steps > 0 {
+            steps -= 1;
+            if self.hand >= slots {
+                self.hand = 0;
+            }
+            let place = Place(self.hand);
+            self.hand += 1;
+            let (entry, class) = self.entry(place);
+            if class == 0 || entry & HOT == 0 {
+                continue;
+            }
+            let durable = self.durable;
+            let header = &mut self.cell_mut(entry, class)[0];
+            let position = position_of(*header);
+            if !durable {
+                if *header & TOUCHED != 0 {
+                    *header -= TOUCHED_ONE;
+                    continue;
+                }
+                self.release(entry, class);
+                self.remove_entry(place);
+            } else {
+                if *header & DIRTY != 0 || position == Position::NONE || !retire.written(position) {
+                    continue;
+                }
+                if *header & TOUCHED != 0 {
+                    *header -= TOUCHED_ONE;
+                    continue;
+                }
+                self.release(entry, class);
+                self.set_entry(place, position.bits(), false, class);
+            }
+            self.hot -= 1;
+            self.tally.evictions += 1;
+        }
+        if steps == 0 && self.tally.evictions == before {
+            // All of it dirty, or in use: what is dirty will be written first.
+            self.patience = 64;
+        }
+    }
+
+    /// Lets go of cells that `expired` says so of, and of the keys whose image lies where `gone` says: in a file
+    /// that is about to be removed. `dead` hears of other images that do not count any more.
+    pub(crate) fn sweep(
+        &mut self,
+        expired: &dyn Fn(u16, &[u64]) -> bool,
+        gone: &dyn Fn(Position) -> bool,
+        dead: &mut dyn FnMut(Position, u8),
+    ) {
+        for number in 0..self.buckets * SLOTS as u32 {
+            let place = Place(number);
+            let (entry, class) = self.entry(place);
+            if class == 0 {
+                continue;
+            }
+            if entry & HOT == 0 {
+                if gone(Position::from_bits(entry & REFERENCE)) {
+                    self.remove_entry(place);
+                    self.tally.expired += 1;
+                }
+                continue;
+            }
+            let header = &mut self.cell_mut(entry, class)[0];
+            if position_of(*header) != Position::NONE && gone(position_of(*header)) {
+                *header |= Position::NONE.bits() << POSITION_SHIFT;
+            }
+            if self.pins == 0
+                && expired(self.tag(place), self.words(place))
+                && let Some((position, class)) = self.forget(place)
+            {
+                dead(position, class);
+            }
+        }
+    }
+
+    /// Keys that have an image on disk which is their newest.
+    pub(crate) fn stored(&self) -> u64 {
+        let mut stored = 0;
+        for number in 0..self.buckets * SLOTS as u32 {
+            let (entry, class) = self.entry(Place(number));
+            let kept = || {
+                let header = self.cell(entry, class)[0];
+                header & DIRTY == 0 && position_of(header) != Position::NONE
+            };
+            stored += u64::from(class != 0 && (entry & HOT == 0 || kept()));
+        }
+        stored
+    }
+
+    /// All cells in memory.
+    pub(crate) fn each_hot(&self, each: &mut dyn FnMut(Hash, u16, &[u64])) {
+        for number in 0..self.buckets * SLOTS as u32 {
+            let place = Place(number);
+            let (entry, class) = self.entry(place);
+            if class != 0 && entry & HOT != 0 {
+                let cell = self.cell(entry, class);
+                each(self.hash_at(place), (cell[0] >> TAG_SHIFT) as u16, &cell[1..]);
+            }
+        }
+    }
+}
+
+/// A cell that is being changed.
+pub struct CellMut<'a> {
+    shard: &'a mut Shard,
+    place: Place,
+    reference: u64,
+    class: u8,
+}
+
+impl CellMut<'_> {
+    /// Its words, with zeros up to the size of its class.
+    #[inline(always)]
+    pub fn words(&self) -> &[u64] {
+        &self.shard.cell(self.reference, self.class)[1..]
+    }
+
+    /// Its words.
+    #[inline(always)]
+    pub fn words_mut(&mut self) -> &mut [u64] {
+        &mut self.shard.cell_mut(self.reference, self.class)[1..]
+    }
+
+    /// Sets its tag.
+    pub fn set_tag(&mut self, tag: u16) {
+        let header = &mut self.shard.cell_mut(self.reference, self.class)[0];
+        *header = *header << 16 >> 16 | u64::from(tag) << TAG_SHIFT;
+    }
+
+    /// Makes room for at least so many words, keeping what there is; at most [`WORDS_MAX`]. Words that are
+    /// cut off must be zero or are lost.
+    #[inline(always)]
+    pub fn resize(&mut self, words: usize) {
+        let class = class_of(words.min(WORDS_MAX) + 1);
+        // One class down is not worth the copying.
+        if class != self.class && class + 1 != self.class {
+            self.move_to(class);
+        }
+    }
+
+    fn move_to(&mut self, class: u8) {
+        let shard = &mut *self.shard;
+        let reference = shard.allocate(class);
+        let kept = class_words(class).min(class_words(self.class));
+        let mut line = [0; 16];
+        for start in (0..kept).step_by(line.len()) {
+            let end = kept.min(start + line.len());
+            let line = &mut line[..end - start];
+            line.copy_from_slice(&shard.cell(self.reference, self.class)[start..end]);
+            shard.cell_mut(reference, class)[start..end].copy_from_slice(line);
+        }
+        shard.release(self.reference, self.class);
+        if shard.durable {
+            shard.dirty_words = shard.dirty_words - class_words(self.class) + class_words(class);
+        }
+        shard.set_entry(self.place, reference, true, class);
+        self.reference = reference;
+        self.class = class;
+    }
+}
+
+#[inline(always)]
+fn parity_bit(epoch: u64) -> u64 {
+    (epoch & 1) * PARITY
+}
+
+#[inline(always)]
+fn position_of(header: u64) -> Position {
+    Position::from_bits(header >> POSITION_SHIFT & REFERENCE)
+}
+
+/// Without the zeros at its end.
+fn trimmed(words: &[u64]) -> &[u64] {
+    let used = words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+    &words[..used]
+}
+
+#[inline(always)]
+fn high_of(bucket: &[u64; BUCKET_WORDS], slot: usize) -> u32 {
+    (bucket[SLOTS + slot / 2] >> (slot % 2 * 32)) as u32
+}
+
+#[inline(always)]
+fn class_at(bucket: &[u64; BUCKET_WORDS], slot: usize) -> u8 {
+    (bucket[7] >> (32 + 6 * slot) & 0x3f) as u8
+}
+
+#[inline(always)]
+fn set_class(bucket: &mut [u64; BUCKET_WORDS], slot: usize, class: u8) {
+    let shift = 32 + 6 * slot;
+    bucket[7] = bucket[7] & !(0x3f << shift) | u64::from(class) << shift;
+}
+
+#[inline(always)]
+fn hash_of(bucket: &[u64; BUCKET_WORDS], slot: usize) -> Hash {
+    Hash(u64::from(high_of(bucket, slot)) << LOW_BITS | bucket[slot] >> (REFERENCE_BITS + 1))
+}
+
+#[inline(always)]
+fn bucket_of(index: &mut Pages, bucket: u32) -> &mut [u64; BUCKET_WORDS] {
+    let bits = index.bits() - BUCKET_BITS;
+    let page = index.page_mut(bucket as usize >> bits);
+    &mut page.as_chunks_mut::<BUCKET_WORDS>().0[bucket as usize & ((1 << bits) - 1)]
+}
+
+/// Puts an entry into the first free slot from its home on; there is one.
+fn put(index: &mut Pages, buckets: u32, hash: Hash, reference: u64, class: u8) -> Place {
+    let mut number = ((u64::from(hash.high()) * u64::from(buckets)) >> 32) as u32;
+    loop {
+        let bucket = bucket_of(index, number);
+        for slot in 0..SLOTS {
+            if class_at(bucket, slot) == 0 {
+                bucket[slot] = reference | hash.low() << (REFERENCE_BITS + 1);
+                let shift = slot % 2 * 32;
+                let word = &mut bucket[SLOTS + slot / 2];
+                *word = *word & !(0xffff_ffff << shift) | u64::from(hash.high()) << shift;
+                set_class(bucket, slot, class);
+                return Place(number * SLOTS as u32 + slot as u32);
+            }
+        }
+        bucket[7] |= OVERFLOW;
+        number += 1;
+        if number == buckets {
+            number = 0;
+        }
+    }
+}
