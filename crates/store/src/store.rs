@@ -791,13 +791,7 @@ impl Keys<'_> {
     /// The cell's place: the one that was found before, or where it is by now.
     #[inline(always)]
     pub fn again(&self, hash: Hash, before: Option<Place>) -> Option<Place> {
-        match before {
-            Some(place) if self.shard.holds(place, hash) => Some(place),
-            _ => match self.shard.find(hash) {
-                Found::Hot(place) => Some(place),
-                _ => None,
-            },
-        }
+        self.shard.again(hash, before)
     }
 
     /// Keeps all cells of the shard in memory until [`Keys::unpin`].
@@ -822,10 +816,10 @@ impl Keys<'_> {
         self.shard.words(place)
     }
 
-    /// A cell to be changed.
+    /// A cell to be changed, at its place, with its hash.
     #[inline(always)]
-    pub fn change(&mut self, place: Place) -> CellMut<'_> {
-        self.shard.change(place, *self.run.epoch)
+    pub fn change(&mut self, place: Place, hash: Hash) -> CellMut<'_> {
+        self.shard.change(place, hash, *self.run.epoch)
     }
 
     /// Makes a cell with room for so many words, all zero, for a key that is not there.

@@ -318,7 +318,8 @@ impl Cells<'_> {
         let at = self.keys.again(hash, before)?;
         let (tag, missing) = self.keys.touch(at);
         if tag != planned.number | pair {
-            self.translate(at, tag, planned, pair);
+            self.translate(at, hash, tag, planned, pair);
+            return self.find(hash, None, planned, pair);
         }
         let last = planned.plan.last(self.keys.words(at));
         if last.is_some_and(|last| planned.is_gone(last, self.horizon)) {
@@ -329,13 +330,13 @@ impl Cells<'_> {
     }
 
     #[cold]
-    fn translate(&mut self, at: store::Place, tag: u16, planned: &Planned, pair: u16) {
+    fn translate(&mut self, at: store::Place, hash: Hash, tag: u16, planned: &Planned, pair: u16) {
         let old = self.keys.words(at).to_vec();
         let mut new = Vec::new();
         if let Some(defined) = self.world.defined(tag) {
             definition::translated(&old, defined, &planned.defined, &mut new);
         }
-        let mut cell = self.keys.change(at);
+        let mut cell = self.keys.change(at, hash);
         cell.words_mut().fill(0);
         cell.resize(new.len());
         cell.words_mut()[..new.len()].copy_from_slice(&new);
@@ -355,7 +356,7 @@ impl Cells<'_> {
             Some((at, _)) => at,
             None => self.keys.create(hash, planned.number | pair, NEW_WORDS),
         };
-        change(planned, &mut self.keys.change(at));
+        change(planned, &mut self.keys.change(at, hash));
     }
 
     #[inline]
@@ -409,18 +410,18 @@ impl Cells<'_> {
             Add::Nothing => {}
             Add::Counters(amounts) => {
                 let at = self.at(found, place, planned);
-                planned.plan.add(&mut self.keys.change(at), *time, amounts.iter());
+                planned.plan.add(&mut self.keys.change(at, place.hash), *time, amounts.iter());
             }
             Add::Value(value) => {
                 let at = self.at(found, place, planned);
-                let mut cell = self.keys.change(at);
+                let mut cell = self.keys.change(at, place.hash);
                 // What the sketch has seen of it goes with it: a count does not start again.
                 (0..sightings).for_each(|_| planned.plan.add_value(&mut cell, *time, None));
                 planned.plan.add_value(&mut cell, *time, *value);
             }
             Add::Distinct { pair } if planned.is_approx => {
                 let at = self.at(found, place, planned);
-                planned.plan.add_hash(&mut self.keys.change(at), *time, pair.0);
+                planned.plan.add_hash(&mut self.keys.change(at, place.hash), *time, pair.0);
             }
             Add::Distinct { pair } => {
                 brief.fresh = self.is_fresh(*pair, *time, planned, key);
