@@ -384,7 +384,7 @@ impl Cells<'_> {
         if found.is_none()
             && let Some(sketch) = &planned.sketch
         {
-            let hash = place.hash.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let hash = place.hash.bits();
             sightings = if adds {
                 sketch.see(self.shard, hash, *time)
             } else {
