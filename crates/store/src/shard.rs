@@ -823,8 +823,26 @@ impl Shard {
         Ok(ahead > 0)
     }
 
-    /// After a flush that failed: the cells whose image was to lie at or behind `from` are dirty again.
-    pub(crate) fn revert(&mut self, lost: &dyn Fn(Position) -> bool, epoch: u64) {
+    /// After a flush of the epoch `old` that failed: what it wrote, where `lost` says so, and what it did not come to
+    /// is dirty in the present epoch, so that the next flush writes all of it. `account` hears of images that are lost.
+    pub(crate) fn revert(
+        &mut self,
+        lost: &dyn Fn(Position) -> bool,
+        old: u64,
+        epoch: u64,
+        account: &mut dyn FnMut(Position, i64),
+    ) {
+        // Images of before are of cells that have changed since, and so are dirty in the present epoch.
+        self.before = Vec::new();
+        for hash in std::mem::take(&mut self.dirty[old as usize & 1]) {
+            let Found::Hot(place) = self.find(hash) else { continue };
+            let (entry, class) = self.entry(place);
+            let header = &mut self.cell_mut(entry, class)[0];
+            if *header & DIRTY != 0 && *header & PARITY == parity_bit(old) {
+                *header = *header & !PARITY | parity_bit(epoch);
+                self.dirty[epoch as usize & 1].push(hash);
+            }
+        }
         for number in 0..self.buckets * SLOTS as u32 {
             let place = Place(number);
             let (entry, class) = self.entry(place);
@@ -836,6 +854,7 @@ impl Shard {
             if position == Position::NONE || !lost(position) {
                 continue;
             }
+            account(position, -class_bytes(class));
             let header = header | Position::NONE.bits() << POSITION_SHIFT;
             self.cell_mut(entry, class)[0] = header;
             if header & DIRTY == 0 {

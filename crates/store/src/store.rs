@@ -333,7 +333,7 @@ impl Store {
                     let epoch = self.epoch.read().unwrap_or_else(PoisonError::into_inner);
                     let mut shard = lock(shard);
                     let before = shard.dirty_bytes();
-                    shard.revert(&lost, *epoch);
+                    shard.revert(&lost, old, *epoch, &mut |position, bytes| log.account(position, bytes));
                     self.dirtied(before, shard.dirty_bytes());
                 }
                 self.uncertain.store(u64::MAX, Ordering::Release);
