@@ -455,6 +455,19 @@ impl Store {
         let floor_minutes = minutes_up(floor.saturating_add(1));
         let write = |batch: &mut Vec<Copied>, words: &mut Vec<u64>| -> Result<u64, StoreError> {
             let mut writer = log.begin()?;
+            {
+                // A newer image may have been written since this one was read, and in the log the last one counts.
+                // While we hold the writer there will be none.
+                let run = self.run();
+                batch.retain(|copied| {
+                    let mut keys = run.shard(copied.shard);
+                    let cold = matches!(keys.find(copied.hash), Found::Cold(_, at, _) if at == copied.at);
+                    cold || {
+                        keys.shard.renew(copied.hash, copied.at, *run.epoch);
+                        false
+                    }
+                });
+            }
             let mut positions = Vec::with_capacity(batch.len());
             for Copied { image: (key, tag, expires, range), .. } in batch.iter() {
                 positions.push(writer.push(*key, *tag, *expires, &words[range.clone()])?);
