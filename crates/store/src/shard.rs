@@ -17,6 +17,10 @@
 //! # Cells
 //! A header word (tag, position of the newest image on disk, flags) and the value's words, in slabs of size classes
 //! with four classes to a doubling; values above [`SMALL_WORDS`] lie on the heap.
+//!
+//! # What counts
+//! The newest image of a key counts in its segment for [`class_bytes`] of the class in the key's entry. Whoever changes
+//! the position or the class says so.
 
 use std::sync::Arc;
 
@@ -205,6 +209,8 @@ pub(crate) struct Shard {
     dirty_words: usize,
     /// Images of the epoch that is being flushed whose cells have changed since: hash, tag and length, words.
     before: Vec<u64>,
+    /// Images that count for more or less since their cell has another class.
+    resized: Vec<(Position, i64)>,
     /// Where eviction goes on.
     hand: u32,
     /// Looks at the budget that are left out, because the last one found next to nothing to evict.
@@ -246,6 +252,7 @@ impl Shard {
             dirty: Default::default(),
             dirty_words: 0,
             before: Vec::new(),
+            resized: Vec::new(),
             hand: 0,
             patience: 0,
             pins: 0,
@@ -656,6 +663,7 @@ impl Shard {
         if at != position {
             return;
         }
+        let before = self.entry(place).1;
         let words = image.unwrap_or_default();
         let class = class_of(words.len() + 1);
         let reference = self.allocate(class);
@@ -666,6 +674,21 @@ impl Shard {
         cell[1..=words.len()].copy_from_slice(words);
         self.hot += 1;
         self.set_entry(place, reference, true, class);
+        self.resize_image(position, before, class);
+    }
+
+    fn resize_image(&mut self, position: Position, from: u8, to: u8) {
+        if position != Position::NONE && from != to {
+            self.resized.push((position, class_bytes(to) - class_bytes(from)));
+        }
+    }
+
+    /// Tells `account` what it has to hear since it was last told.
+    #[inline(always)]
+    pub(crate) fn settle(&mut self, account: impl Fn(Position, i64)) {
+        if !self.resized.is_empty() {
+            self.resized.drain(..).for_each(|(position, bytes)| account(position, bytes));
+        }
     }
 
     /// Lets go of a cell and its key. Answers the image that is dead by that.
@@ -695,15 +718,15 @@ impl Shard {
         Some(class)
     }
 
-    /// Moves a cold key's entry to where its image was copied.
-    pub(crate) fn relocate(&mut self, hash: Hash, from: Position, to: Position) -> Option<u8> {
+    /// Moves a cold key's entry to where its image was copied. Answers the class that it had; `class` is the image's.
+    pub(crate) fn relocate(&mut self, hash: Hash, from: Position, to: Position, class: u8) -> Option<u8> {
         let Found::Cold(place, at, _) = self.find(hash) else { return None };
         if at != from {
             return None;
         }
-        let class = self.entry(place).1;
+        let before = self.entry(place).1;
         self.set_entry(place, to.bits(), false, class);
-        Some(class)
+        Some(before)
     }
 
     /// A cell to be changed in this epoch.
@@ -923,7 +946,7 @@ impl Shard {
     }
 
     /// Lets go of cells that `expired` says so of, and of the keys whose image lies where `gone` says: in a file
-    /// that is about to be removed. `dead` hears of other images that do not count any more.
+    /// that is about to be removed. `dead` hears of images that do not count any more.
     pub(crate) fn sweep(
         &mut self,
         expired: &dyn Fn(u16, &[u64]) -> bool,
@@ -937,15 +960,19 @@ impl Shard {
                 continue;
             }
             if entry & HOT == 0 {
-                if gone(Position::from_bits(entry & REFERENCE)) {
+                let position = Position::from_bits(entry & REFERENCE);
+                if gone(position) {
                     self.remove_entry(place);
                     self.tally.expired += 1;
+                    dead(position, class);
                 }
                 continue;
             }
             let header = &mut self.cell_mut(entry, class)[0];
-            if position_of(*header) != Position::NONE && gone(position_of(*header)) {
+            let position = position_of(*header);
+            if position != Position::NONE && gone(position) {
                 *header |= Position::NONE.bits() << POSITION_SHIFT;
+                dead(position, class);
             }
             if self.pins == 0
                 && expired(self.tag(place), self.words(place))
@@ -1037,6 +1064,8 @@ impl CellMut<'_> {
             shard.dirty_words = shard.dirty_words - class_words(self.class) + class_words(class);
         }
         shard.set_entry(self.place, reference, true, class);
+        let position = position_of(shard.cell(reference, class)[0]);
+        shard.resize_image(position, self.class, class);
         self.reference = reference;
         self.class = class;
     }

@@ -478,7 +478,8 @@ impl Store {
             for (copied, to) in batch.drain(..).zip(positions) {
                 let class = value_class(copied.image.3.len());
                 let mut keys = run.shard(copied.shard);
-                if keys.shard.relocate(copied.hash, copied.at, to).is_some() {
+                if let Some(before) = keys.shard.relocate(copied.hash, copied.at, to, class) {
+                    log.account(copied.at, -class_bytes(before));
                     log.account(to, class_bytes(class));
                 } else {
                     // It was loaded meanwhile.
@@ -500,7 +501,8 @@ impl Store {
             match keys.shard.find(hash) {
                 Found::Cold(_, at, _) if at == seen.position => {
                     if seen.expires_minutes < floor_minutes {
-                        keys.shard.forget_cold(hash, at);
+                        let class = keys.shard.forget_cold(hash, at);
+                        self.dead(class.map(|class| (at, class)));
                         merged.expired += 1;
                         return;
                     }
@@ -866,6 +868,7 @@ impl Drop for Keys<'_> {
         if dirty != self.dirty {
             self.run.dirtied.set(self.run.dirtied.get() + dirty as i64 - self.dirty as i64);
         }
+        self.shard.settle(|position, bytes| self.run.store.account(position, bytes));
         self.run.store.make_room(&mut self.shard);
     }
 }
