@@ -445,9 +445,10 @@ impl Shard {
             }
         }
         self.index = index;
+        // Entries lie in the order of their hashes, so the hand stays between the same ones.
+        self.hand = (u64::from(self.hand) * u64::from(buckets) / u64::from(self.buckets.max(1))) as u32;
         self.buckets = buckets;
         self.removed = 0;
-        self.hand = 0;
     }
 
     /// Whether the next new key makes the index grow.
@@ -644,7 +645,7 @@ impl Shard {
 
     /// Makes a cell without words for a key that is not there; dirty.
     pub(crate) fn create(&mut self, hash: Hash, tag: u16, words: usize, epoch: u64) -> Place {
-        let class = class_of(words + 1);
+        let class = class_of(words.min(WORDS_MAX) + 1);
         let reference = self.allocate(class);
         let mut header = u64::from(tag) << TAG_SHIFT | Position::NONE.bits() << POSITION_SHIFT;
         if self.durable {

@@ -263,7 +263,8 @@ impl Store {
         }
     }
 
-    /// Writes images of keys as one group, durably, in place of what there was of them.
+    /// Writes images of keys as one group, durably, in place of what there was of them. For keys that no run uses
+    /// meanwhile: it would find them gone.
     ///
     /// # Errors
     /// The log's; then none of them was written.
@@ -281,13 +282,15 @@ impl Store {
         writer.commit(true)?;
         for ((key, _, words), position) in images.iter().zip(positions) {
             let (shard, hash) = Hash::of(key.space, key.kind, key.shingle);
-            let class = value_class(words.len());
+            let class = value_class(log::trimmed(words).len());
             self.account(position, class_bytes(class));
             let mut shard = lock(&self.shards[shard]);
+            let before = shard.dirty_bytes();
             if let Found::Hot(place) = shard.find(hash) {
                 self.dead(shard.forget(place));
             }
             self.dead(shard.point(hash, position, class));
+            self.dirtied(before, shard.dirty_bytes());
         }
         Ok(())
     }
@@ -427,13 +430,16 @@ impl Store {
 
     /// The sealed segment with the largest share of dead bytes, if the files are too long by now.
     fn victim(&self, log: &Log, stuck: &HashSet<u32>) -> Option<SegmentUsage> {
-        let segments = log.segments();
+        let mut segments = log.segments();
+        // What has to be kept is no reason to write others again.
+        segments.retain(|segment| !stuck.contains(&segment.id));
         let sum = |of: fn(&SegmentUsage) -> u64| segments.iter().map(of).sum::<u64>();
-        let (all, live) = (sum(|segment| segment.record_bytes), sum(|segment| segment.live_bytes));
-        let sealed = segments.iter().filter(|segment| segment.sealed && !stuck.contains(&segment.id));
+        let (all, live) = (sum(|segment| segment.bytes), sum(|segment| segment.live_bytes));
+        let sealed = segments.iter().filter(|segment| segment.sealed);
         let share = |segment: &SegmentUsage| {
-            let dead = segment.record_bytes.saturating_sub(segment.live_bytes);
-            (dead << 20) / segment.record_bytes.max(1)
+            // Of the whole file: of small groups much is headers.
+            let dead = segment.bytes.saturating_sub(segment.live_bytes);
+            (dead << 20) / segment.bytes.max(1)
         };
         let victim = *sealed.max_by_key(|segment| share(segment))?;
         let allowed = 2 * live.min(all) + 2 * self.segment_bytes;
@@ -560,7 +566,7 @@ impl Store {
     }
 
     /// Calls `each` with the keys that are on disk alone, segment by segment, and then with those in memory. A key
-    /// that is loaded meanwhile can come twice.
+    /// that is loaded meanwhile can come twice, and one that leaves memory meanwhile can be left out.
     ///
     /// # Errors
     /// The device's.
