@@ -17,6 +17,10 @@
 //! # Cells
 //! A header word (tag, position of the newest image on disk, flags) and the value's words, in slabs of size classes
 //! with four classes to a doubling; values above [`SMALL_WORDS`] lie on the heap.
+//!
+//! # What counts
+//! The newest image of a key counts in its segment for [`class_bytes`] of the class in the key's entry. Whoever changes
+//! the position or the class says so.
 
 use std::sync::Arc;
 
@@ -216,6 +220,8 @@ pub(crate) struct Shard {
     dirty_words: usize,
     /// Images of the epoch that is being flushed whose cells have changed since: hash, tag and length, words.
     before: Vec<u64>,
+    /// Images that count for more or less since their cell has another class.
+    resized: Vec<(Position, i64)>,
     /// Where eviction goes on.
     hand: u32,
     /// Looks at the budget that are left out, because the last one found next to nothing to evict.
@@ -258,6 +264,7 @@ impl Shard {
             dirty: Default::default(),
             dirty_words: 0,
             before: Vec::new(),
+            resized: Vec::new(),
             hand: 0,
             patience: 0,
             pins: 0,
@@ -447,10 +454,11 @@ impl Shard {
             }
         }
         self.index = index;
+        // Entries lie in the order of their hashes, so the hand stays between the same ones.
+        self.hand = (u64::from(self.hand) * u64::from(buckets) / u64::from(self.buckets.max(1))) as u32;
         self.buckets = buckets;
         self.version = self.version.wrapping_add(1);
         self.removed = 0;
-        self.hand = 0;
     }
 
     /// Whether the next new key makes the index grow.
@@ -648,7 +656,7 @@ impl Shard {
 
     /// Makes a cell without words for a key that is not there; dirty.
     pub(crate) fn create(&mut self, hash: Hash, tag: u16, words: usize, epoch: u64) -> Place {
-        let class = class_of(words + 1);
+        let class = class_of(words.min(WORDS_MAX) + 1);
         let reference = self.allocate(class);
         let mut header = u64::from(tag) << TAG_SHIFT | Position::NONE.bits() << POSITION_SHIFT;
         if self.durable {
@@ -667,6 +675,7 @@ impl Shard {
         if at != position {
             return;
         }
+        let before = place.class;
         let words = image.unwrap_or_default();
         let class = class_of(words.len() + 1);
         let reference = self.allocate(class);
@@ -677,6 +686,21 @@ impl Shard {
         cell[1..=words.len()].copy_from_slice(words);
         self.hot += 1;
         self.set_entry(place, reference, true, class);
+        self.resize_image(position, before, class);
+    }
+
+    fn resize_image(&mut self, position: Position, from: u8, to: u8) {
+        if position != Position::NONE && from != to {
+            self.resized.push((position, class_bytes(to) - class_bytes(from)));
+        }
+    }
+
+    /// Tells `account` what it has to hear since it was last told.
+    #[inline(always)]
+    pub(crate) fn settle(&mut self, account: impl Fn(Position, i64)) {
+        if !self.resized.is_empty() {
+            self.resized.drain(..).for_each(|(position, bytes)| account(position, bytes));
+        }
     }
 
     /// Lets go of a cell and its key. Answers the image that is dead by that.
@@ -706,15 +730,15 @@ impl Shard {
         Some(class)
     }
 
-    /// Moves a cold key's entry to where its image was copied.
-    pub(crate) fn relocate(&mut self, hash: Hash, from: Position, to: Position) -> Option<u8> {
+    /// Moves a cold key's entry to where its image was copied. Answers the class that it had; `class` is the image's.
+    pub(crate) fn relocate(&mut self, hash: Hash, from: Position, to: Position, class: u8) -> Option<u8> {
         let Found::Cold(place, at, _) = self.find(hash) else { return None };
         if at != from {
             return None;
         }
-        let class = place.class;
+        let before = place.class;
         self.set_entry(place, to.bits(), false, class);
-        Some(class)
+        Some(before)
     }
 
     /// A cell to be changed in this epoch.
@@ -833,8 +857,26 @@ impl Shard {
         Ok(ahead > 0)
     }
 
-    /// After a flush that failed: the cells whose image was to lie at or behind `from` are dirty again.
-    pub(crate) fn revert(&mut self, lost: &dyn Fn(Position) -> bool, epoch: u64) {
+    /// After a flush of the epoch `old` that failed: what it wrote, where `lost` says so, and what it did not come to
+    /// is dirty in the present epoch, so that the next flush writes all of it. `account` hears of images that are lost.
+    pub(crate) fn revert(
+        &mut self,
+        lost: &dyn Fn(Position) -> bool,
+        old: u64,
+        epoch: u64,
+        account: &mut dyn FnMut(Position, i64),
+    ) {
+        // Images of before are of cells that have changed since, and so are dirty in the present epoch.
+        self.before = Vec::new();
+        for hash in std::mem::take(&mut self.dirty[old as usize & 1]) {
+            let Found::Hot(place) = self.find(hash) else { continue };
+            let Place { entry, class, .. } = place;
+            let header = &mut self.cell_mut(entry, class)[0];
+            if *header & DIRTY != 0 && *header & PARITY == parity_bit(old) {
+                *header = *header & !PARITY | parity_bit(epoch);
+                self.dirty[epoch as usize & 1].push(hash);
+            }
+        }
         for number in 0..self.buckets * SLOTS as u32 {
             let place = self.at(number);
             let Place { entry, class, .. } = place;
@@ -846,6 +888,7 @@ impl Shard {
             if position == Position::NONE || !lost(position) {
                 continue;
             }
+            account(position, -class_bytes(class));
             let header = header | Position::NONE.bits() << POSITION_SHIFT;
             self.cell_mut(entry, class)[0] = header;
             if header & DIRTY == 0 {
@@ -915,7 +958,7 @@ impl Shard {
     }
 
     /// Lets go of cells that `expired` says so of, and of the keys whose image lies where `gone` says: in a file
-    /// that is about to be removed. `dead` hears of other images that do not count any more.
+    /// that is about to be removed. `dead` hears of images that do not count any more.
     pub(crate) fn sweep(
         &mut self,
         expired: &dyn Fn(u16, &[u64]) -> bool,
@@ -929,15 +972,19 @@ impl Shard {
                 continue;
             }
             if entry & HOT == 0 {
-                if gone(Position::from_bits(entry & REFERENCE)) {
+                let position = Position::from_bits(entry & REFERENCE);
+                if gone(position) {
                     self.remove_entry(place);
                     self.tally.expired += 1;
+                    dead(position, class);
                 }
                 continue;
             }
             let header = &mut self.cell_mut(entry, class)[0];
-            if position_of(*header) != Position::NONE && gone(position_of(*header)) {
+            let position = position_of(*header);
+            if position != Position::NONE && gone(position) {
                 *header |= Position::NONE.bits() << POSITION_SHIFT;
+                dead(position, class);
             }
             if self.pins == 0
                 && expired(self.tag(place), self.words(place))
@@ -1029,6 +1076,8 @@ impl CellMut<'_> {
             shard.dirty_words = shard.dirty_words - class_words(self.class) + class_words(class);
         }
         shard.set_entry(self.place, reference, true, class);
+        let position = position_of(shard.cell(reference, class)[0]);
+        shard.resize_image(position, self.class, class);
         self.reference = reference;
         self.class = class;
     }

@@ -263,7 +263,8 @@ impl Store {
         }
     }
 
-    /// Writes images of keys as one group, durably, in place of what there was of them.
+    /// Writes images of keys as one group, durably, in place of what there was of them. For keys that no run uses
+    /// meanwhile: it would find them gone.
     ///
     /// # Errors
     /// The log's; then none of them was written.
@@ -281,13 +282,15 @@ impl Store {
         writer.commit(true)?;
         for ((key, _, words), position) in images.iter().zip(positions) {
             let (shard, hash) = Hash::of(key.space, key.kind, key.shingle);
-            let class = value_class(words.len());
+            let class = value_class(log::trimmed(words).len());
             self.account(position, class_bytes(class));
             let mut shard = lock(&self.shards[shard]);
+            let before = shard.dirty_bytes();
             if let Found::Hot(place) = shard.find(hash) {
                 self.dead(shard.forget(place));
             }
             self.dead(shard.point(hash, position, class));
+            self.dirtied(before, shard.dirty_bytes());
         }
         Ok(())
     }
@@ -333,7 +336,7 @@ impl Store {
                     let epoch = self.epoch.read().unwrap_or_else(PoisonError::into_inner);
                     let mut shard = lock(shard);
                     let before = shard.dirty_bytes();
-                    shard.revert(&lost, *epoch);
+                    shard.revert(&lost, old, *epoch, &mut |position, bytes| log.account(position, bytes));
                     self.dirtied(before, shard.dirty_bytes());
                 }
                 self.uncertain.store(u64::MAX, Ordering::Release);
@@ -427,13 +430,16 @@ impl Store {
 
     /// The sealed segment with the largest share of dead bytes, if the files are too long by now.
     fn victim(&self, log: &Log, stuck: &HashSet<u32>) -> Option<SegmentUsage> {
-        let segments = log.segments();
+        let mut segments = log.segments();
+        // What has to be kept is no reason to write others again.
+        segments.retain(|segment| !stuck.contains(&segment.id));
         let sum = |of: fn(&SegmentUsage) -> u64| segments.iter().map(of).sum::<u64>();
-        let (all, live) = (sum(|segment| segment.record_bytes), sum(|segment| segment.live_bytes));
-        let sealed = segments.iter().filter(|segment| segment.sealed && !stuck.contains(&segment.id));
+        let (all, live) = (sum(|segment| segment.bytes), sum(|segment| segment.live_bytes));
+        let sealed = segments.iter().filter(|segment| segment.sealed);
         let share = |segment: &SegmentUsage| {
-            let dead = segment.record_bytes.saturating_sub(segment.live_bytes);
-            (dead << 20) / segment.record_bytes.max(1)
+            // Of the whole file: of small groups much is headers.
+            let dead = segment.bytes.saturating_sub(segment.live_bytes);
+            (dead << 20) / segment.bytes.max(1)
         };
         let victim = *sealed.max_by_key(|segment| share(segment))?;
         let allowed = 2 * live.min(all) + 2 * self.segment_bytes;
@@ -455,6 +461,19 @@ impl Store {
         let floor_minutes = minutes_up(floor.saturating_add(1));
         let write = |batch: &mut Vec<Copied>, words: &mut Vec<u64>| -> Result<u64, StoreError> {
             let mut writer = log.begin()?;
+            {
+                // A newer image may have been written since this one was read, and in the log the last one counts.
+                // While we hold the writer there will be none.
+                let run = self.run();
+                batch.retain(|copied| {
+                    let mut keys = run.shard(copied.shard);
+                    let cold = matches!(keys.find(copied.hash), Found::Cold(_, at, _) if at == copied.at);
+                    cold || {
+                        keys.shard.renew(copied.hash, copied.at, *run.epoch);
+                        false
+                    }
+                });
+            }
             let mut positions = Vec::with_capacity(batch.len());
             for Copied { image: (key, tag, expires, range), .. } in batch.iter() {
                 positions.push(writer.push(*key, *tag, *expires, &words[range.clone()])?);
@@ -465,7 +484,8 @@ impl Store {
             for (copied, to) in batch.drain(..).zip(positions) {
                 let class = value_class(copied.image.3.len());
                 let mut keys = run.shard(copied.shard);
-                if keys.shard.relocate(copied.hash, copied.at, to).is_some() {
+                if let Some(before) = keys.shard.relocate(copied.hash, copied.at, to, class) {
+                    log.account(copied.at, -class_bytes(before));
                     log.account(to, class_bytes(class));
                 } else {
                     // It was loaded meanwhile.
@@ -487,7 +507,8 @@ impl Store {
             match keys.shard.find(hash) {
                 Found::Cold(_, at, _) if at == seen.position => {
                     if seen.expires_minutes < floor_minutes {
-                        keys.shard.forget_cold(hash, at);
+                        let class = keys.shard.forget_cold(hash, at);
+                        self.dead(class.map(|class| (at, class)));
                         merged.expired += 1;
                         return;
                     }
@@ -545,7 +566,7 @@ impl Store {
     }
 
     /// Calls `each` with the keys that are on disk alone, segment by segment, and then with those in memory. A key
-    /// that is loaded meanwhile can come twice.
+    /// that is loaded meanwhile can come twice, and one that leaves memory meanwhile can be left out.
     ///
     /// # Errors
     /// The device's.
@@ -847,6 +868,7 @@ impl Drop for Keys<'_> {
         if dirty != self.dirty {
             self.run.dirtied.set(self.run.dirtied.get() + dirty as i64 - self.dirty as i64);
         }
+        self.shard.settle(|position, bytes| self.run.store.account(position, bytes));
         self.run.store.make_room(&mut self.shard);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use store::log::{Log, Position, RecordKey, StoreError, WORDS_MAX};
-use store::{FileDevice, MemoryDevice, Options};
+use store::log::{Log, Options, Position, RecordKey, StoreError, WORDS_MAX};
+use store::{FileDevice, MemoryDevice};
 
 use crate::support::{append, key, name, numbers, open, words};
 
