@@ -1,0 +1,65 @@
+//! fjall: keys are read, changed and written in one write batch.
+
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+
+use super::group::{EverySecond, Groups, key_bytes, observe};
+use crate::cell::{Cell, Reading};
+use crate::engine::{Engine, Error, Opening};
+use crate::workload::{Batch, Micros, Statistic};
+
+pub(crate) fn open(opening: Opening<'_>) -> Result<Box<dyn Engine>, Error> {
+    let database = Database::builder(opening.directory).cache_size(opening.memory_bytes).open()?;
+    let keyspace = database.keyspace("statistics", KeyspaceCreateOptions::default)?;
+    let synced = database.clone();
+    let sync = EverySecond::start(move || Ok(synced.persist(PersistMode::SyncAll)?));
+    Ok(Box::new(Fjall { database, keyspace, sync, statistic: opening.statistic, groups: Groups::default() }))
+}
+
+struct Fjall {
+    database: Database,
+    keyspace: Keyspace,
+    sync: EverySecond,
+    statistic: Statistic,
+    groups: Groups,
+}
+
+impl Engine for Fjall {
+    fn observe(&mut self, batch: &Batch) -> Result<u64, Error> {
+        self.groups.sort(batch);
+        let mut writes = self.database.batch();
+        let (mut cell, mut bytes, mut counted) = (Cell::new(self.statistic), Vec::new(), 0);
+        for (key, group) in self.groups.iter() {
+            let key = key_bytes(key);
+            match self.keyspace.get(key)? {
+                Some(value) => cell.load(&value),
+                None => cell.load(&[]),
+            }
+            counted += observe(&mut cell, batch, group);
+            cell.store(&mut bytes);
+            writes.insert(&self.keyspace, key, bytes.as_slice());
+        }
+        writes.commit()?;
+        Ok(counted)
+    }
+
+    fn read(&mut self, keys: &[u64], time: Micros) -> Result<Vec<Reading>, Error> {
+        let mut cell = Cell::new(self.statistic);
+        let read = |key: &u64| -> Result<Reading, Error> {
+            match self.keyspace.get(key_bytes(*key))? {
+                Some(value) => cell.load(&value),
+                None => cell.load(&[]),
+            }
+            Ok(cell.reading(time))
+        };
+        keys.iter().map(read).collect()
+    }
+
+    fn settle(&mut self) -> Result<(), Error> {
+        Ok(self.database.persist(PersistMode::SyncAll)?)
+    }
+
+    fn close(mut self: Box<Self>) -> Result<(), Error> {
+        self.sync.stop()?;
+        self.settle()
+    }
+}

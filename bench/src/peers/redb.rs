@@ -1,0 +1,83 @@
+//! redb: keys are read, changed and written in a write transaction. Transactions are not synced, but for one a second.
+
+use std::time::{Duration, Instant};
+
+use redb::{Builder, Database, Durability, ReadableDatabase, TableDefinition};
+
+use super::group::{Groups, observe};
+use crate::cell::{Cell, Reading};
+use crate::engine::{Engine, Error, Opening};
+use crate::workload::{Batch, Micros, Statistic};
+
+const TABLE: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("statistics");
+
+pub(crate) fn open(opening: Opening<'_>) -> Result<Box<dyn Engine>, Error> {
+    let mut builder = Builder::new();
+    builder.set_cache_size(usize::try_from(opening.memory_bytes)?);
+    let database = builder.create(opening.directory.join("statistics.redb"))?;
+    let transaction = database.begin_write()?;
+    transaction.open_table(TABLE)?;
+    transaction.commit()?;
+    Ok(Box::new(Redb { database, statistic: opening.statistic, groups: Groups::default(), synced: Instant::now() }))
+}
+
+struct Redb {
+    database: Database,
+    statistic: Statistic,
+    groups: Groups,
+    synced: Instant,
+}
+
+impl Engine for Redb {
+    fn observe(&mut self, batch: &Batch) -> Result<u64, Error> {
+        self.groups.sort(batch);
+        let due = self.synced.elapsed() >= Duration::from_secs(1);
+        let mut transaction = self.database.begin_write()?;
+        transaction.set_durability(if due { Durability::Immediate } else { Durability::None })?;
+        let (mut cell, mut bytes, mut counted) = (Cell::new(self.statistic), Vec::new(), 0);
+        {
+            let mut table = transaction.open_table(TABLE)?;
+            for (key, group) in self.groups.iter() {
+                // One walk down the tree where the key is there already.
+                if let Some(mut value) = table.get_mut(key)? {
+                    cell.load(value.value());
+                    counted += observe(&mut cell, batch, group);
+                    cell.store(&mut bytes);
+                    value.insert(bytes.as_slice())?;
+                    continue;
+                }
+                cell.load(&[]);
+                counted += observe(&mut cell, batch, group);
+                cell.store(&mut bytes);
+                table.insert(key, bytes.as_slice())?;
+            }
+        }
+        transaction.commit()?;
+        if due {
+            self.synced = Instant::now();
+        }
+        Ok(counted)
+    }
+
+    fn read(&mut self, keys: &[u64], time: Micros) -> Result<Vec<Reading>, Error> {
+        let table = self.database.begin_read()?.open_table(TABLE)?;
+        let mut cell = Cell::new(self.statistic);
+        let read = |key: &u64| -> Result<Reading, Error> {
+            match table.get(*key)? {
+                Some(value) => cell.load(value.value()),
+                None => cell.load(&[]),
+            }
+            Ok(cell.reading(time))
+        };
+        keys.iter().map(read).collect()
+    }
+
+    fn settle(&mut self) -> Result<(), Error> {
+        // A durable commit makes those before it durable.
+        Ok(self.database.begin_write()?.commit()?)
+    }
+
+    fn close(mut self: Box<Self>) -> Result<(), Error> {
+        self.settle()
+    }
+}
