@@ -36,8 +36,8 @@ pub(crate) fn disk_bytes(directory: &Path) -> io::Result<u64> {
         let entry = entry?;
         match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => sum += disk_bytes(&entry.path())?,
-            // Blocks, as some preallocate: a hole takes up nothing.
-            Ok(metadata) => sum += metadata.blocks() * 512,
+            // Neither holes nor what is preallocated behind the end.
+            Ok(metadata) => sum += metadata.len().min(metadata.blocks() * 512),
             // It was removed meanwhile, by a compaction.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),

@@ -128,5 +128,5 @@ function memory_used()
 end
 
 -- Last, so that nobody connects before there is something to call.
-box.schema.user.grant('guest', 'execute', 'universe', nil, { if_not_exists = true })
+box.schema.user.grant('guest', 'read,write,execute', 'universe', nil, { if_not_exists = true })
 box.cfg{ listen = '127.0.0.1:' .. port }
