@@ -16,12 +16,16 @@ fn main() {
     let architecture = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let libraries = match given("ROCKSDB_LIB_DIR") {
         Some(directory) => vec![directory],
-        None => vec![format!("/usr/lib/{architecture}-linux-gnu").into(), "/usr/lib64".into(), "/usr/lib".into()],
+        None => {
+            vec![format!("/usr/lib/{architecture}-linux-gnu").into(), "/usr/lib64".into(), "/usr/lib".into()]
+        }
     };
     let library = libraries.iter().find(|directory| directory.join("librocksdb.so").exists());
     match (std::fs::read_to_string(&version), library) {
         (Ok(header), Some(library)) => found(&header, library),
-        _ => println!("cargo::warning=librocksdb is not installed: built without it (apt-get install librocksdb-dev)"),
+        _ => println!(
+            "cargo::warning=librocksdb is not installed: built without it (apt-get install librocksdb-dev)"
+        ),
     }
 }
 

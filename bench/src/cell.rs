@@ -57,7 +57,8 @@ impl Cell {
                 let (bucket, mut sums) = (time / FINE, [0; SUMS]);
                 let day = bucket / RATIO;
                 for (slot, amount) in self.words.iter().map(|word| unpack(*word)) {
-                    let (own, counter) = (i64::from(slot / COUNTERS as u32), slot as usize % COUNTERS as usize);
+                    let (own, counter) =
+                        (i64::from(slot / COUNTERS as u32), slot as usize % COUNTERS as usize);
                     let own_day = if slot >= FINE_SLOTS {
                         if own >= bucket - HOUR {
                             sums[counter] += amount;

@@ -68,8 +68,10 @@ pub(crate) fn reading(statistic: Statistic, events: &[(Micros, u8)], time: Micro
                 let (window, width) = windows[at / COUNTERS as usize];
                 let counter = at % COUNTERS as usize;
                 let oldest = (time - window) / width;
-                events.iter().filter(|event| usize::from(event.1) == counter && event.0 / width >= oldest).count()
-                    as u64
+                events
+                    .iter()
+                    .filter(|event| usize::from(event.1) == counter && event.0 / width >= oldest)
+                    .count() as u64
             }))
         }
     }

@@ -127,7 +127,8 @@ fn compare(arguments: &Arguments) -> Result<(), Error> {
     if cfg!(debug_assertions) {
         eprintln!("This is a debug build: its figures mean nothing.");
     }
-    let all = |named: &[Group]| if named.is_empty() { Group::value_variants().to_vec() } else { named.to_vec() };
+    let all =
+        |named: &[Group]| if named.is_empty() { Group::value_variants().to_vec() } else { named.to_vec() };
     let seed = arguments.seed.unwrap_or_else(|| RandomState::new().hash_one(0));
     let mut failed = false;
     for group in all(&arguments.group) {

@@ -64,7 +64,8 @@ pub(crate) fn run(spec: &Spec) -> Result<Run, Error> {
     let parent = spec.parent.clone().unwrap_or_else(std::env::temp_dir);
     let directory = tempfile::Builder::new().prefix("tollhouse-bench.").tempdir_in(parent)?;
     let place = directory.path().canonicalize()?;
-    let opening = Opening { directory: &place, statistic: workload.statistic, memory_bytes: spec.memory_bytes };
+    let opening =
+        Opening { directory: &place, statistic: workload.statistic, memory_bytes: spec.memory_bytes };
     let own = std::process::id();
 
     let (mut stream, mut batch) = (Stream::new(workload), Batch::default());

@@ -52,7 +52,9 @@ impl Row {
 /// Redis is taken at its own word, which is kinder to it than the resident size; all others by their process.
 fn memory(run: &Run) -> f64 {
     match run.peer {
-        Peer::RedisCommands | Peer::RedisScript => run.counted_bytes_per_key.unwrap_or(run.resident_bytes_per_key),
+        Peer::RedisCommands | Peer::RedisScript => {
+            run.counted_bytes_per_key.unwrap_or(run.resident_bytes_per_key)
+        }
         _ => run.resident_bytes_per_key,
     }
 }
@@ -68,8 +70,19 @@ pub(crate) fn table(runs: &HashMap<Peer, Vec<Run>>) -> String {
     };
     let mut cells = vec![
         [
-            "engine", "observes/s", "lowest", "highest", "ours is", "per CPU-s", "ours is", "load/s", "p50 ms", "p99 ms",
-            "RAM B/key", "disk B/key", "restart s",
+            "engine",
+            "observes/s",
+            "lowest",
+            "highest",
+            "ours is",
+            "per CPU-s",
+            "ours is",
+            "load/s",
+            "p50 ms",
+            "p99 ms",
+            "RAM B/key",
+            "disk B/key",
+            "restart s",
         ]
         .map(str::to_owned),
     ];
@@ -90,8 +103,9 @@ pub(crate) fn table(runs: &HashMap<Peer, Vec<Run>>) -> String {
             format!("{:.2}", row.restart),
         ]);
     }
-    let widths: Vec<usize> =
-        (0..cells[0].len()).map(|column| cells.iter().map(|row| row[column].len()).max().unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..cells[0].len())
+        .map(|column| cells.iter().map(|row| row[column].len()).max().unwrap_or(0))
+        .collect();
     let mut text = String::new();
     for row in &cells {
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {

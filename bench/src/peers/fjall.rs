@@ -13,7 +13,8 @@ const MEMTABLE_BYTES: u64 = 128 << 20;
 pub(crate) fn open(opening: Opening<'_>) -> Result<Box<dyn Engine>, Error> {
     let database = Database::builder(opening.directory).cache_size(opening.memory_bytes).open()?;
     // Reads nearly always find their key; tables of the size that RocksDB is given too.
-    let options = || KeyspaceCreateOptions::default().expect_point_read_hits(true).max_memtable_size(MEMTABLE_BYTES);
+    let options =
+        || KeyspaceCreateOptions::default().expect_point_read_hits(true).max_memtable_size(MEMTABLE_BYTES);
     let keyspace = database.keyspace("statistics", options)?;
     let synced = database.clone();
     let sync = EverySecond::start(move || Ok(synced.persist(PersistMode::SyncAll)?));

@@ -2,6 +2,7 @@
 
 pub(crate) mod fjall;
 mod group;
+mod message_pack;
 pub(crate) mod redb;
 pub(crate) mod redis;
 #[cfg(librocksdb)]

@@ -141,7 +141,8 @@ impl Database {
             (handle?, family, options)
         };
         // SAFETY: these make option objects out of nothing.
-        let (read, write) = unsafe { (ffi::rocksdb_readoptions_create(), ffi::rocksdb_writeoptions_create()) };
+        let (read, write) =
+            unsafe { (ffi::rocksdb_readoptions_create(), ffi::rocksdb_writeoptions_create()) };
         Ok(Database {
             handle: made(handle)?,
             family: made(family)?,
@@ -245,7 +246,13 @@ impl WriteBatch {
     fn put(&mut self, key: &[u8], value: &[u8]) {
         // SAFETY: the batch is alive, and copies the bytes.
         unsafe {
-            ffi::rocksdb_writebatch_put(self.0.as_ptr(), key.as_ptr(), key.len(), value.as_ptr(), value.len());
+            ffi::rocksdb_writebatch_put(
+                self.0.as_ptr(),
+                key.as_ptr(),
+                key.len(),
+                value.as_ptr(),
+                value.len(),
+            );
         }
     }
 
@@ -472,7 +479,10 @@ mod ffi {
             errors: *mut *mut u8,
             sorted: bool,
         );
-        pub(super) fn rocksdb_pinnableslice_value(slice: *const PinnableSlice, length: *mut usize) -> *const u8;
+        pub(super) fn rocksdb_pinnableslice_value(
+            slice: *const PinnableSlice,
+            length: *mut usize,
+        ) -> *const u8;
         pub(super) fn rocksdb_pinnableslice_destroy(slice: *mut PinnableSlice);
         pub(super) fn rocksdb_writebatch_create() -> *mut WriteBatch;
         pub(super) fn rocksdb_writebatch_destroy(batch: *mut WriteBatch);

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use event::{Key, Kind, Shingle, Space, Span, Time};
 use stats::{
-    Add, Amounts, Catalog, CatalogBuilder, Durability, Embedded, Layout, Ledger, Measure, Observation, Options,
-    Reading as Answer, Request, Tier,
+    Add, Amounts, Catalog, CatalogBuilder, Durability, Embedded, Layout, Ledger, Measure, Observation,
+    Options, Reading as Answer, Request, Tier,
 };
 use store::{FileDevice, Store};
 
@@ -34,7 +34,13 @@ pub(crate) fn open(opening: Opening<'_>) -> Result<Box<dyn Engine>, Error> {
             now => maintained.maintain(Time(now))?,
         })
     });
-    Ok(Box::new(Tollhouse { ledger, latest, maintenance, statistic: opening.statistic, requests: Vec::new() }))
+    Ok(Box::new(Tollhouse {
+        ledger,
+        latest,
+        maintenance,
+        statistic: opening.statistic,
+        requests: Vec::new(),
+    }))
 }
 
 fn catalog(statistic: Statistic) -> Result<Catalog, Error> {
@@ -106,11 +112,7 @@ impl Engine for Tollhouse {
             .map(|keys| Request { once: None, observations: keys.iter().map(look).collect() })
             .collect();
         let outcomes = pollster::block_on(self.ledger.observe(&requests))?;
-        Ok(outcomes
-            .iter()
-            .flat_map(|outcome| &outcome.readings)
-            .map(|answer| self.reading(answer))
-            .collect())
+        Ok(outcomes.iter().flat_map(|outcome| &outcome.readings).map(|answer| self.reading(answer)).collect())
     }
 
     fn settle(&mut self) -> Result<(), Error> {

@@ -3,6 +3,7 @@
 mod wire;
 
 use super::group::key_bytes;
+use super::message_pack::Reader;
 use crate::cell::{Reading, fine_slot};
 use crate::engine::{Engine, Error, Opening};
 use crate::process::{Server, version_of};
@@ -51,7 +52,9 @@ pub(crate) fn open(opening: Opening<'_>, way: Way) -> Result<Box<dyn Engine>, Er
         Statistic::Windowed => WINDOWED,
     };
     connection.command(&[b"SCRIPT", b"LOAD", script.as_bytes()]);
-    let Value::Bytes(digest) = connection.answer()? else { return Err("SCRIPT LOAD answers no digest".into()) };
+    let Value::Bytes(digest) = connection.answer()? else {
+        return Err("SCRIPT LOAD answers no digest".into());
+    };
     let digest = digest.to_vec();
     Ok(Box::new(Redis { server, connection, statistic: opening.statistic, way, digest }))
 }
@@ -118,7 +121,9 @@ impl Redis {
                 self.connection.bytes(&time.to_be_bytes());
             } else {
                 self.connection.bytes(Decimal::new(Slots::at(time).bucket).text());
-                counters.iter().for_each(|counter| self.connection.bytes(&[b'0' + counter]));
+                for counter in counters {
+                    self.connection.bytes(Decimal::new(u64::from(fine_slot(time, *counter))).text());
+                }
             }
             self.connection.send_if_full()?;
         }
@@ -148,54 +153,54 @@ impl Redis {
         Ok(Reading::windowed(sums))
     }
 
-    fn receive(&mut self, batch: &Batch) -> Result<u64, Error> {
+    fn receive_commands(&mut self, batch: &Batch) -> Result<u64, Error> {
         let mut counted = 0;
         for (time, keys, _) in batch.events() {
             let slots = Slots::at(time);
-            if self.way == Way::Script {
-                self.connection.array_answer()?;
-            }
             for _ in keys {
-                let reading = match (self.way, self.statistic) {
-                    (Way::Commands, Statistic::Fixed) => {
-                        self.connection.array_answer()?;
-                        let reading = self.numbers()?;
-                        for _ in 0..3 {
-                            self.connection.answer()?;
-                        }
-                        reading
-                    }
-                    (Way::Commands, Statistic::Windowed) => {
-                        let reading = self.sums(&slots)?;
-                        for _ in 0..2 {
-                            self.connection.answer()?;
-                        }
-                        reading
-                    }
-                    (Way::Script, Statistic::Fixed) => packed(self.connection.answer()?)?,
-                    (Way::Script, Statistic::Windowed) => self.numbers()?,
+                let (reading, writes) = match self.statistic {
+                    Statistic::Fixed => (self.fields()?, 3),
+                    Statistic::Windowed => (self.sums(&slots)?, 2),
                 };
                 counted += std::hint::black_box(reading).counted();
+                for _ in 0..writes {
+                    self.connection.answer()?;
+                }
             }
         }
         Ok(counted)
     }
 
-    /// A reading whose numbers come one by one.
-    fn numbers(&mut self) -> Result<Reading, Error> {
-        let mut failed = None;
-        let reading = Reading::of(self.statistic, || {
-            self.connection.number_answer().unwrap_or_else(|error| {
-                failed = Some(error);
-                0
-            })
-        });
-        failed.map_or(Ok(reading), Err)
+    fn receive_scripts(&mut self, batch: &Batch) -> Result<u64, Error> {
+        let mut counted = 0;
+        for _ in 0..batch.times.len() {
+            match self.statistic {
+                Statistic::Fixed => {
+                    for _ in 0..self.connection.array_answer()? {
+                        counted += std::hint::black_box(value(self.connection.answer()?)?).counted();
+                    }
+                }
+                Statistic::Windowed => each_sums(self.connection.answer()?, |reading| {
+                    counted += std::hint::black_box(reading).counted();
+                })?,
+            }
+        }
+        Ok(counted)
+    }
+
+    /// The answer of the HMGET of [`Way::Commands`].
+    fn fields(&mut self) -> Result<Reading, Error> {
+        self.connection.array_answer()?;
+        let mut numbers = [0; 3];
+        for number in &mut numbers {
+            *number = self.connection.number_answer()?;
+        }
+        Ok(Reading::fixed(numbers))
     }
 }
 
 /// A value of `fixed.lua`.
-fn packed(value: Value<'_>) -> Result<Reading, Error> {
+fn value(value: Value<'_>) -> Result<Reading, Error> {
     match value {
         Value::Bytes(bytes) => match bytes.as_chunks::<8>().0 {
             [first, last, count] => Ok(Reading::fixed([
@@ -210,13 +215,32 @@ fn packed(value: Value<'_>) -> Result<Reading, Error> {
     }
 }
 
+/// The answer of `windowed.lua`.
+fn each_sums(answer: Value<'_>, mut each: impl FnMut(Reading)) -> Result<(), Error> {
+    let Value::Bytes(bytes) = answer else { return Err("sums were expected".into()) };
+    let mut reader = Reader::new(bytes);
+    for _ in 0..reader.array()?.unwrap_or(0) / 18 {
+        let mut sums = [0; 18];
+        for sum in &mut sums {
+            *sum = reader.number()?;
+        }
+        each(Reading::windowed(sums));
+    }
+    Ok(())
+}
+
 impl Engine for Redis {
     fn observe(&mut self, batch: &Batch) -> Result<u64, Error> {
         match self.way {
-            Way::Commands => self.send_commands(batch)?,
-            Way::Script => self.send_scripts(batch)?,
+            Way::Commands => {
+                self.send_commands(batch)?;
+                self.receive_commands(batch)
+            }
+            Way::Script => {
+                self.send_scripts(batch)?;
+                self.receive_scripts(batch)
+            }
         }
-        self.receive(batch)
     }
 
     fn read(&mut self, keys: &[u64], time: Micros) -> Result<Vec<Reading>, Error> {
@@ -227,28 +251,27 @@ impl Engine for Redis {
             let reading = match (self.way, self.statistic) {
                 (Way::Commands, Statistic::Fixed) => {
                     self.connection.command(&[b"HMGET", &key, b"f", b"l", b"c"]);
-                    self.connection.send()?;
-                    self.connection.array_answer()?;
-                    self.numbers()?
+                    self.fields()?
                 }
                 (Way::Script, Statistic::Fixed) => {
                     self.connection.command(&[b"GET", &key]);
-                    packed(self.connection.answer()?)?
+                    value(self.connection.answer()?)?
                 }
                 (Way::Commands, Statistic::Windowed) => {
                     self.connection.command(&[b"HGETALL", &key]);
-                    self.connection.send()?;
                     self.sums(&slots)?
                 }
                 (Way::Script, Statistic::Windowed) => {
                     // The script, without what it writes.
-                    let body = WINDOWED.lines().filter(|line| !line.contains("'HINCRBY'") && !line.contains("'HDEL'"));
+                    let body = WINDOWED
+                        .lines()
+                        .filter(|line| !line.contains("'HINCRBY'") && !line.contains("'HDEL'"));
                     let body = body.collect::<Vec<_>>().join("\n");
                     let bucket = Decimal::new(slots.bucket);
-                    self.connection.command(&[b"EVAL", body.as_bytes(), b"1", &key, bucket.text(), b"0"]);
-                    self.connection.send()?;
-                    self.connection.array_answer()?;
-                    self.numbers()?
+                    self.connection.command(&[b"EVAL", body.as_bytes(), b"1", &key, bucket.text(), b""]);
+                    let mut reading = None;
+                    each_sums(self.connection.answer()?, |sums| reading = Some(sums))?;
+                    reading.ok_or("no sums were answered")?
                 }
             };
             readings.push(reading);

@@ -4,11 +4,12 @@ mod wire;
 
 use std::fs;
 
+use super::message_pack::Reader;
 use crate::cell::{Reading, fine_slot};
 use crate::engine::{Engine, Error, Opening};
 use crate::process::{Server, version_of};
 use crate::workload::{Batch, COUNTERS, Micros, Statistic};
-use wire::{Connection, Reader};
+use wire::Connection;
 
 const SCRIPT: &str = include_str!("init.lua");
 

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use crate::engine::Error;
+use crate::peers::message_pack::Reader;
 
 const GREETING_BYTES: usize = 128;
 /// What is sent at once while calls are still being written, so that the server begins early.
@@ -82,10 +83,10 @@ impl Connection {
     /// order; here it does not matter which is whose.
     pub(super) fn answer(&mut self) -> Result<Reader<'_>, Error> {
         self.fill(5)?;
-        let length = Reader(&self.buffer[self.start..self.start + 5]).number()? as usize;
+        let length = Reader::new(&self.buffer[self.start..self.start + 5]).number()? as usize;
         self.start += 5;
         self.fill(length)?;
-        let mut reader = Reader(&self.buffer[self.start..self.start + length]);
+        let mut reader = Reader::new(&self.buffer[self.start..self.start + length]);
         self.start += length;
         let mut status = 0;
         for _ in 0..reader.map()? {
@@ -95,7 +96,7 @@ impl Connection {
             }
         }
         if status != 0 {
-            return Err(format!("Tarantool: {}", String::from_utf8_lossy(reader.0)).into());
+            return Err(format!("Tarantool: {}", String::from_utf8_lossy(reader.rest())).into());
         }
         // One entry: the data.
         reader.map()?;
@@ -120,46 +121,5 @@ impl Connection {
             }
         }
         Ok(())
-    }
-}
-
-/// MessagePack.
-pub(super) struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], Error> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or("MessagePack: cut off")?;
-        self.0 = rest;
-        Ok(*taken)
-    }
-
-    /// A number that is not negative.
-    pub(super) fn number(&mut self) -> Result<u64, Error> {
-        match self.take::<1>()?[0] {
-            small @ ..0x80 => Ok(u64::from(small)),
-            0xcc => Ok(u64::from(self.take::<1>()?[0])),
-            0xcd => Ok(u64::from(u16::from_be_bytes(self.take()?))),
-            0xce => Ok(u64::from(u32::from_be_bytes(self.take()?))),
-            0xcf => Ok(u64::from_be_bytes(self.take()?)),
-            other => Err(format!("MessagePack: a number was expected, not {other:#x}").into()),
-        }
-    }
-
-    /// The length of an array; `None` for nil.
-    pub(super) fn array(&mut self) -> Result<Option<usize>, Error> {
-        match self.take::<1>()?[0] {
-            small @ 0x90..=0x9f => Ok(Some(usize::from(small & 15))),
-            0xdc => Ok(Some(usize::from(u16::from_be_bytes(self.take()?)))),
-            0xdd => Ok(Some(u32::from_be_bytes(self.take()?) as usize)),
-            0xc0 => Ok(None),
-            other => Err(format!("MessagePack: an array was expected, not {other:#x}").into()),
-        }
-    }
-
-    fn map(&mut self) -> Result<usize, Error> {
-        match self.take::<1>()?[0] {
-            small @ 0x80..=0x8f => Ok(usize::from(small & 15)),
-            other => Err(format!("MessagePack: a small map was expected, not {other:#x}").into()),
-        }
     }
 }
