@@ -184,14 +184,6 @@ impl Reading {
         Reading { numbers: sums, counted: sums[2 * COUNTERS as usize..].iter().sum() }
     }
 
-    /// From numbers in the order of [`Reading::fixed`] or [`Reading::windowed`].
-    pub(crate) fn of(statistic: Statistic, mut numbers: impl FnMut() -> u64) -> Reading {
-        match statistic {
-            Statistic::Fixed => Reading::fixed(std::array::from_fn(|_| numbers())),
-            Statistic::Windowed => Reading::windowed(std::array::from_fn(|_| numbers())),
-        }
-    }
-
     /// Events counted so far, as the reading says it: the count, or the sum of the longest window over all counters.
     pub(crate) fn counted(&self) -> u64 {
         self.counted
@@ -201,12 +193,8 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check;
     use crate::workload::Random;
-
-    /// A reading straight from the definition.
-    pub(crate) fn expected(statistic: Statistic, events: &[(Micros, u8)], time: Micros) -> Reading {
-        crate::check::reading(statistic, events, time)
-    }
 
     #[test]
     fn cells_read_what_the_definition_says_whatever_the_grouping() {
@@ -217,7 +205,11 @@ mod tests {
             let (mut base, mut operand) = (Vec::new(), Vec::new());
             for round in 0..3000 {
                 time += random.below(3_600_000_000 * 3) as i64;
-                assert_eq!(cell.reading(time), expected(statistic, &events, time), "{statistic:?}, {round}");
+                assert_eq!(
+                    cell.reading(time),
+                    check::reading(statistic, &events, time),
+                    "{statistic:?}, {round}"
+                );
                 let counter = random.below(COUNTERS) as u8;
                 cell.add(time, counter);
                 events.push((time, counter));

@@ -133,6 +133,9 @@ fn compare(arguments: &Arguments) -> Result<(), Error> {
     let mut failed = false;
     for group in all(&arguments.group) {
         let peers = available(group, &arguments.peer);
+        if peers.is_empty() {
+            continue;
+        }
         for statistic in some(&arguments.statistic) {
             for spread in some(&arguments.spread) {
                 failed |= !scenario(arguments, group, &peers, statistic, spread, seed)?;

@@ -181,3 +181,32 @@ fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum;
+
+    use super::*;
+    use crate::workload::{Spread, Statistic};
+
+    /// A run checks its answers; here event time goes on for so long that buckets are folded.
+    #[test]
+    fn every_engine_answers_rightly_before_and_after_a_restart() {
+        for peer in Peer::value_variants() {
+            if let Err(why) = peer.version() {
+                println!("skipped: {}: {why}", peer.name());
+                continue;
+            }
+            for (statistic, spread) in [
+                (Statistic::Fixed, Spread::Zipf),
+                (Statistic::Windowed, Spread::Uniform),
+                (Statistic::Windowed, Spread::Zipf),
+            ] {
+                let workload = Workload { statistic, spread, keys: 300, events: 16, event_keys: 7, seed: 3 };
+                let spec = Spec { peer: *peer, workload, seconds: 0.5, memory_bytes: 64 << 20, parent: None };
+                let run = run(&spec).unwrap_or_else(|error| panic!("{}: {error}", peer.name()));
+                assert!(run.observes > 0 && run.per_second > 0.0, "{run:?}");
+            }
+        }
+    }
+}

@@ -166,7 +166,7 @@ impl Random {
 
     /// Below `end`, with a bias of at most `end` in 2^64.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(end) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
     /// At least 0, below 1.

@@ -2,7 +2,7 @@
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
-use super::group::{EverySecond, Groups, key_bytes, observe};
+use super::group::{Background, Groups, SECOND, key_bytes, observe};
 use crate::cell::{Cell, Reading};
 use crate::engine::{Engine, Error, Opening};
 use crate::workload::{Batch, Micros, Statistic};
@@ -17,14 +17,14 @@ pub(crate) fn open(opening: Opening<'_>) -> Result<Box<dyn Engine>, Error> {
         || KeyspaceCreateOptions::default().expect_point_read_hits(true).max_memtable_size(MEMTABLE_BYTES);
     let keyspace = database.keyspace("statistics", options)?;
     let synced = database.clone();
-    let sync = EverySecond::start(move || Ok(synced.persist(PersistMode::SyncAll)?));
+    let sync = Background::every(SECOND, move || Ok(synced.persist(PersistMode::SyncAll)?));
     Ok(Box::new(Fjall { database, keyspace, sync, statistic: opening.statistic, groups: Groups::default() }))
 }
 
 struct Fjall {
     database: Database,
     keyspace: Keyspace,
-    sync: EverySecond,
+    sync: Background,
     statistic: Statistic,
     groups: Groups,
 }

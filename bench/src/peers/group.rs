@@ -47,27 +47,33 @@ pub(crate) fn key_bytes(key: u64) -> [u8; 8] {
     key.to_be_bytes()
 }
 
-/// A thread that does something every second until it is dropped: what makes things durable, mostly.
-pub(crate) struct EverySecond {
+/// How often the write-ahead logs are synced.
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+/// A thread that does something again and again until it is dropped: what makes things durable, mostly.
+pub(crate) struct Background {
     stop: Arc<AtomicBool>,
     failure: Arc<Mutex<Option<Error>>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl EverySecond {
-    pub(crate) fn start(mut act: impl FnMut() -> Result<(), Error> + Send + 'static) -> EverySecond {
+impl Background {
+    pub(crate) fn every(
+        interval: Duration,
+        mut act: impl FnMut() -> Result<(), Error> + Send + 'static,
+    ) -> Background {
         let stop = Arc::new(AtomicBool::new(false));
         let failure = Arc::new(Mutex::new(None));
         let (stopped, failed) = (stop.clone(), failure.clone());
         let thread = std::thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                std::thread::park_timeout(Duration::from_secs(1));
+                std::thread::park_timeout(interval);
                 if let Err(error) = act() {
                     failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
                 }
             }
         });
-        EverySecond { stop, failure, thread: Some(thread) }
+        Background { stop, failure, thread: Some(thread) }
     }
 
     /// Ends it and says whether it ever failed.
@@ -81,7 +87,7 @@ impl EverySecond {
     }
 }
 
-impl Drop for EverySecond {
+impl Drop for Background {
     fn drop(&mut self) {
         // Whoever wants to know of a failure stops it first.
         let _ = self.stop();

@@ -43,6 +43,20 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A text, which need not be one.
+    pub(crate) fn text(&mut self) -> Result<&'a [u8], Error> {
+        let length = match self.take::<1>()?[0] {
+            small @ 0xa0..=0xbf => usize::from(small & 31),
+            0xd9 => usize::from(self.take::<1>()?[0]),
+            0xda => usize::from(u16::from_be_bytes(self.take()?)),
+            0xdb => u32::from_be_bytes(self.take()?) as usize,
+            other => return Err(format!("MessagePack: a text was expected, not {other:#x}").into()),
+        };
+        let (text, rest) = self.0.split_at_checked(length).ok_or("MessagePack: cut off")?;
+        self.0 = rest;
+        Ok(text)
+    }
+
     /// The length of a map of at most 15 entries.
     pub(crate) fn map(&mut self) -> Result<usize, Error> {
         match self.take::<1>()?[0] {

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
-use super::group::{EverySecond, Groups, key_bytes, observe};
+use super::group::{Background, Groups, SECOND, key_bytes, observe};
 use crate::cell::{Cell, Reading};
 use crate::engine::{Engine, Error, Opening};
 use crate::workload::{Batch, Micros, Statistic};
@@ -17,13 +17,13 @@ const MEMTABLE_BYTES: u64 = 512 << 20;
 pub(crate) fn open(opening: Opening<'_>, merge: bool) -> Result<Box<dyn Engine>, Error> {
     let database = Arc::new(Database::open(&opening)?);
     let synced = database.clone();
-    let sync = EverySecond::start(move || synced.sync());
+    let sync = Background::every(SECOND, move || synced.sync());
     Ok(Box::new(Rocks { database, sync, statistic: opening.statistic, merge, groups: Groups::default() }))
 }
 
 struct Rocks {
     database: Arc<Database>,
-    sync: EverySecond,
+    sync: Background,
     statistic: Statistic,
     merge: bool,
     groups: Groups,

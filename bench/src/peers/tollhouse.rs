@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use event::{Key, Kind, Shingle, Space, Span, Time};
 use stats::{
@@ -10,13 +11,15 @@ use stats::{
 };
 use store::{FileDevice, Store};
 
-use super::group::EverySecond;
+use super::group::Background;
 use crate::cell::Reading;
 use crate::engine::{Engine, Error, Opening};
 use crate::workload::{Batch, Micros, Statistic};
 
 const SPACE: Space = Space(1);
 const KIND: Kind = Kind(1);
+/// As the server has it.
+const UPKEEP: Duration = Duration::from_secs(10);
 
 pub(crate) fn open(opening: Opening<'_>) -> Result<Box<dyn Engine>, Error> {
     let (store, _) = Store::open(Arc::new(FileDevice::open(opening.directory)?), store::Options::default())?;
@@ -27,12 +30,9 @@ pub(crate) fn open(opening: Opening<'_>) -> Result<Box<dyn Engine>, Error> {
     let ledger = Arc::new(Embedded::open(store, catalog(opening.statistic)?, options)?);
     let latest = Arc::new(AtomicI64::new(i64::MIN));
     let (maintained, now) = (ledger.clone(), latest.clone());
-    // As the server does.
-    let maintenance = EverySecond::start(move || {
-        Ok(match now.load(Ordering::Relaxed) {
-            i64::MIN => {}
-            now => maintained.maintain(Time(now))?,
-        })
+    let maintenance = Background::every(UPKEEP, move || match now.load(Ordering::Relaxed) {
+        i64::MIN => Ok(()),
+        now => Ok(maintained.maintain(Time(now))?),
     });
     Ok(Box::new(Tollhouse {
         ledger,
@@ -68,7 +68,7 @@ fn catalog(statistic: Statistic) -> Result<Catalog, Error> {
 struct Tollhouse {
     ledger: Arc<Embedded>,
     latest: Arc<AtomicI64>,
-    maintenance: EverySecond,
+    maintenance: Background,
     statistic: Statistic,
     requests: Vec<Request>,
 }

@@ -1,4 +1,5 @@
 -- The stored procedures: one call a message. `write`: the log is written with every transaction, the system syncs it.
+local ffi = require('ffi')
 local port, memory = os.getenv('BENCH_PORT'), tonumber(os.getenv('BENCH_MEMORY'))
 
 box.cfg{
@@ -29,9 +30,10 @@ function observe_fixed(time, keys)
       fixed:insert{ key, time, time, 1 }
     else
       out[i] = old
-      local _, first, last, count = old:unpack()
+      -- Field by field, which LuaJIT compiles; `unpack` takes twice as long.
+      local last = old[3]
       if time > last then last = time end
-      fixed:replace{ key, first, last, count + 1 }
+      fixed:replace{ key, old[2], last, old[4] + 1 }
     end
   end
   box.commit()
@@ -44,83 +46,99 @@ function read_fixed(_, keys)
   return out
 end
 
--- Sums of a list {slot, amount, slot, amount, ...}; a slot is bucket * 6 + counter of a ten-minute bucket or a day.
-local function sums(cell, bucket, out)
+-- A windowed value is {key, text}, the text an array of {slot, amount}, 32 bits each; a slot is bucket * 6 + counter
+-- of a ten-minute bucket or of a day. As an array in memory it is compiled by LuaJIT, and needs no decoding.
+local ENTRIES = 4096
+ffi.cdef('typedef struct { uint32_t slot, amount; } entry_t;')
+local from, new = ffi.typeof('const entry_t *'), ffi.new('entry_t[?]', ENTRIES)
+local sums, sums_of = ffi.new('uint32_t[?]', 18 * 4096), 0
+
+local function sum(entries, count, bucket)
   local day = math.floor(bucket / 144)
-  local n = #out
-  for at = n + 1, n + 18 do out[at] = 0 end
-  for at = 1, #cell, 2 do
-    local slot, amount = cell[at], cell[at + 1]
-    local own, column = math.floor(slot / 6), n + 1 + slot % 6
+  local at_hour = 18 * sums_of
+  local at_day, at_all = at_hour + 6, at_hour + 12
+  for at = at_hour, at_hour + 17 do sums[at] = 0 end
+  for at = 0, count - 1 do
+    local slot, amount = entries[at].slot, entries[at].amount
+    local counter = slot % 6
+    local own = (slot - counter) / 6
     if slot >= 4194304 then
-      if own >= bucket - 6 then out[column] = out[column] + amount end
-      if own >= bucket - 144 then out[column + 6] = out[column + 6] + amount end
+      if own >= bucket - 6 then sums[at_hour + counter] = sums[at_hour + counter] + amount end
+      if own >= bucket - 144 then sums[at_day + counter] = sums[at_day + counter] + amount end
       own = math.floor(own / 144)
     end
-    if own >= day - 14 then out[column + 12] = out[column + 12] + amount end
+    if own >= day - 14 then sums[at_all + counter] = sums[at_all + counter] + amount end
   end
+  sums_of = sums_of + 1
 end
 
-local function add(cell, slot, amount)
-  for at = #cell - 1, 1, -2 do
-    if cell[at] == slot then
-      cell[at + 1] = cell[at + 1] + amount
-      return false
+-- Adds to `new`, and answers how many entries it has now.
+local function add(count, slot, amount)
+  for at = count - 1, 0, -1 do
+    if new[at].slot == slot then
+      new[at].amount = new[at].amount + amount
+      return count
     end
   end
-  local n = #cell
-  cell[n + 1], cell[n + 2] = slot, amount
-  return true
+  new[count].slot, new[count].amount = slot, amount
+  return count + 1
 end
 
--- With a new bucket, old ones are folded into their days.
-local function fold(cell, bucket)
-  local day, kept = math.floor(bucket / 144), {}
-  for at = 1, #cell, 2 do
-    local slot = cell[at]
-    local own = math.floor(slot / 6)
+-- Copies entries to `new`; what lies before the fine buckets that are kept is folded into its day.
+local function fold(entries, count, bucket)
+  local day, kept = math.floor(bucket / 144), 0
+  for at = 0, count - 1 do
+    local slot, amount = entries[at].slot, entries[at].amount
+    local counter = slot % 6
+    local own = (slot - counter) / 6
     if slot < 4194304 then
-      if own >= day - 14 then add(kept, slot, cell[at + 1]) end
+      if own >= day - 14 then kept = add(kept, slot, amount) end
     elseif own >= bucket - 144 then
-      add(kept, slot, cell[at + 1])
+      kept = add(kept, slot, amount)
     else
-      add(kept, math.floor(own / 144) * 6 + slot % 6, cell[at + 1])
+      kept = add(kept, math.floor(own / 144) * 6 + counter, amount)
     end
   end
   return kept
 end
 
-local function must_fold(cell, bucket)
-  for at = 1, #cell, 2 do
-    local slot = cell[at]
-    if slot >= 4194304 and slot < (bucket - 144) * 6 then return true end
+local function aged(entries, count, bucket)
+  for at = 0, count - 1 do
+    if entries[at].slot >= 4194304 and entries[at].slot < (bucket - 144) * 6 then return true end
   end
   return false
 end
 
--- {key, list}.
+-- Answers 18 sums of 32 bits for each key, as one text.
 function observe_windowed(bucket, keys, counters)
-  local out = {}
+  sums_of = 0
   box.begin()
   for i = 1, #keys do
     local key = keys[i]
     local old = windowed:get(key)
-    local cell = old == nil and {} or old[2]
-    sums(cell, bucket, out)
-    if add(cell, bucket * 6 + counters[i], 1) and must_fold(cell, bucket) then cell = fold(cell, bucket) end
-    windowed:replace{ key, cell }
+    local text = old == nil and '' or old[2]
+    local entries, count = ffi.cast(from, text), #text / 8
+    sum(entries, count, bucket)
+    ffi.copy(new, text, #text)
+    local length = add(count, bucket * 6 + counters[i], 1)
+    if length > count and aged(entries, count, bucket) then
+      length = add(fold(entries, count, bucket), bucket * 6 + counters[i], 1)
+    end
+    windowed:replace{ key, ffi.string(new, length * 8) }
   end
+  local out = ffi.string(sums, sums_of * 72)
   box.commit()
   return out
 end
 
 function read_windowed(bucket, keys)
-  local out = {}
+  sums_of = 0
   for i = 1, #keys do
     local old = windowed:get(keys[i])
-    sums(old == nil and {} or old[2], bucket, out)
+    local text = old == nil and '' or old[2]
+    sum(ffi.cast(from, text), #text / 8, bucket)
   end
-  return out
+  return ffi.string(sums, sums_of * 72)
 end
 
 function memory_used()

@@ -55,34 +55,32 @@ impl Tarantool {
     }
 }
 
-/// The readings of one call, one after the other.
+/// The readings that one call answers, one after the other.
 fn readings(
     statistic: Statistic,
     mut answer: Reader<'_>,
-    count: usize,
     mut each: impl FnMut(Reading),
 ) -> Result<(), Error> {
-    // What is returned is an array of one value, an array.
+    // What is returned is an array of one value.
     answer.array()?;
-    answer.array()?;
-    for _ in 0..count {
-        let mut numbers = [0; 18];
-        let wanted = match statistic {
-            Statistic::Windowed => &mut numbers[..],
-            Statistic::Fixed => match answer.array()? {
-                None => &mut [],
-                Some(_) => {
-                    // The key.
-                    answer.number()?;
-                    &mut numbers[..3]
+    match statistic {
+        Statistic::Fixed => {
+            for _ in 0..answer.array()?.unwrap_or(0) {
+                let mut numbers = [0; 4];
+                if answer.array()?.is_some() {
+                    for number in &mut numbers {
+                        *number = answer.number()?;
+                    }
                 }
-            },
-        };
-        for number in wanted {
-            *number = answer.number()?;
+                let [_key, first, last, count] = numbers;
+                each(Reading::fixed([first, last, count]));
+            }
         }
-        let mut numbers = numbers.into_iter();
-        each(Reading::of(statistic, || numbers.next().unwrap_or(0)));
+        Statistic::Windowed => {
+            for sums in answer.text()?.as_chunks::<4>().0.as_chunks::<18>().0 {
+                each(Reading::windowed(sums.map(|sum| u64::from(u32::from_le_bytes(sum)))));
+            }
+        }
     }
     Ok(())
 }
@@ -97,7 +95,7 @@ impl Engine for Tarantool {
         let mut counted = 0;
         for _ in 0..batch.times.len() {
             let answer = self.connection.answer()?;
-            readings(self.statistic, answer, batch.event_keys(), |reading| {
+            readings(self.statistic, answer, |reading| {
                 counted += std::hint::black_box(reading).counted();
             })?;
         }
@@ -109,7 +107,7 @@ impl Engine for Tarantool {
         self.connection.send()?;
         let mut all = Vec::new();
         let answer = self.connection.answer()?;
-        readings(self.statistic, answer, keys.len(), |reading| all.push(reading))?;
+        readings(self.statistic, answer, |reading| all.push(reading))?;
         Ok(all)
     }
 
