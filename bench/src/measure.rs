@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::check::Expected;
 use crate::engine::{Engine, Error, Opening, Peer};
-use crate::process::{cpu_seconds, disk_bytes, resident_bytes};
+use crate::process::{cpu_seconds, disk_bytes, machine_cpu_seconds, resident_bytes};
 use crate::workload::{Batch, Stream, Workload};
 
 /// What is to be run.
@@ -42,6 +42,8 @@ pub(crate) struct Run {
     /// Processor time of the server.
     pub(crate) server_cpu_seconds: f64,
     pub(crate) per_cpu_second: f64,
+    /// Processor time of everything else on the machine: where it is much, only figures per CPU second say something.
+    pub(crate) other_cpu_seconds: f64,
     /// Time of a batch.
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
@@ -97,8 +99,8 @@ pub(crate) fn run(spec: &Spec) -> Result<Run, Error> {
     let disk = disk_bytes(&place)?;
 
     let (mut wall, mut making) = (Duration::ZERO, Duration::ZERO);
-    let used = |engine: &dyn Engine| -> Result<(f64, f64), Error> {
-        Ok((cpu_seconds(own)?, engine.server().map_or(Ok(0.0), cpu_seconds)?))
+    let used = |engine: &dyn Engine| -> Result<[f64; 3], Error> {
+        Ok([cpu_seconds(own)?, engine.server().map_or(Ok(0.0), cpu_seconds)?, machine_cpu_seconds()?])
     };
     let before = used(engine.as_ref())?;
     while wall.as_secs_f64() < spec.seconds {
@@ -132,8 +134,8 @@ pub(crate) fn run(spec: &Spec) -> Result<Run, Error> {
     engine.close()?;
 
     let observes = took.len() as u64 * workload.batch() as u64;
-    let client_cpu = (after.0 - before.0 - making.as_secs_f64()).max(0.0);
-    let server_cpu = after.1 - before.1;
+    let [all_client_cpu, server_cpu, machine_cpu] = std::array::from_fn(|at| after[at] - before[at]);
+    let client_cpu = (all_client_cpu - making.as_secs_f64()).max(0.0);
     took.sort_unstable();
     let quantile = |share: f64| {
         let rank = (took.len() as f64 * share) as usize;
@@ -151,6 +153,7 @@ pub(crate) fn run(spec: &Spec) -> Result<Run, Error> {
         server_cpu_seconds: server_cpu,
         // Processor time has a resolution of a tick.
         per_cpu_second: observes as f64 / (client_cpu + server_cpu).max(0.01),
+        other_cpu_seconds: (machine_cpu - all_client_cpu - server_cpu).max(0.0),
         p50_ms: quantile(0.50),
         p99_ms: quantile(0.99),
         resident_bytes_per_key: per_key(resident),

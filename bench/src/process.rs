@@ -22,6 +22,16 @@ pub(crate) fn cpu_seconds(pid: u32) -> io::Result<f64> {
     Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
+/// Processor time of the whole machine, in seconds, the time that its host kept from it included.
+pub(crate) fn machine_cpu_seconds() -> io::Result<f64> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    // user, nice, system, idle, iowait, irq, softirq, steal
+    let fields = stat.lines().next().unwrap_or_default().split_ascii_whitespace().skip(1).take(8);
+    let ticks =
+        fields.enumerate().filter(|(at, _)| *at != 3 && *at != 4).filter_map(|(_, n)| n.parse::<u64>().ok());
+    Ok(ticks.sum::<u64>() as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
 /// Resident memory of a process.
 pub(crate) fn resident_bytes(pid: u32) -> io::Result<u64> {
     let statm = fs::read_to_string(format!("/proc/{pid}/statm"))?;

@@ -20,6 +20,7 @@ struct Row {
     memory: f64,
     disk: f64,
     restart: f64,
+    others: f64,
 }
 
 impl Row {
@@ -45,6 +46,7 @@ impl Row {
             memory: median(memory),
             disk: median(|run| run.disk_bytes_per_key),
             restart: median(|run| run.restart_seconds),
+            others: median(|run| run.other_cpu_seconds / run.seconds),
         })
     }
 }
@@ -83,6 +85,7 @@ pub(crate) fn table(runs: &HashMap<Peer, Vec<Run>>) -> String {
             "RAM B/key",
             "disk B/key",
             "restart s",
+            "others' CPU",
         ]
         .map(str::to_owned),
     ];
@@ -101,6 +104,7 @@ pub(crate) fn table(runs: &HashMap<Peer, Vec<Run>>) -> String {
             format!("{:.0}", row.memory),
             format!("{:.0}", row.disk),
             format!("{:.2}", row.restart),
+            format!("{:.2}", row.others),
         ]);
     }
     let widths: Vec<usize> = (0..cells[0].len())
