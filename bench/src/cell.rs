@@ -88,6 +88,7 @@ impl Cell {
     }
 
     /// Merges the bytes of another value into this one: what was counted in either is counted in both.
+    #[cfg(any(librocksdb, test))]
     pub(crate) fn merge(&mut self, bytes: &[u8]) {
         let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
         match self.statistic {

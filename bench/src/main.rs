@@ -27,7 +27,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Parser)]
 #[command(after_help = "\
 Examples:
-  tollhouse-bench                                      All of it: some three hours
+  tollhouse-bench                                      All of it, which takes hours
   tollhouse-bench --group servers --rounds 1           Beside Redis and Tarantool
   tollhouse-bench --group embedded --keys 1000000 --statistic fixed --spread zipf --seconds 5
   tollhouse-bench --peer tollhouse --peer redis-script --group servers --events 1    Latency of a single message")]

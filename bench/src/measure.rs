@@ -44,6 +44,8 @@ pub(crate) struct Run {
     pub(crate) per_cpu_second: f64,
     /// Processor time of everything else on the machine: where it is much, only figures per CPU second say something.
     pub(crate) other_cpu_seconds: f64,
+    /// Processor time of making the stream, which is in none of the others.
+    pub(crate) stream_cpu_seconds: f64,
     /// Time of a batch.
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
@@ -153,6 +155,7 @@ pub(crate) fn run(spec: &Spec) -> Result<Run, Error> {
         server_cpu_seconds: server_cpu,
         // Processor time has a resolution of a tick.
         per_cpu_second: observes as f64 / (client_cpu + server_cpu).max(0.01),
+        stream_cpu_seconds: making.as_secs_f64(),
         other_cpu_seconds: (machine_cpu - all_client_cpu - server_cpu).max(0.0),
         p50_ms: quantile(0.50),
         p99_ms: quantile(0.99),

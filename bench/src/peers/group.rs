@@ -9,8 +9,8 @@ use crate::cell::Cell;
 use crate::engine::Error;
 use crate::workload::Batch;
 
-/// The observes of a batch in the order of their keys, those of a key in their own order. Sorting costs 40 ns an
-/// observe, and saves more: trees and LSM levels are walked in order, and a frequent key is read and written once.
+/// The observes of a batch in the order of their keys, those of a key in their own order: trees and tables are walked
+/// in order, and a frequent key is read and written once.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     order: Vec<(u64, u32)>,
