@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use event::{Key, Kind, Shingle, Space, Span, Time};
 use stats::{
-    Add, Amounts, Catalog, CatalogBuilder, Durability, Embedded, Layout, Ledger, Measure, Observation,
-    Options, Reading as Answer, Request, Tier,
+    Add, Amounts, Catalog, CatalogBuilder, Column, Durability, Embedded, Layout, Ledger, Measure,
+    Observation, Options, Request, Tier, Track, View,
 };
-use store::{FileDevice, Store};
+use store::FileDevice;
 
 use super::group::Background;
 use crate::cell::Reading;
@@ -22,12 +22,13 @@ const KIND: Kind = Kind(1);
 const UPKEEP: Duration = Duration::from_secs(10);
 
 pub(crate) fn open(opening: Opening<'_>) -> Result<Box<dyn Engine>, Error> {
-    let (store, _) = Store::open(Arc::new(FileDevice::open(opening.directory)?), store::Options::default())?;
+    let device = Arc::new(FileDevice::open(opening.directory)?);
     let options = Options {
         memory_bytes: usize::try_from(opening.memory_bytes)?,
+        segment_bytes: store::log::Options::SEGMENT_BYTES_MAX,
         durability: Durability::Interval(Span::seconds(1)),
     };
-    let ledger = Arc::new(Embedded::open(store, catalog(opening.statistic)?, options)?);
+    let ledger = Arc::new(Embedded::open(device, catalog(opening.statistic)?, options)?.0);
     let latest = Arc::new(AtomicI64::new(i64::MIN));
     let (maintained, now) = (ledger.clone(), latest.clone());
     let maintenance = Background::every(UPKEEP, move || match now.load(Ordering::Relaxed) {
@@ -46,21 +47,20 @@ pub(crate) fn open(opening: Opening<'_>) -> Result<Box<dyn Engine>, Error> {
 fn catalog(statistic: Statistic) -> Result<Catalog, Error> {
     let text = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let tier = |tier: &str| tier.parse::<Tier>();
-    let layout = match statistic {
-        Statistic::Fixed => Layout::new(text(&["count"]), &[tier("30d x 1")?], vec![Span::days(30)], None)?,
-        Statistic::Windowed => Layout::new(
+    let measure = match statistic {
+        Statistic::Fixed => {
+            Measure::Track(Track::new(vec![Column::First, Column::Last, Column::Count], Span::days(30))?)
+        }
+        Statistic::Windowed => Measure::Windows(Layout::new(
             text(&["seen", "spam", "ham", "complaint", "pardon", "read"]),
             &[tier("10m x 144")?, tier("1d x 14")?],
             vec![Span::hours(1), Span::days(1), Span::days(14)],
             None,
-        )?,
+        )?),
     };
     let mut builder = CatalogBuilder::default();
-    let statistic = stats::Statistic {
-        name: "measured".to_owned(),
-        kind_name: "key".to_owned(),
-        measure: Measure::Windows(layout),
-    };
+    let statistic =
+        stats::Statistic { name: "measured".to_owned(), kind_name: "key".to_owned(), measure, admit: None };
     builder.add(SPACE, KIND, statistic)?;
     Ok(builder.build())
 }
@@ -78,10 +78,10 @@ fn key(key: u64) -> Key {
 }
 
 impl Tollhouse {
-    fn reading(&self, answer: &Answer) -> Reading {
+    fn reading(&self, answer: View<'_>) -> Reading {
         let time = |time: Option<Time>| time.map_or(0, |time| time.0.cast_unsigned());
         match self.statistic {
-            Statistic::Fixed => Reading::fixed([time(answer.first), time(answer.last), answer.sum(0, 0)]),
+            Statistic::Fixed => Reading::fixed([time(answer.first()), time(answer.last()), answer.sum(0, 2)]),
             Statistic::Windowed => Reading::windowed(std::array::from_fn(|at| answer.sum(at / 6, at % 6))),
         }
     }
@@ -96,13 +96,12 @@ impl Engine for Tollhouse {
             request.observations.extend(keys.iter().zip(counters).map(|(shingle, counter)| Observation {
                 key: key(*shingle),
                 time: Time(time),
-                add: Add::Counters(Amounts::from([(if fixed { 0 } else { *counter }, 1)])),
+                add: if fixed { Add::Value(None) } else { Add::Counters(Amounts::from([(*counter, 1)])) },
             }));
         }
         let outcomes = pollster::block_on(self.ledger.observe(&self.requests))?;
         self.latest.store(batch.times.last().copied().unwrap_or(i64::MIN), Ordering::Relaxed);
-        let answers = outcomes.iter().flat_map(|outcome| &outcome.readings);
-        Ok(answers.map(|answer| std::hint::black_box(self.reading(answer)).counted()).sum())
+        Ok(outcomes.all().map(|answer| std::hint::black_box(self.reading(answer)).counted()).sum())
     }
 
     fn read(&mut self, keys: &[u64], time: Micros) -> Result<Vec<Reading>, Error> {
@@ -112,7 +111,7 @@ impl Engine for Tollhouse {
             .map(|keys| Request { once: None, observations: keys.iter().map(look).collect() })
             .collect();
         let outcomes = pollster::block_on(self.ledger.observe(&requests))?;
-        Ok(outcomes.iter().flat_map(|outcome| &outcome.readings).map(|answer| self.reading(answer)).collect())
+        Ok(outcomes.all().map(|answer| self.reading(answer)).collect())
     }
 
     fn settle(&mut self) -> Result<(), Error> {
@@ -122,7 +121,7 @@ impl Engine for Tollhouse {
 
     fn memory_bytes(&mut self) -> Result<Option<u64>, Error> {
         let census = self.ledger.census();
-        Ok(Some(census.memory_bytes + census.directory_bytes))
+        Ok(Some(census.memory_bytes))
     }
 
     fn close(mut self: Box<Self>) -> Result<(), Error> {
