@@ -5,6 +5,7 @@ mod faults;
 mod hints;
 mod model;
 mod store_model;
+mod store_threads;
 mod support;
 mod toy;
 mod upgrade;
