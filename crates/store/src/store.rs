@@ -401,13 +401,18 @@ impl Store {
         let mut stuck = lock(&self.merging);
         log.raise_floor(now);
         let floor = log.floor();
-        for segment in log.segments() {
-            if segment.sealed && segment.record_bytes > 0 && log::micros(segment.expires_max_minutes) <= floor
-            {
-                self.sweep(floor, Some(segment.slot), &meaning());
-                log.remove(segment.slot)?;
-                merged.segments += 1;
-            }
+        let mut expired = log.segments();
+        expired.retain(|segment| {
+            segment.sealed && segment.record_bytes > 0 && log::micros(segment.expires_max_minutes) <= floor
+        });
+        let expired: Vec<u16> = expired.iter().map(|segment| segment.slot).collect();
+        if !expired.is_empty() {
+            let meaning = meaning();
+            (0..SHARDS).for_each(|number| self.sweep_shard(number, floor, &expired, &meaning));
+        }
+        for slot in expired {
+            log.remove(slot)?;
+            merged.segments += 1;
         }
         let mut left = budget;
         while let Some(victim) = self.victim(log, &stuck) {
@@ -546,20 +551,16 @@ impl Store {
         }
         let count = SHARDS.div_ceil(of.max(1));
         for number in (turn * count..(turn + 1) * count).map(|number| number % SHARDS) {
-            self.sweep_shard(number, now, None, meaning);
+            self.sweep_shard(number, now, &[], meaning);
         }
     }
 
-    fn sweep(&self, now: i64, slot: Option<u16>, meaning: &dyn Meaning) {
-        (0..SHARDS).for_each(|number| self.sweep_shard(number, now, slot, meaning));
-    }
-
-    fn sweep_shard(&self, number: usize, now: i64, slot: Option<u16>, meaning: &dyn Meaning) {
+    fn sweep_shard(&self, number: usize, now: i64, gone: &[u16], meaning: &dyn Meaning) {
         let mut shard = lock(&self.shards[number]);
         let before = shard.dirty_bytes();
         shard.sweep(
             &|tag, words| meaning.expires(tag, words) <= now,
-            &|position| slot == Some(position.slot()),
+            &|position| gone.contains(&position.slot()),
             &mut |position, class| self.account(position, -class_bytes(class)),
         );
         self.dirtied(before, shard.dirty_bytes());

@@ -244,15 +244,23 @@ impl<'a> Writer<'a> {
     /// [`StoreError::Full`] if the group was taken back because there is no room; after any other error nothing is
     /// written any more, and it is unknown whether the group will be found when the log is next opened.
     pub fn commit(&mut self, sync: bool) -> Result<(), StoreError> {
-        let done = self.end_group(sync);
+        let done = self.end_group(sync, false);
         self.settle(done)
     }
 
-    fn end_group(&mut self, sync: bool) -> Result<(), StoreError> {
+    /// Commits durably, and makes sure that a group ends in the active segment, be it one without records: so that
+    /// the end of the log is found there, and not in a segment that is about to be removed.
+    pub(crate) fn commit_here(&mut self) -> Result<(), StoreError> {
+        let blank = self.state.size == SEGMENT_HEADER_BYTES as u64;
+        let done = self.end_group(true, blank);
+        self.settle(done)
+    }
+
+    fn end_group(&mut self, sync: bool, always: bool) -> Result<(), StoreError> {
         self.check()?;
         // A floor that was raised is worth a frame without records.
         let floor = self.log.floor();
-        if self.state.count > 0 || self.state.index > 0 || floor > self.state.floor {
+        if always || self.state.count > 0 || self.state.index > 0 || floor > self.state.floor {
             if self.state.count == 0 {
                 self.state.start_frame(floor, self.log.segment_bytes());
             }
