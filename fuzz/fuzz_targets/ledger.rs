@@ -18,7 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
         device.write("00000000.hint", hint);
     }
     let shared: Arc<dyn Device> = Arc::new(device.clone());
-    let upgraded = v1::upgrade(&shared, Options::default(), &mut |image, writer| {
+    let upgraded = v1::upgrade(&shared, Options::default(), &|key| key.starts_with(&[0xff; 4]), &mut |image, writer| {
         writer.push(RecordKey::default(), 0, image.expires, &[image.value.len() as u64])?;
         Ok(())
     });

@@ -52,10 +52,10 @@ const RETRY: Duration = Duration::from_secs(1);
 pub enum Durability {
     /// Before the answer. Waiting requests share one sync.
     Sync,
-    /// This long after the answer at most, if the disk keeps up.
+    /// This long after the answer and two flushes at most: a flush begins so long after the one before has ended.
     Interval(Span),
-    /// When the system pleases; written every second, synced when closed, when a segment is sealed, and before a
-    /// merge removes one.
+    /// When the system pleases; written every second, so that a killed process loses no more than that. Synced when
+    /// closed, for a snapshot, when a segment is sealed, and before a merge removes one.
     None,
 }
 
