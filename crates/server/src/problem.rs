@@ -115,7 +115,9 @@ impl From<EngineError> for Failure {
                 UNKNOWN_NAME.failure(format!("there is no {what} `{}`", shown(name))).help(help.clone())
             }
             EngineError::NoDecision(_) | EngineError::NoJournal => NOT_FOUND.failure(error.to_string()),
-            EngineError::PipelineGone(_) => NOT_APPLICABLE.failure(error.to_string()),
+            EngineError::PipelineGone(_) | EngineError::NoCounters(_) => {
+                NOT_APPLICABLE.failure(error.to_string())
+            }
             EngineError::Ledger(LedgerError::Window(_)) => {
                 INVALID_PARAMETER.failure(format!("window: {error}"))
             }
@@ -127,6 +129,12 @@ impl From<EngineError> for Failure {
             | EngineError::Journal(JournalError::Poisoned(_)) => {
                 tracing::error!(%error, "a request was refused");
                 UNAVAILABLE.failure("nothing can be written").help("the node's log and /readyz say why")
+            }
+            EngineError::Ledger(LedgerError::Full { .. }) => {
+                tracing::error!(%error, "a request was refused");
+                UNAVAILABLE
+                    .failure("nothing can be counted, the disk is full")
+                    .help("make room on the node's disk: it then goes on by itself")
             }
             _ => {
                 tracing::error!(%error, "a request failed");
