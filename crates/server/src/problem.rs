@@ -195,6 +195,16 @@ mod tests {
     }
 
     #[test]
+    fn a_full_disk_is_said_with_its_mend() {
+        let error = EngineError::Ledger(LedgerError::Full { why: "No space left on /somewhere".into() });
+        let problem = Failure::from(error).problem();
+        assert_eq!((problem.status, problem.kind.as_str()), (503, "urn:tollhouse:problem:unavailable"));
+        assert!(problem.detail.contains("the disk is full"), "{problem:?}");
+        assert!(problem.help.unwrap().contains("make room"));
+        assert!(!problem.detail.contains("/somewhere"), "paths are for the log");
+    }
+
+    #[test]
     fn texts_from_outside_are_short_and_harmless() {
         assert_eq!(shown("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
         assert_eq!(shown(&"é".repeat(200)).chars().count(), 81);

@@ -112,7 +112,7 @@ fn windows(view: View<'_>, problems: &mut Problems) -> (Kept, bool) {
 }
 
 fn track(name: &str, view: View<'_>, schema: &Schema, problems: &mut Problems) -> Option<Kept> {
-    for key in ["counts", "windows", "readings"].into_iter().filter(|key| view.is_given(key)) {
+    if let Some(key) = ["counts", "windows", "readings"].into_iter().find(|key| view.is_given(key)) {
         let message = format!("`{name}` has `track` and `{key}`");
         let help = match key {
             "readings" => {
