@@ -66,7 +66,7 @@ impl std::fmt::Display for Failure {
         let Failure { seed, what, trace } = self;
         trace.iter().try_for_each(|step| writeln!(f, "  {step}"))?;
         writeln!(f, "seed {seed}: {what}")?;
-        write!(f, "replay: SEEDS={seed}..{} cargo test -p tollhouse-sim -- --nocapture", seed + 1)
+        write!(f, "replay: SEEDS={seed} cargo test -p tollhouse-sim")
     }
 }
 
@@ -78,14 +78,19 @@ impl std::error::Error for Failure {}
 /// The first answer that is wrong, or a panic.
 pub fn simulate(seed: u64) -> Result<Tally, Box<Failure>> {
     let mut world = World::new(seed);
-    let done = catch_unwind(AssertUnwindSafe(|| world.run())).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        Err(format!("panicked: {}", text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("?")))
-    });
+    let done = guarded(|| world.run());
     match done {
         Ok(()) => Ok(world.tally),
         Err(what) => Err(Box::new(Failure { seed, what, trace: world.trace.into_iter().collect() })),
     }
+}
+
+/// What it answers, or that it panicked.
+pub(crate) fn guarded(run: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        Err(format!("panicked: {}", text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("?")))
+    })
 }
 
 #[derive(Clone, Debug)]
