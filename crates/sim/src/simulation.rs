@@ -212,7 +212,7 @@ impl World {
         let settings = Settings {
             promise,
             memory_bytes: *random.pick(&[0, 1 << 10, 4 << 10, 64 << 10, 64 << 20]),
-            segment_bytes: *random.pick(&[300, 2_000, 8_000, 1 << 20]),
+            segment_bytes: *random.pick(&[1_000, 2_000, 8_000, 1 << 20]),
         };
         let style = Style::random(&mut random);
         let start = match random.below(4) {
