@@ -178,7 +178,9 @@ impl Home {
 
 fn refused(error: LedgerError) -> Refused {
     match error {
-        LedgerError::Full { .. } | LedgerError::Store(StoreError::Full { .. }) => Refused::Full(error.to_string()),
+        LedgerError::Full { .. } | LedgerError::Store(StoreError::Full { .. }) => {
+            Refused::Full(error.to_string())
+        }
         LedgerError::Poisoned { .. } | LedgerError::Store(_) => Refused::Stopped(error.to_string()),
         _ => Refused::Other(error.to_string()),
     }

@@ -565,16 +565,20 @@ impl World {
         if told.reads.len() != expected.reads.len() {
             return wrong("number of readings");
         }
+        let mut lost = if self.flipped { self.lost.clone() } else { BTreeSet::new() };
         for (index, (read, expected)) in told.reads.iter().zip(&expected.reads).enumerate() {
             let look = &ask.looks[index];
-            if !self.fits(look, read, expected) {
+            if read.missing {
+                lost.insert(Name { kind: look.kind, number: look.number, value: None });
+            }
+            if !self.fits(look, read, expected, &lost) {
                 return wrong(&format!("look {index} ({look:?}), told {read:?}, expected {expected:?}"));
             }
         }
         Ok(())
     }
 
-    fn fits(&self, look: &Look, read: &Read, expected: &Read) -> bool {
+    fn fits(&self, look: &Look, read: &Read, expected: &Read, lost: &BTreeSet<Name>) -> bool {
         if !self.flipped {
             return read == expected;
         }
@@ -583,7 +587,7 @@ impl World {
         let counters = self.kinds[look.kind].counters();
         // Nothing is invented: at most what was ever added is told.
         let bounded = read.sums.iter().enumerate().all(|(at, sum)| *sum <= ever[at % counters]);
-        bounded && (self.doubt || read.missing || self.lost.contains(&name) || read == expected)
+        bounded && (self.doubt || lost.contains(&name) || read == expected)
     }
 
     fn maintain(&mut self, now: i64) -> Done {
