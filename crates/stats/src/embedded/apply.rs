@@ -402,7 +402,8 @@ impl Cells<'_> {
         }
         if !adds {
             if let Add::Distinct { pair } = add {
-                brief.fresh = !planned.is_approx && self.is_fresh(*pair, *time, planned, key);
+                brief.fresh =
+                    !planned.is_approx && self.is_fresh(*pair, *time, planned, key, &mut brief.quality);
             }
             return brief;
         }
@@ -424,7 +425,7 @@ impl Cells<'_> {
                 planned.plan.add_hash(&mut self.keys.change(at, place.hash), *time, pair.0);
             }
             Add::Distinct { pair } => {
-                brief.fresh = self.is_fresh(*pair, *time, planned, key);
+                brief.fresh = self.is_fresh(*pair, *time, planned, key, &mut brief.quality);
                 if brief.fresh {
                     let (_, hash) = Hash::of(key.space.0, key.kind.0 | PAIR, pair.0);
                     self.change(hash, planned, PAIR, |planned, cell| planned.plan.add(cell, *time, [(0, 1)]));
@@ -446,12 +447,23 @@ impl Cells<'_> {
         }
     }
 
-    /// Whether a pair was not seen in the time's period, and the period is not forgotten.
-    fn is_fresh(&mut self, pair: event::Shingle, time: Time, planned: &Planned, key: &event::Key) -> bool {
+    /// Whether a pair was not seen in the time's period, and the period is not forgotten. Where the pair's marks could
+    /// not be read, neither answer can be trusted, and the quality says so.
+    fn is_fresh(
+        &mut self,
+        pair: event::Shingle,
+        time: Time,
+        planned: &Planned,
+        key: &event::Key,
+        quality: &mut Quality,
+    ) -> bool {
         let (_, hash) = Hash::of(key.space.0, key.kind.0 | PAIR, pair.0);
         let bucket = planned.plan.bucket(time);
         match self.find(hash, None, planned, PAIR) {
-            Some((at, _)) => {
+            Some((at, missing)) => {
+                if missing {
+                    *quality = Quality::Missing;
+                }
                 let (seen, kept) = planned.plan.fine(self.keys.words(at), bucket);
                 !seen && kept
             }

@@ -102,7 +102,10 @@ fn kill_often(durability: &str, seed: u64) {
         let safe = lines.filter_map(safe).last().or(reached).expect("the child stopped by itself");
         let ledger = open(directory.path(), durability);
         let counts = counts(&ledger);
-        assert_eq!(counts, [counts[0]; 3], "{durability}, round {round}: a request is kept whole or not at all");
+        assert_eq!(
+            counts, [counts[0]; 3],
+            "{durability}, round {round}: a request is kept whole or not at all"
+        );
         assert!(safe <= counts[0], "{durability}, round {round}: {safe} promised, {counts:?} kept");
         if durability == "sync" {
             assert!(counts[0] <= safe + 1, "{durability}, round {round}: {safe} answered, {counts:?} kept");

@@ -343,6 +343,8 @@ fn cut_tail(
             segment.blob.truncate(kept).map_err(StoreError::io(segment.name()))?;
             segment.blob.sync().map_err(StoreError::io(segment.name()))?;
             segment.size.store(kept, Ordering::Relaxed);
+        } else {
+            segment.blob.sync().map_err(StoreError::io(segment.name()))?;
         }
     }
     Ok(())
