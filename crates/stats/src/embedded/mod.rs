@@ -200,8 +200,14 @@ impl Embedded {
         definitions.dedup();
         let mut registry = Registry::default();
         for key in definitions {
-            if let Some((_, words)) = store.get(key)? {
-                registry.restore(key.shingle as u16, &words)?;
+            match store.get(key) {
+                Ok(Some((_, words))) => registry.restore(key.shingle as u16, &words)?,
+                Ok(None) => {}
+                // Its number is a hash of what it says: where the configuration still says it, its cells are read.
+                Err(StoreError::Damaged { .. }) => {
+                    tracing::error!(number = key.shingle, "a definition is damaged: its cells may be missing");
+                }
+                Err(error) => return Err(error.into()),
             }
         }
         let mut world = World::new(catalog, registry, &store, None)?;
