@@ -215,7 +215,7 @@ type Entry = ((Space, Kind), Arc<Statistic>);
 
 impl Catalog {
     /// Kinds are numbered below this; the numbers above are for pairs and for the ledger's own records.
-    pub const KINDS: u16 = 0x7fff;
+    pub const KINDS: u16 = 0x7ffd;
 
     /// An empty builder.
     pub fn builder() -> CatalogBuilder {
