@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-const ROUTES: [(&str, &str); 15] = [
+const ROUTES: [(&str, &str); 16] = [
     ("get", "/"),
     ("get", "/healthz"),
     ("get", "/metrics"),
@@ -19,6 +19,7 @@ const ROUTES: [(&str, &str); 15] = [
     ("post", "/v1/learn"),
     ("post", "/v1/observe"),
     ("post", "/v1/peek"),
+    ("post", "/v1/snapshots"),
 ];
 
 #[test]

@@ -5,4 +5,5 @@ mod conformance;
 mod faults;
 mod kill;
 mod model;
+mod portable;
 mod support;
