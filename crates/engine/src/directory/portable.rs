@@ -52,7 +52,10 @@ pub enum How {
     /// They are replaced.
     Replace,
     /// They are added to.
-    Merge,
+    Merge {
+        /// Exact distinct counts may have values in common, which then count twice.
+        overlap: bool,
+    },
 }
 
 /// Why statistics were not exported or imported.
@@ -615,8 +618,8 @@ impl Directory {
         let secret = self.secret()?;
         finish_replacing(self)?;
         match (how, source) {
-            (How::Merge, Source::File(path)) => self.merge(plan, &secret, path, tell),
-            (How::Merge, Source::Stream(_)) => {
+            (How::Merge { overlap }, Source::File(path)) => self.merge(plan, &secret, path, overlap, tell),
+            (How::Merge { .. }, Source::Stream(_)) => {
                 Err(PortableError::Format("what is merged is read twice: give a file".to_owned()))
             }
             (_, Source::File(path)) => {
@@ -632,6 +635,7 @@ impl Directory {
         plan: &Plan,
         secret: &Secret,
         path: &Path,
+        overlap: bool,
         tell: &mut dyn FnMut(u64),
     ) -> Result<Imported, PortableError> {
         let input = || open(path).map(Reader::new).map_err(PortableError::Read);
@@ -646,7 +650,7 @@ impl Directory {
         let mut importer = ledger.importer(&opened.decoder)?;
         checked.cells(&opened, &mut |line, cells| {
             for (cell, line) in cells.iter().zip(line..) {
-                if importer.overlaps(cell)? {
+                if !overlap && importer.overlaps(cell)? {
                     let statistic = opened.decoder.statistic(cell).to_owned();
                     return Err(PortableError::Overlap { line, statistic });
                 }

@@ -123,6 +123,7 @@ fn metrics_count_stages_and_requests() {
         check(r#"tollhouse_http_request_seconds_count{route="/v1/decide",status="422"}"#, 1.0);
         check(r#"tollhouse_http_request_seconds_count{route="other",status="404"}"#, 1.0);
         check("tollhouse_ledger_poisoned", 0.0);
+        check("tollhouse_ledger_full", 0.0);
         // Those of the requests before may not be closed yet.
         assert!(samples["tollhouse_http_connections"] >= 1.0);
         assert!(samples["tollhouse_ledger_cells"] > 0.0);

@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// Add to the statistics that are there. The same export is added once
     #[arg(long)]
     merge: bool,
+    /// With --merge: exact distinct counts that have values in common are added all the same, and count these twice
+    #[arg(long, requires = "merge")]
+    allow_overlap: bool,
     #[command(flatten)]
     engine: EngineOptions,
     #[command(flatten)]
@@ -52,7 +55,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let plan = args.engine.plan(&directory)?;
     let how = match (args.replace, args.merge) {
         (true, _) => How::Replace,
-        (_, true) => How::Merge,
+        (_, true) => How::Merge { overlap: args.allow_overlap },
         _ => How::Fresh,
     };
     let progress = Progress::new("keys", None);
@@ -98,8 +101,7 @@ fn explained(error: PortableError, file: &Path, directory: &Directory) -> Failur
             failure.help("restore a snapshot from before it, or replace all with --replace")
         }
         PortableError::Overlap { .. } => failure.help(
-            "exact distinct counts can be added only where no value is in both; use an approximate count, or one node for \
-             each owner",
+            "nothing was imported; --allow-overlap adds all the same, and such values count twice",
         ),
         PortableError::Torn(_) | PortableError::Line { .. } => {
             failure.help("nothing was imported; was the file copied whole?")
