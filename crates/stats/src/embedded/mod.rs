@@ -13,6 +13,7 @@
 //! answered is on disk, what was not is refused, readings go on.
 
 mod apply;
+mod portable;
 mod sketches;
 mod upgrade;
 mod world;
@@ -35,6 +36,7 @@ use crate::cell::Plan;
 use crate::definition::{self, Registry};
 use crate::ledger::{Answer, Census, Ledger, LedgerError, Outcomes, Request, Timeline};
 use apply::Scratch;
+pub use portable::{Exported, Imported, Importer, MergeState};
 use world::{DEFINITIONS, World};
 
 /// Requests are applied in runs of about this many observations: enough to have many cells on their way from memory at
@@ -174,6 +176,12 @@ impl Verified {
     /// Whether all is as it should be.
     pub fn is_sound(&self) -> bool {
         self.files.losses.is_empty() && self.keys_lost == 0 && self.unsound == 0
+    }
+}
+
+impl fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Embedded").finish_non_exhaustive()
     }
 }
 
