@@ -339,7 +339,7 @@ fn format_2() {
     };
     let with = recovered();
     assert!(with.segments > 3, "{with:?}");
-    assert_eq!((with.hints, with.floor), (with.segments - 1, FLOOR.0), "the newest one is empty: {with:?}");
+    assert_eq!((with.hints, with.floor), (with.segments, FLOOR.0), "{with:?}");
     for hints in [true, false] {
         let (_parent, path) = copied("data-2");
         if !hints {
