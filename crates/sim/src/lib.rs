@@ -15,6 +15,7 @@
 //! next step begins. Both change only what an image of a crash holds, and so which of the possible states is found.
 
 mod home;
+mod log;
 mod model;
 mod random;
 mod runner;
@@ -22,6 +23,7 @@ mod simulation;
 mod spec;
 pub mod workload;
 
+pub use log::simulate_log;
 pub use random::Random;
 pub use runner::{run, seeds};
 pub use simulation::{Failure, Tally, simulate};

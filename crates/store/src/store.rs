@@ -415,7 +415,9 @@ impl Store {
             merged.segments += 1;
         }
         let mut left = budget;
-        while let Some(victim) = self.victim(log, &stuck) {
+        // What the merge itself fills is for the next one: it ends, however much of a file is headers.
+        let newest = log.segments().last().map_or(0, |segment| segment.id);
+        while let Some(victim) = self.victim(log, newest, &stuck) {
             if victim.live_bytes > left && left < budget {
                 break;
             }
@@ -434,13 +436,13 @@ impl Store {
     }
 
     /// The sealed segment with the largest share of dead bytes, if the files are too long by now.
-    fn victim(&self, log: &Log, stuck: &HashSet<u32>) -> Option<SegmentUsage> {
+    fn victim(&self, log: &Log, newest: u32, stuck: &HashSet<u32>) -> Option<SegmentUsage> {
         let mut segments = log.segments();
         // What has to be kept is no reason to write others again.
         segments.retain(|segment| !stuck.contains(&segment.id));
         let sum = |of: fn(&SegmentUsage) -> u64| segments.iter().map(of).sum::<u64>();
         let (all, live) = (sum(|segment| segment.bytes), sum(|segment| segment.live_bytes));
-        let sealed = segments.iter().filter(|segment| segment.sealed);
+        let sealed = segments.iter().filter(|segment| segment.sealed && segment.id <= newest);
         let share = |segment: &SegmentUsage| {
             // Of the whole file: of small groups much is headers.
             let dead = segment.bytes.saturating_sub(segment.live_bytes);
@@ -813,13 +815,7 @@ impl Keys<'_> {
     /// The cell's place: the one that was found before, or where it is by now.
     #[inline(always)]
     pub fn again(&self, hash: Hash, before: Option<Place>) -> Option<Place> {
-        match before {
-            Some(place) if self.shard.holds(place, hash) => Some(place),
-            _ => match self.shard.find(hash) {
-                Found::Hot(place) => Some(place),
-                _ => None,
-            },
-        }
+        self.shard.again(hash, before)
     }
 
     /// Keeps all cells of the shard in memory until [`Keys::unpin`].
@@ -844,10 +840,10 @@ impl Keys<'_> {
         self.shard.words(place)
     }
 
-    /// A cell to be changed.
+    /// A cell to be changed, at its place, with its hash.
     #[inline(always)]
-    pub fn change(&mut self, place: Place) -> CellMut<'_> {
-        self.shard.change(place, *self.run.epoch)
+    pub fn change(&mut self, place: Place, hash: Hash) -> CellMut<'_> {
+        self.shard.change(place, hash, *self.run.epoch)
     }
 
     /// Makes a cell with room for so many words, all zero, for a key that is not there.

@@ -4,5 +4,6 @@ mod catalogs;
 mod conformance;
 mod faults;
 mod kill;
+mod measures;
 mod model;
 mod support;

@@ -321,8 +321,8 @@ impl Log {
         fetch::fetch_many(wanted, |slot| self.segment(slot), pool, each);
     }
 
-    /// Adds to the bytes that count in a record's segment: [`record_bytes`] of the [`trimmed`] words when its position is kept, the same
-    /// below zero when it is let go. Costs one atomic addition.
+    /// Adds to the bytes that count in a record's segment: [`record_bytes`] of the [`trimmed`] words when its position
+    /// is kept, the same below zero when it is let go. Costs one atomic addition.
     pub fn account(&self, position: Position, delta: i64) {
         self.live.of(position.slot()).fetch_add(delta, Ordering::Relaxed);
     }

@@ -202,9 +202,9 @@ impl<'a> Writer<'a> {
         Ok(Writer { log, state, over: false })
     }
 
-    /// Adds a record to the group, without the zero words at its end. It expires at `expires`, in microseconds
-    /// since the Unix epoch rounded up to a minute, and not before the present floor has passed. It can be read at the answered
-    /// position once [`Log::is_written`] says so, at the latest after [`Writer::commit`].
+    /// Adds a record to the group, without the zero words at its end. It expires at `expires`, in microseconds since
+    /// the Unix epoch, rounded up to a minute, and not before the present floor has passed. It can be read at the
+    /// answered position once [`Log::is_written`] says so, at the latest after [`Writer::commit`].
     ///
     /// # Errors
     /// [`StoreError::TooLarge`] for a value of more than [`WORDS_MAX`] words, which changes nothing. After any other
@@ -336,7 +336,6 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Starts a frame that has room for a record of `bytes`, in the next segment if need be.
     /// Writes out the frame that is being filled if it is half full, so that the next few pushes need not. For callers
     /// that push under a lock of their own, and call this without it.
     ///
@@ -350,6 +349,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Starts a frame that has room for a record of `bytes`, in the next segment if need be.
     fn make_room(&mut self, bytes: usize) -> Result<(), StoreError> {
         self.check()?;
         if self.state.count > 0 {

@@ -78,7 +78,7 @@ pub(crate) fn transact(
                 let mut words = place.map(|place| cells.words(place).to_vec()).unwrap_or_default();
                 change(at, &mut words);
                 let place = place.unwrap_or_else(|| cells.create(*hash, keys[at].kind, 1));
-                let mut cell = cells.change(place);
+                let mut cell = cells.change(place, *hash);
                 cell.resize(words.len());
                 cell.words_mut().fill(0);
                 cell.words_mut()[..words.len()].copy_from_slice(&words);
