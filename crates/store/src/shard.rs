@@ -1180,7 +1180,7 @@ mod tests {
     /// Hashes that crowd at the first, the last, and a few other buckets, with equal halves.
     fn crowded(number: u64) -> Hash {
         let high = [0, 1, u64::from(u32::MAX), u64::from(u32::MAX) - 1, 0x8000_0000][number as usize % 5];
-        Hash(high << LOW_BITS | number / 5)
+        Hash((high << LOW_BITS) | (number / 5))
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::toy::{Toy, key, open, transact};
 
 /// Keys in all shards.
 fn spread(number: u64) -> store::RecordKey {
-    store::RecordKey { shingle: key(number).shingle << 9 | number % 512, ..key(number) }
+    store::RecordKey { shingle: (key(number).shingle << 9) | (number % 512), ..key(number) }
 }
 
 fn write(store: &Store, number: u64, words: usize, value: u64) {

@@ -120,7 +120,7 @@ fn hammer(seed: u64, threads: u64, flushes: u64) {
                     let number = random.below(among);
                     count(store, number, random.below(30));
                     counted[number as usize].fetch_add(1, Ordering::SeqCst);
-                    if seed % 2 == 0 {
+                    if seed.is_multiple_of(2) {
                         // So that some keys are left alone by several flushes.
                         std::thread::sleep(std::time::Duration::from_micros(100));
                     }
