@@ -16,9 +16,8 @@ pub mod preset;
 mod stage;
 mod track;
 
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use event::{Event, Key, Secret, Shingle, Slot, Span, Time, Value};
 use futures_util::future::join;
@@ -28,6 +27,9 @@ use stats::{Census, Embedded, Ledger, LedgerError, Once, Quality, Request, Timel
 pub use config::{
     Config, EffectiveValue, Origin, Overrides, Problem, Problems, Source, SourceKind, reference,
 };
+pub use directory::portable::{How, PortableError, Source as StatisticsSource};
+pub use directory::snapshot::RestoreError;
+pub use directory::verify::{Part, Verified};
 pub use directory::{Directory, DirectoryError};
 pub use explain::{ExplainedKey, Explanation};
 use id::IdSource;
@@ -50,8 +52,12 @@ pub const LEDGER_UNAVAILABLE: &str = "LEDGER_UNAVAILABLE";
 pub struct Engine {
     plan: Arc<Plan>,
     secret: Secret,
-    ledger: Arc<dyn Ledger>,
+    ledger: Arc<Embedded>,
     journal: Option<Journal>,
+    /// `None` for an engine in memory.
+    directory: Option<Directory>,
+    /// Held while a snapshot is made.
+    snapshot: Mutex<()>,
     ids: IdSource,
     /// The latest arrival of an event, in microseconds.
     latest: AtomicI64,
@@ -137,6 +143,15 @@ pub enum EngineError {
     /// An engine without a data directory keeps no journal.
     #[error("there is no journal: this engine was started without a data directory")]
     NoJournal,
+    /// An engine without a data directory has nothing to copy.
+    #[error("there is nothing to make a snapshot of: this engine was started without a data directory")]
+    NoDirectory,
+    /// One snapshot at a time is made.
+    #[error("another snapshot is being made")]
+    SnapshotBusy,
+    /// The data directory.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
 }
 
 /// What is known of one key.
@@ -182,7 +197,7 @@ impl Engine {
     /// Opens a data directory: its ledger, which locks it, and its journal.
     pub fn open(directory: &Directory, plan: Plan) -> Result<Engine, OpenError> {
         let secret = directory.secret()?;
-        let ledger = open_ledger(&directory.ledger_path(), &plan)?;
+        let ledger = open_ledger(directory, &plan)?;
         let journal =
             Journal::open(&directory.journal_path(), plan.node.journal.clone(), plan.node.durability)?;
         if journal.torn_bytes() > 0 {
@@ -198,6 +213,8 @@ impl Engine {
             secret,
             ledger: Arc::new(ledger),
             journal: Some(journal),
+            directory: Some(directory.clone()),
+            snapshot: Mutex::default(),
             ids,
             latest: AtomicI64::new(i64::MIN),
             metrics: Metrics::default(),
@@ -214,6 +231,8 @@ impl Engine {
             secret: Secret::new(secret),
             ledger: Arc::new(ledger),
             journal: None,
+            directory: None,
+            snapshot: Mutex::default(),
             ids: IdSource::default(),
             latest: AtomicI64::new(i64::MIN),
             metrics: Metrics::default(),
@@ -527,6 +546,26 @@ impl Engine {
         Ok(())
     }
 
+    /// Makes a copy of the data directory in its `snapshots`, and answers the copy's name, which is made of the time.
+    /// Decisions go on meanwhile, but wait while files are linked. Files that will never change are hard links where
+    /// the file system can; they take up room once the original is tidied away. Blocks.
+    ///
+    /// # Errors
+    /// [`EngineError::SnapshotBusy`] while another is being made, and what could not be read or written.
+    pub fn snapshot(&self, now: Time) -> Result<String, EngineError> {
+        const SAME_SECOND_MAX: u32 = 100;
+        let directory = self.directory.as_ref().ok_or(EngineError::NoDirectory)?;
+        let journal = self.journal.as_ref().ok_or(EngineError::NoDirectory)?;
+        let Ok(_alone) = self.snapshot.try_lock() else { return Err(EngineError::SnapshotBusy) };
+        let parent = directory.snapshots_path();
+        let first = directory::snapshot::name(now);
+        let names = (2..SAME_SECOND_MAX).map(|number| format!("{first}-{number}"));
+        let name = std::iter::once(first.clone()).chain(names).find(|name| !parent.join(name).exists());
+        let name = name.ok_or(EngineError::SnapshotBusy)?;
+        directory.snapshot_of::<EngineError>(&parent.join(&name), &self.ledger, |to| journal.snapshot(to))?;
+        Ok(name)
+    }
+
     /// Writes and syncs everything. Blocks.
     pub fn close(&self) -> Result<(), EngineError> {
         let journal = self.journal.as_ref().map_or(Ok(()), Journal::close);
@@ -566,14 +605,9 @@ impl Engine {
     }
 }
 
-fn open_ledger(path: &Path, plan: &Plan) -> Result<Embedded, OpenError> {
-    let device = store::FileDevice::open(path).map_err(OpenError::Device)?;
-    let options = stats::Options {
-        memory_bytes: plan.node.ledger_memory,
-        segment_bytes: plan.node.ledger_segment,
-        durability: plan.node.durability,
-    };
-    let (ledger, recovery) = Embedded::open(Arc::new(device), plan.catalog.clone(), options)?;
+fn open_ledger(directory: &Directory, plan: &Plan) -> Result<Embedded, OpenError> {
+    let path = directory.ledger_path();
+    let (ledger, recovery) = directory.open_ledger(Some(plan))?;
     if recovery.truncated_bytes > 0 {
         let (bytes, path) = (recovery.truncated_bytes, path.display());
         tracing::warn!(bytes, %path, "the ledger's tail was torn by a crash and is cut off");

@@ -447,6 +447,13 @@ pub struct Said {
     pub duplicate: bool,
 }
 
+/// A copy of the data directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Snapshot {
+    /// Its name in the `snapshots` of the data directory, made of the time.
+    pub name: String,
+}
+
 /// Whether the node is alive or ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Health {

@@ -114,7 +114,12 @@ impl From<EngineError> for Failure {
             EngineError::Unknown { what, name, help } => {
                 UNKNOWN_NAME.failure(format!("there is no {what} `{}`", shown(name))).help(help.clone())
             }
-            EngineError::NoDecision(_) | EngineError::NoJournal => NOT_FOUND.failure(error.to_string()),
+            EngineError::NoDecision(_) | EngineError::NoJournal | EngineError::NoDirectory => {
+                NOT_FOUND.failure(error.to_string())
+            }
+            EngineError::SnapshotBusy => {
+                OVERLOADED.failure(error.to_string()).help("try again once it is done")
+            }
             EngineError::PipelineGone(_) | EngineError::NoCounters(_) => {
                 NOT_APPLICABLE.failure(error.to_string())
             }

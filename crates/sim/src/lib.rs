@@ -6,8 +6,7 @@
 //!                                              └─► the model ──────────────────────────┴─► equal, or the seed fails
 //! ```
 //!
-//! `SEEDS=0..10000 cargo run --release -p tollhouse-sim` runs many; `./test` runs a few. [`workload`] has the
-//! distributions of keys, for benchmarks too.
+//! `SEEDS=0..10000 cargo run --release -p tollhouse-sim` runs many; `./test` runs a few.
 //!
 //! What a seed does not fix: the ledger's flusher is a thread of its own. A simulation waits for it whenever it asks
 //! for a flush, and intervals are longer than a run, so that the order of steps is fixed but for two things: without a
@@ -17,13 +16,11 @@
 mod home;
 mod log;
 mod model;
-mod random;
 mod runner;
 mod simulation;
 mod spec;
-pub mod workload;
 
 pub use log::simulate_log;
-pub use random::Random;
 pub use runner::{run, seeds};
 pub use simulation::{Failure, Tally, simulate};
+pub use stats::random::Random;

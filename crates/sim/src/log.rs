@@ -6,7 +6,7 @@ use std::sync::Arc;
 use store::MemoryDevice;
 use store::log::{Log, Options, Position, Record, RecordKey, Recovery, StoreError, Visit};
 
-use crate::random::Random;
+use stats::random::Random;
 use crate::simulation::{Failure, Tally, guarded};
 
 /// Runs the simulation of a seed.

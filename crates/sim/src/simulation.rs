@@ -9,9 +9,9 @@ use store::{Device, MemoryDevice};
 
 use crate::home::{Home, Promise, Refused, Settings};
 use crate::model::{Add, Ask, Line, Look, Model, Name, Read, Told};
-use crate::random::Random;
 use crate::spec::{self, COUNTERS_MAX, Kept};
-use crate::workload::{Distribution, Keys};
+use stats::random::Random;
+use stats::workload::{Distribution, Keys};
 
 /// Steps that a failure shows.
 const TRACE: usize = 400;

@@ -1,6 +1,6 @@
 //! What a simulated ledger keeps, said without the ledger's own types: the model must not share its mistakes.
 
-use crate::random::Random;
+use stats::random::Random;
 
 /// Most counters of a kind.
 pub(crate) const COUNTERS_MAX: usize = 3;

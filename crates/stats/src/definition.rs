@@ -12,17 +12,26 @@ use crate::bytes::{Reader, pack, push_text, push_varint, unpack};
 use crate::catalog::{CatalogError, Measure, Statistic};
 use crate::cell::{Plan, Room};
 use crate::layout::{Column, Layout, LayoutError, Tier, Track, Weight};
+use crate::portable::without_windows;
 
 const FORMAT: u8 = 2;
 
-/// One statistic of one kind, as far as the words of its cells depend on it: without the windows that it is read over.
+/// Set in the kind, and in the tag, of a pair.
+pub(crate) const PAIR: u16 = 0x8000;
+
+/// One statistic of one kind, as far as its cells depend on it: without the windows that it is read over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Definition {
-    pub(crate) space: Space,
-    pub(crate) kind: Kind,
-    pub(crate) statistic: String,
-    pub(crate) kind_name: String,
-    pub(crate) measure: Measure,
+pub struct Definition {
+    /// Whose keys.
+    pub space: Space,
+    /// Keys of which kind.
+    pub kind: Kind,
+    /// The statistic's name.
+    pub statistic: String,
+    /// The kind's name.
+    pub kind_name: String,
+    /// What is kept.
+    pub measure: Measure,
 }
 
 /// The kinds of statistic, as numbered on disk.
@@ -34,20 +43,8 @@ const APPROX: u8 = 4;
 
 impl Definition {
     pub(crate) fn new(space: Space, kind: Kind, statistic: &Statistic) -> Result<Definition, CatalogError> {
-        let measure = match &statistic.measure {
-            Measure::Windows(layout) => {
-                let shape = layout.shape();
-                let tiers: Vec<Tier> = [Some(shape.fine()), shape.coarse()].into_iter().flatten().collect();
-                Layout::new(layout.counters().to_vec(), &tiers, Vec::new(), Some(shape.keep()))
-                    .map(Measure::Windows)
-                    .map_err(|error| CatalogError::Layout { name: statistic.name.clone(), error })?
-            }
-            Measure::Distinct { tier, .. } => Measure::Distinct { tier: *tier, windows: Vec::new() },
-            Measure::Approx { tier, precision, .. } => {
-                Measure::Approx { tier: *tier, windows: Vec::new(), precision: *precision }
-            }
-            Measure::Track(_) | Measure::Once { .. } => statistic.measure.clone(),
-        };
+        let measure = without_windows(statistic.measure.clone())
+            .map_err(|error| CatalogError::Layout { name: statistic.name.clone(), error })?;
         let (statistic, kind_name) = (statistic.name.clone(), statistic.kind_name.clone());
         Ok(Definition { space, kind, statistic, kind_name, measure })
     }

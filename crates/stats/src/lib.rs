@@ -19,12 +19,17 @@ mod definition;
 mod embedded;
 mod layout;
 mod ledger;
+pub mod portable;
+pub mod random;
 mod sketch;
 mod v1;
+pub mod workload;
 
 pub use catalog::{Admit, Catalog, CatalogBuilder, CatalogError, Measure, Statistic};
 pub use cell::{Plan, Room};
-pub use embedded::{Durability, DurabilityError, Embedded, Options, Verified};
+pub use embedded::{
+    Durability, DurabilityError, Embedded, Exported, Imported, Importer, MergeState, Options, Verified,
+};
 pub use layout::{Column, Layout, LayoutError, Shape, Tier, TierError, Track, Value, Weight};
 pub use ledger::{
     Add, Amounts, Answer, Bucket, Census, Ledger, LedgerError, Observation, Once, Outcome, Outcomes, Quality,

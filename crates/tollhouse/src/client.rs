@@ -7,7 +7,7 @@ use std::time::Duration;
 use content::message::Envelope;
 use event::{Span, Time};
 use serde::de::DeserializeOwned;
-use server::api::{BatchLine, Decision, Explanation, Feedback, Problem, Said, Timeline, Top};
+use server::api::{BatchLine, Decision, Explanation, Feedback, Problem, Said, Snapshot, Timeline, Top};
 use ureq::http::{Method, Request, Response, Uri};
 use ureq::{Agent, Body};
 
@@ -194,6 +194,11 @@ impl Client {
     /// A past decision laid open.
     pub(crate) fn explain(&self, id: &str) -> Result<Explanation, CallError> {
         self.get(&format!("/v1/decisions/{}", escaped(id)), &[])
+    }
+
+    /// Has a copy of the data directory made, beside it.
+    pub(crate) fn snapshot(&self) -> Result<Snapshot, CallError> {
+        self.call(Method::POST, "/v1/snapshots", &[], &[], &[])
     }
 
     /// All that is kept of one key.

@@ -227,6 +227,12 @@ impl Progress {
         self.0.inc(steps);
     }
 
+    /// So far, of so many.
+    pub(crate) fn set(&self, done: u64, all: u64) {
+        self.0.set_length(all);
+        self.0.set_position(done);
+    }
+
     /// Says something on standard error without tearing the bar.
     pub(crate) fn say(&self, message: impl Display) {
         self.0.suspend(|| say(message));

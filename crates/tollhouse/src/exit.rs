@@ -94,6 +94,7 @@ macro_rules! failures {
 failures!(
     engine::EngineError,
     engine::DirectoryError,
+    engine::OpenError,
     engine::Problems,
     engine::RecordIdError,
     engine::journal::export::ExportError,

@@ -76,9 +76,7 @@ const DATA_VARIABLE: &str = "TOLLHOUSE_DATA";
 impl EngineOptions {
     /// The data directory that the flag or else the environment names.
     fn data(&self) -> Option<PathBuf> {
-        self.data
-            .clone()
-            .or_else(|| std::env::var_os(DATA_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from))
+        named(&self.data)
     }
 
     /// What the environment and the flags say over the files.
@@ -92,17 +90,19 @@ impl EngineOptions {
 
     /// The data directory, which must be named and exist.
     pub(crate) fn directory(&self) -> Result<Directory, Failure> {
-        let path = self.data().ok_or_else(|| {
-            Failure::new("no data directory is named").help(format!("give --data DIR or set {DATA_VARIABLE}"))
-        })?;
-        Ok(Directory::open(&path)?)
+        open_directory(self.data())
+    }
+
+    /// The plan of the data directory's configuration.
+    pub(crate) fn plan(&self, directory: &Directory) -> Result<Plan, Failure> {
+        let config = self.config.clone().unwrap_or_else(|| directory.config_path());
+        Ok(Plan::compile(&Config::load(&config, &self.overrides()))?)
     }
 
     /// The engine of the data directory, which must be named.
     pub(crate) fn open_engine(&self) -> Result<Engine, Failure> {
         let directory = self.directory()?;
-        let config = self.config.clone().unwrap_or_else(|| directory.config_path());
-        let plan = Plan::compile(&Config::load(&config, &self.overrides()))?;
+        let plan = self.plan(&directory)?;
         Engine::open(&directory, plan).map_err(|error| opening(error, &directory))
     }
 
@@ -129,6 +129,34 @@ impl EngineOptions {
     }
 }
 
+/// A data directory alone, for commands that need no configuration.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct DataOption {
+    /// Data directory [env: TOLLHOUSE_DATA]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+impl DataOption {
+    /// The data directory, which must be named and exist.
+    pub(crate) fn directory(&self) -> Result<Directory, Failure> {
+        open_directory(named(&self.data))
+    }
+}
+
+/// The data directory that the flag or else the environment names.
+fn named(flag: &Option<PathBuf>) -> Option<PathBuf> {
+    flag.clone()
+        .or_else(|| std::env::var_os(DATA_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from))
+}
+
+fn open_directory(path: Option<PathBuf>) -> Result<Directory, Failure> {
+    let path = path.ok_or_else(|| {
+        Failure::new("no data directory is named").help(format!("give --data DIR or set {DATA_VARIABLE}"))
+    })?;
+    Ok(Directory::open(&path)?)
+}
+
 impl ServerOptions {
     /// The server, if one is named.
     pub(crate) fn client(&self) -> Result<Option<Client>, Failure> {
@@ -144,11 +172,25 @@ fn environment() -> Vec<(String, String)> {
     std::env::vars_os().filter_map(text).filter(|(name, _)| name.starts_with("TOLLHOUSE_")).collect()
 }
 
+/// Whether another process has it open.
+pub(crate) fn is_locked(error: &OpenError) -> bool {
+    matches!(error, OpenError::Device(error) if error.kind() == io::ErrorKind::WouldBlock)
+}
+
+/// Why a data directory cannot be worked on for a command that no server can do, with what to do.
+pub(crate) fn stopped(error: &OpenError, instead: &str) -> Failure {
+    let failure = Failure::new(error);
+    if is_locked(error) {
+        failure.help(format!("stop the server that runs on it first; or {instead}"))
+    } else {
+        failure
+    }
+}
+
 /// Why a data directory's engine cannot be opened, with what to do.
 fn opening(error: OpenError, directory: &Directory) -> Failure {
-    let locked = matches!(&error, OpenError::Device(error) if error.kind() == io::ErrorKind::WouldBlock);
     let failure = Failure::new(&error);
-    if !locked {
+    if !is_locked(&error) {
         return failure;
     }
     failure.help(format!(

@@ -719,7 +719,7 @@ fn fit(value: &Tree, shape: Shape) -> Result<(), String> {
             let (least, most) = (*stats::Admit::AFTER.start(), *stats::Admit::AFTER.end());
             (
                 matches!(value, Tree::Integer(number) if (i64::from(least)..=i64::from(most)).contains(number)),
-                format!("the sketch counts to {most}: write an integer from {least} to {most}"),
+                format!("counters have four bits: write an integer from {least} to {most}"),
             )
         }
         Shape::Table(settings) => {

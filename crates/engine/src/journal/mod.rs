@@ -10,6 +10,7 @@
 pub mod export;
 mod record;
 mod segment;
+mod verify;
 
 use std::fs;
 use std::io::{self, Read};
@@ -25,7 +26,9 @@ use stats::Durability;
 pub use record::{Description, Feedback, KeyReading, KindDescription, Record, Row};
 use segment::Summary;
 pub use segment::{Block, Blocks, Head, SegmentError};
+pub use verify::{Damage, Verified, verify};
 
+use crate::directory::files;
 use crate::id::RecordId;
 use crate::plan::{JournalPlan, Pipeline};
 
@@ -148,18 +151,10 @@ impl Journal {
         durability: Durability,
     ) -> Result<Journal, JournalError> {
         fs::create_dir_all(directory).map_err(io_error(directory))?;
-        let mut segments = Vec::new();
-        for entry in fs::read_dir(directory).map_err(io_error(directory))? {
-            let path = entry.map_err(io_error(directory))?.path();
-            let name = path
-                .file_name()
-                .and_then(|name| name.to_str())
-                .and_then(|name| name.strip_suffix(".journal"));
-            if let Some(first) = name.and_then(|name| name.parse().ok()) {
-                segments.push(SegmentFile { first, path, summary: Summary::empty() });
-            }
-        }
-        segments.sort_by_key(|segment| segment.first);
+        let mut segments: Vec<SegmentFile> = segments_in(directory)?
+            .into_iter()
+            .map(|(first, path)| SegmentFile { first, path, summary: Summary::empty() })
+            .collect();
         let mut torn_bytes = 0;
         let mut safe = None;
         let last = segments.len().saturating_sub(1);
@@ -373,6 +368,15 @@ impl Journal {
         Ok(newest.into_iter().rev().flatten().collect())
     }
 
+    /// Makes `target`, which must be missing, a directory with all that was appended so far. What is closed are hard
+    /// links where the file system can; of the newest segment the whole blocks are copied. Blocks.
+    pub(crate) fn snapshot(&self, target: &Path) -> Result<(), JournalError> {
+        self.sync()?;
+        let segments =
+            self.shared.lock().segments.iter().map(|it| (it.path.clone(), it.summary.bytes)).collect();
+        snapshot_of(&self.shared.directory, segments, target)
+    }
+
     /// How much there is.
     pub fn census(&self) -> JournalCensus {
         let state = self.shared.lock();
@@ -534,6 +538,59 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// The segments in a directory, oldest first.
+fn segments_in(directory: &Path) -> Result<Vec<(RecordId, PathBuf)>, JournalError> {
+    let mut segments = Vec::new();
+    for entry in fs::read_dir(directory).map_err(io_error(directory))? {
+        let path = entry.map_err(io_error(directory))?.path();
+        let name =
+            path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".journal"));
+        if let Some(first) = name.and_then(|name| name.parse().ok()) {
+            segments.push((first, path));
+        }
+    }
+    segments.sort_unstable();
+    Ok(segments)
+}
+
+/// Makes `target` a copy of a journal that nobody has open. See [`Journal::snapshot`].
+pub(crate) fn snapshot(directory: &Path, target: &Path) -> Result<(), JournalError> {
+    let segments = if directory.exists() { segments_in(directory)? } else { Vec::new() };
+    snapshot_of(directory, segments.into_iter().map(|(_, path)| (path, u64::MAX)).collect(), target)
+}
+
+/// Copies segments, of the newest so many bytes, and what says what their rows mean.
+fn snapshot_of(
+    directory: &Path,
+    mut segments: Vec<(PathBuf, u64)>,
+    target: &Path,
+) -> Result<(), JournalError> {
+    files::make_private(target).map_err(io_error(target))?;
+    let newest = segments.pop();
+    let mut links: Vec<PathBuf> = segments.into_iter().map(|(path, _)| path).collect();
+    if directory.exists() {
+        for entry in fs::read_dir(directory).map_err(io_error(directory))? {
+            let path = entry.map_err(io_error(directory))?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if name.ends_with(".rows.json") || name.ends_with(".pipeline.txt") {
+                links.push(path);
+            }
+        }
+    }
+    let to = |path: &Path| target.join(path.file_name().unwrap_or_default());
+    for path in links {
+        match files::link_or_copy(&path, &to(&path)) {
+            // It became too old to be kept.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            linked => linked.map_err(io_error(&path))?,
+        }
+    }
+    if let Some((path, bytes)) = newest {
+        files::copy(&path, &to(&path), bytes, None).map_err(io_error(&path))?;
+    }
+    sync_directory(target)
 }
 
 fn description_file(version: &str) -> String {

@@ -294,6 +294,78 @@ pub(super) fn summary(path: &Path, newest: bool) -> Result<(Summary, u64), Journ
     Ok((summary, 0))
 }
 
+/// What [`check`] found in a segment.
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    /// Length of the file.
+    pub(super) bytes: u64,
+    /// Intact blocks.
+    pub(super) blocks: u64,
+    /// Stretches that cannot be read: first byte, byte behind the last, and how many records were in there as far as
+    /// it says.
+    pub(super) damage: Vec<(u64, u64, u64)>,
+    /// From here on there is no block: what was being written when the process was killed, or a damaged head.
+    pub(super) tail: Option<u64>,
+}
+
+/// Reads a whole segment and checks every block. Behind a damaged one it goes on where its head says that the next
+/// begins. `each` gets the records of intact blocks, `progress` the bytes read.
+pub(super) fn check(
+    path: &Path,
+    progress: &mut dyn FnMut(u64),
+    each: &mut dyn FnMut(u64, &[(RecordId, Record)]),
+) -> Result<Checked, JournalError> {
+    let bytes = std::fs::metadata(path).map_err(io_error(path))?.len();
+    let mut checked = Checked { bytes, ..Checked::default() };
+    let mut blocks = match open(path) {
+        Ok(Some(blocks)) => blocks,
+        Ok(None) => return Ok(checked),
+        Err(JournalError::Segment { error: SegmentError::Magic, .. }) => {
+            if bytes < HEAD_BYTES as u64 {
+                checked.tail = Some(0);
+            } else {
+                checked.damage.push((0, bytes, 0));
+            }
+            return Ok(checked);
+        }
+        Err(error) => return Err(error),
+    };
+    loop {
+        let at = blocks.at;
+        progress(at);
+        let read =
+            blocks.read().and_then(|block| block.map(|block| Ok((block.records()?, block))).transpose());
+        match read {
+            Ok(None) => break,
+            Ok(Some((records, _))) => {
+                checked.blocks += 1;
+                each(at, &records);
+            }
+            Err(SegmentError::Damaged(_)) => {
+                let skipped = blocks.seek(at).and_then(|()| blocks.next_head());
+                match skipped {
+                    Ok(Some(head)) if blocks.at <= bytes => {
+                        let records = u64::from(head.count);
+                        match checked.damage.last_mut() {
+                            Some(last) if last.1 == at => (last.1, last.2) = (blocks.at, last.2 + records),
+                            _ => checked.damage.push((at, blocks.at, records)),
+                        }
+                    }
+                    Err(SegmentError::Io(error)) => return Err(io_error(path)(error)),
+                    _ => {
+                        checked.tail = Some(at);
+                        break;
+                    }
+                }
+            }
+            Err(SegmentError::Io(error)) => return Err(io_error(path)(error)),
+            Err(error) => return Err(segment_error(path)(error)),
+        }
+    }
+    progress(bytes);
+    Ok(checked)
+}
+
 /// An open segment at its end.
 #[derive(Debug)]
 pub(super) struct Writer {

@@ -174,17 +174,17 @@ fn a_statistic_has_counters_or_a_track() {
 }
 
 #[test]
-fn a_sketch_counts_to_fifteen() {
+fn admission_is_bounded() {
     let check = |admit: &str, expected: &[&str]| {
         check(&statistic(&format!("track = [\"count\"]\nkeep = \"30d\"\nadmit = {admit}")), expected);
     };
-    check("{ after = 15, rotate = \"3d\", memory = \"64MiB\" }", &[]);
+    check("{ after = 16, rotate = \"3d\", memory = \"64MiB\" }", &[]);
     check("{ after = 2, rotate = \"3d\", keys = 10_000_000 }", &[]);
     check(
-        "{ after = 16, rotate = \"3d\", keys = 1000 }",
-        &["16:19: `after` cannot be 16 / the sketch counts to 15: write an integer from 2 to 15"],
+        "{ after = 17, rotate = \"3d\", keys = 1000 }",
+        &["16:19: `after` cannot be 17 / counters have four bits: write an integer from 2 to 16"],
     );
-    check("{ after = 1, rotate = \"3d\", keys = 1000 }", &["16:19: `after` cannot be 1 / from 2 to 15"]);
+    check("{ after = 1, rotate = \"3d\", keys = 1000 }", &["16:19: `after` cannot be 1 / from 2 to 16"]);
     check("3", &["16:9: `admit` cannot be 3 / a table, written { after = ..., rotate = ... }"]);
     check("{ rotate = \"3d\", keys = 9 }", &["16:9: `admit` has no `after` / add `after = ...`"]);
     check(

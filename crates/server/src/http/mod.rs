@@ -58,6 +58,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .routes(routes!(statistics::timeline))
         .routes(routes!(statistics::top))
         .routes(routes!(node::pipelines))
+        .routes(routes!(node::snapshot))
         .routes(routes!(node::healthz))
         .routes(routes!(node::readyz))
         .routes(routes!(node::metrics))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::api;
@@ -38,6 +38,23 @@ fn healthy() -> Json<api::Health> {
 )]
 pub(super) async fn healthz() -> Json<api::Health> {
     healthy()
+}
+
+/// Makes a copy of the data directory, in its `snapshots`. Requests go on meanwhile. Closed files are hard links where the
+/// file system can, so this is quick; the copy takes up room once the originals are tidied away.
+#[utoipa::path(
+    post,
+    path = "/v1/snapshots",
+    tag = "node",
+    responses((status = 201, description = "It is made", body = api::Snapshot), Problems),
+)]
+pub(super) async fn snapshot(
+    State(node): State<Arc<Node>>,
+) -> Result<(StatusCode, Json<api::Snapshot>), Failure> {
+    let (engine, now) = (Arc::clone(&node.engine), node.now());
+    let name = blocking(move || engine.snapshot(now)).await?;
+    tracing::info!(name, "a snapshot was made");
+    Ok((StatusCode::CREATED, Json(api::Snapshot { name })))
 }
 
 /// Whether the node takes requests; if not, why.
@@ -94,6 +111,7 @@ POST /v1/learn            say something about an event that was not decided here
 GET  /v1/timeline         all that is kept of one key: ?kind=&value=
 GET  /v1/top              what is hot: ?kind=&counter=&window=&limit=
 GET  /v1/pipelines        what this node runs
+POST /v1/snapshots        make a copy of the data directory
 GET  /healthz             is it alive
 GET  /readyz              does it take requests
 GET  /metrics             counters and sizes, for Prometheus

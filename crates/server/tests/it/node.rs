@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-const ROUTES: [(&str, &str); 15] = [
+const ROUTES: [(&str, &str); 16] = [
     ("get", "/"),
     ("get", "/healthz"),
     ("get", "/metrics"),
@@ -19,6 +19,7 @@ const ROUTES: [(&str, &str); 15] = [
     ("post", "/v1/learn"),
     ("post", "/v1/observe"),
     ("post", "/v1/peek"),
+    ("post", "/v1/snapshots"),
 ];
 
 #[test]
@@ -122,6 +123,7 @@ fn metrics_count_stages_and_requests() {
         check(r#"tollhouse_http_request_seconds_count{route="/v1/decide",status="422"}"#, 1.0);
         check(r#"tollhouse_http_request_seconds_count{route="other",status="404"}"#, 1.0);
         check("tollhouse_ledger_poisoned", 0.0);
+        check("tollhouse_ledger_full", 0.0);
         // Those of the requests before may not be closed yet.
         assert!(samples["tollhouse_http_connections"] >= 1.0);
         assert!(samples["tollhouse_ledger_cells"] > 0.0);

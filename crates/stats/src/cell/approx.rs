@@ -22,6 +22,7 @@ use super::divisor::Divisor;
 use super::head::{Head, LONG_WORDS};
 use super::{Room, ensure, fit_down};
 use crate::layout::{Shape, Tier, Trail};
+use crate::portable::Registers;
 
 /// Bits of a hash that are used.
 const HASH_BITS: u32 = 48;
@@ -210,6 +211,48 @@ impl Approx {
             (false, newest.saturating_sub(distance), vec![estimate])
         });
         estimates.filter(|(_, _, counts)| counts != &[0]).collect()
+    }
+
+    /// The registers of every period that has any, oldest first.
+    pub(super) fn registers(&self, words: &[u64]) -> Vec<Registers> {
+        let Some(head) = Head::read(words) else { return Vec::new() };
+        let newest = self.width.floor(head.last);
+        let mut periods = std::collections::BTreeMap::<i64, Vec<(u32, u8)>>::new();
+        self.for_each(words, &head, |slot, register, rank| {
+            let bucket = newest.saturating_sub(self.distance(newest, slot));
+            periods.entry(bucket).or_default().push((register as u32, rank as u8));
+        });
+        let registers = |(bucket, ranks): (i64, Vec<(u32, u8)>)| {
+            let start = Time(bucket.saturating_mul(self.width.by()));
+            Registers { start, ranks }
+        };
+        periods.into_iter().map(registers).collect()
+    }
+
+    /// Puts what [`Approx::registers`] has spelled out into an empty room.
+    pub(super) fn restore(
+        &self,
+        room: &mut impl Room,
+        first: i64,
+        last: i64,
+        periods: &[Registers],
+    ) -> Result<(), &'static str> {
+        let mut head = self.open(room, first, last);
+        let newest = self.width.floor(last);
+        for Registers { start, ranks } in periods {
+            let bucket = self.bucket(*start);
+            let slot = self.slot_of(bucket, newest).filter(|_| bucket <= newest);
+            let slot = slot.ok_or("a period is not one of those that are kept")?;
+            for (register, rank) in ranks {
+                let (register, rank) = (u64::from(*register), u64::from(*rank));
+                if register >> self.precision != 0 || rank == 0 || rank > self.rank_max() {
+                    return Err("a register's number or rank is out of range");
+                }
+                self.raise(room, &mut head, slot, register, rank);
+            }
+        }
+        head.write(room.words_mut());
+        Ok(())
     }
 
     fn rank_max(&self) -> u64 {

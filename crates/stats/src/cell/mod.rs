@@ -30,6 +30,7 @@ pub(crate) use windows::Windows;
 use crate::catalog::Measure;
 use crate::layout::{Column, LayoutError, Shape, Trail};
 use crate::ledger::Bucket;
+use crate::portable::Content;
 
 /// Where a cell's words live, and can grow or shrink.
 pub trait Room {
@@ -288,6 +289,41 @@ impl Plan {
             Bucket { start: Time(bucket.saturating_mul(width.0)), width, counts }
         };
         rows.into_iter().map(row).collect()
+    }
+
+    /// All that a cell holds, spelled out; [`Plan::restore`] makes the cell of it again. Allocates.
+    pub(crate) fn content(&self, words: &[u64]) -> Option<Content> {
+        match &self.0 {
+            Form::Windows(_) => Some(Content::Buckets(self.rows(words))),
+            Form::Track(plan) => plan.totals(words).map(Content::Totals),
+            Form::Approx(plan) => Some(Content::Registers(plan.registers(words))),
+        }
+    }
+
+    /// The cell that has seen what is spelled out, which may come from anywhere.
+    pub(crate) fn restore(
+        &self,
+        first: Time,
+        last: Time,
+        content: &Content,
+    ) -> Result<Vec<u64>, &'static str> {
+        if first > last {
+            return Err("the first event is after the last");
+        }
+        let mut words = Vec::new();
+        match (&self.0, content) {
+            (Form::Windows(plan), Content::Buckets(buckets)) => {
+                plan.restore(&mut words, first, last, buckets)?;
+            }
+            (Form::Track(plan), Content::Totals(totals)) => {
+                plan.restore(&mut words, first.0, last.0, totals)?;
+            }
+            (Form::Approx(plan), Content::Registers(periods)) => {
+                plan.restore(&mut words, first.0, last.0, periods)?;
+            }
+            _ => return Err("it is of another form than its definition"),
+        }
+        if self.check(&words) { Ok(words) } else { Err("it is no cell of its definition") }
     }
 
     /// Adds what a cell of another definition has seen, as far as it can be kept. Windows of `old` become windows with

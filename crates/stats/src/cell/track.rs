@@ -17,6 +17,7 @@ use event::{Span, Time};
 
 use super::{Room, ensure};
 use crate::layout::{Column, Track, Weight};
+use crate::portable::Totals;
 
 const COMPACT: u64 = 1;
 const WIDE: u64 = 2;
@@ -318,6 +319,52 @@ impl TrackPlan {
             && base.first <= base.last
             && words.iter().skip(base.at + self.values).all(|word| *word == 0)
             && (0..self.decays).all(|at| f64::from_bits(word(base.at + self.decayed + at)).is_finite())
+    }
+
+    /// All that a cell says, spelled out.
+    pub(super) fn totals(&self, words: &[u64]) -> Option<Totals> {
+        let base = Base::read(words)?;
+        let Values { sum, min, max, .. } = self.values(words, &base);
+        let decayed = (0..self.decays).map(|at| words.get(base.at + self.decayed + at).copied().unwrap_or(0));
+        Some(Totals {
+            count: base.count,
+            sum: self.sum.map(|_| sum),
+            min: self.min.map(|_| min).filter(|min| *min < i64::MAX),
+            max: self.max.map(|_| max).filter(|max| *max > i64::MIN),
+            decayed: decayed.map(f64::from_bits).collect(),
+        })
+    }
+
+    /// Puts what [`TrackPlan::totals`] has spelled out into an empty room.
+    pub(super) fn restore(
+        &self,
+        room: &mut impl Room,
+        first: i64,
+        last: i64,
+        totals: &Totals,
+    ) -> Result<(), &'static str> {
+        let Totals { count, sum, min, max, decayed } = totals;
+        if *count == 0 || *count > COUNT_MAX {
+            return Err("the count is zero, or more than 2^62 - 1");
+        }
+        let kept = [self.sum, self.min, self.max].map(|at| at.is_some());
+        let given = [sum.is_some(), min.is_some(), max.is_some()];
+        if given.iter().zip(kept).any(|(given, kept)| *given && !kept) || decayed.len() != self.decays {
+            return Err("its values are not those that the definition names");
+        }
+        if decayed.iter().any(|sum| !sum.is_finite()) {
+            return Err("a decayed sum is no finite number");
+        }
+        let decayed: Vec<u64> = decayed.iter().map(|sum| sum.to_bits()).collect();
+        let values = Values {
+            sum: sum.unwrap_or(0),
+            min: min.unwrap_or(i64::MAX),
+            max: max.unwrap_or(i64::MIN),
+            decayed: Decayed::Words(&decayed),
+            last,
+        };
+        self.put(room, Base::new(first, last, *count), values);
+        Ok(())
     }
 
     /// Puts another track's cell into an empty room: what both keep is kept, the rest starts anew.

@@ -31,6 +31,7 @@ use super::head::{Head, LONG_WORDS};
 use super::lanes;
 use super::{Room, ensure, fit_down};
 use crate::layout::{Shape, Trail};
+use crate::ledger::Bucket;
 
 /// Size of entries that says: no entry, one event, 1 in counter 0.
 const SINGLE: u32 = 3;
@@ -321,6 +322,37 @@ impl Windows {
             }
         }
         head.write(room.words_mut());
+    }
+
+    /// Puts buckets, which may come from anywhere, into an empty room.
+    pub(super) fn restore(
+        &self,
+        room: &mut impl Room,
+        first: Time,
+        last: Time,
+        buckets: &[Bucket],
+    ) -> Result<(), &'static str> {
+        self.widen_times(room, first, last);
+        for Bucket { start, width, counts } in buckets {
+            let coarse = self.shape.coarse().filter(|tier| tier.width == *width);
+            let fine = self.shape.fine();
+            let tier =
+                if *width == fine.width { fine } else { coarse.ok_or("a bucket has no tier's width")? };
+            let number = start.bucket(*width);
+            let [oldest, newest] = [first, last].map(|time| time.bucket(*width));
+            if number.saturating_mul(width.0) != start.0 {
+                return Err("a bucket begins between two");
+            }
+            // One before the first event would not age with the others.
+            if number < oldest || number > newest || newest.saturating_sub(number) > i64::from(tier.buckets) {
+                return Err("a bucket is not one of those that are kept");
+            }
+            if counts.len() > self.counters {
+                return Err("a bucket has more counts than there are counters");
+            }
+            self.put_row(room, tier != fine, number, counts);
+        }
+        Ok(())
     }
 
     /// Fills windows by counters.

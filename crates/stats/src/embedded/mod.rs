@@ -13,6 +13,7 @@
 //! answered is on disk, what was not is refused, readings go on.
 
 mod apply;
+mod portable;
 mod sketches;
 mod upgrade;
 mod world;
@@ -35,6 +36,7 @@ use crate::cell::Plan;
 use crate::definition::{self, Registry};
 use crate::ledger::{Answer, Census, Ledger, LedgerError, Outcomes, Request, Timeline};
 use apply::Scratch;
+pub use portable::{Exported, Imported, Importer, MergeState};
 use world::{DEFINITIONS, World};
 
 /// Requests are applied in runs of about this many observations: enough to have many cells on their way from memory at
@@ -177,6 +179,12 @@ impl Verified {
     }
 }
 
+impl fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Embedded").finish_non_exhaustive()
+    }
+}
+
 impl Embedded {
     /// Opens the home over a device, bringing an older format up to date, and starts its threads.
     ///
@@ -200,8 +208,14 @@ impl Embedded {
         definitions.dedup();
         let mut registry = Registry::default();
         for key in definitions {
-            if let Some((_, words)) = store.get(key)? {
-                registry.restore(key.shingle as u16, &words)?;
+            match store.get(key) {
+                Ok(Some((_, words))) => registry.restore(key.shingle as u16, &words)?,
+                Ok(None) => {}
+                // Its number is a hash of what it says: where the configuration still says it, its cells are read.
+                Err(StoreError::Damaged { .. }) => {
+                    tracing::error!(number = key.shingle, "a definition is damaged: its cells may be missing");
+                }
+                Err(error) => return Err(error.into()),
             }
         }
         let mut world = World::new(catalog, registry, &store, None)?;

@@ -7,15 +7,16 @@ use store::{Meaning, RecordKey, Store};
 
 use crate::catalog::{Catalog, CatalogError, Measure, Statistic};
 use crate::cell::Plan;
+pub(super) use crate::definition::PAIR;
 use crate::definition::{Defined, Definition, Registry};
 use crate::ledger::{Add, LedgerError, Observation, Request};
 use crate::sketch::Sketch;
 
-/// Set in the kind, and in the tag, of a pair.
-pub(super) const PAIR: u16 = 0x8000;
-
 /// Space and kind of the images that hold definitions; no pair can have them, see [`Catalog::KINDS`].
 pub(super) const DEFINITIONS: (u16, u16) = (u16::MAX, u16::MAX);
+
+/// Space and kind of the images that say which exports were merged.
+pub(super) const MERGED: (u16, u16) = (u16::MAX, u16::MAX - 2);
 
 /// Space and kind of the images that hold sketches.
 pub(super) const SKETCHES: (u16, u16) = (u16::MAX, u16::MAX - 1);
@@ -63,9 +64,7 @@ impl World {
             let (number, is_new) = registry.define(Definition::new(space, kind, statistic)?)?;
             let Some(defined) = registry.get(number).cloned() else { continue };
             if is_new {
-                let (space, kind) = DEFINITIONS;
-                let key = RecordKey { space, kind, shingle: u64::from(number) };
-                new.push((key, 0, defined.definition.encode()));
+                new.push(World::definition_image(number, &defined.definition));
             }
             let plan = Plan::new(&statistic.measure)
                 .map_err(|error| CatalogError::Layout { name: statistic.name.clone(), error })?;
@@ -103,6 +102,12 @@ impl World {
             table[at] = number;
         }
         Ok(World { catalog, registry, plans, table })
+    }
+
+    /// What is stored of a definition.
+    pub(super) fn definition_image(number: u16, definition: &Definition) -> (RecordKey, u16, Vec<u64>) {
+        let (space, kind) = DEFINITIONS;
+        (RecordKey { space, kind, shingle: u64::from(number) }, 0, definition.encode())
     }
 
     /// The place of a kind in the plans.

@@ -116,7 +116,7 @@ fn catalogs_are_checked() {
         assert_eq!(refused.to_string(), message);
     };
     check(MASS, "other", layout(), "kind 1 of space 3 is `mass` already and cannot be `other` too");
-    check(Kind(0x7fff), "x", layout(), "kind 32767 is out of range: kinds are numbered below 32767");
+    check(Kind(0x7ffd), "x", layout(), "kind 32765 is out of range: kinds are numbered below 32765");
     check(Kind(5), "", layout(), "the name `` must have 1 to 64 bytes");
     let distinct =
         Measure::Distinct { tier: "1m x 2".parse().unwrap(), windows: vec!["4m".parse().unwrap()] };

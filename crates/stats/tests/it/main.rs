@@ -6,4 +6,5 @@ mod faults;
 mod kill;
 mod measures;
 mod model;
+mod portable;
 mod support;

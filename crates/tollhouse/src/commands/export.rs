@@ -1,29 +1,34 @@
-//! `tollhouse export`: the journal as a table.
+//! `tollhouse export`: the journal as a table, or all statistics as text.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use engine::journal::export::{self, ExportError, Filter};
-use engine::{EngineError, journal::Journal};
+use engine::{EngineError, PortableError, journal::Journal};
 use event::Time;
 use indicatif::HumanCount;
+use stats::Exported;
 
-use crate::console::say;
+use crate::console::{Progress, say};
 use crate::exit::{Exit, Failure};
-use crate::options::{EngineOptions, time};
+use crate::options::{EngineOptions, stopped, time};
 
-/// Write the journal's decisions as NDJSON or Parquet
+/// Write the journal's decisions as NDJSON or Parquet, or all statistics
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse export --data ./data > decisions.ndjson
   tollhouse export --data ./data --format parquet --from 2026-05-01 -o decisions.parquet
   tollhouse export --data ./data --labelled --pipeline mail | jq .label
+  tollhouse export --data ./data --ledger -o statistics.ndjson.zst
 
 One row a decision: id, times, verdict, label, and every fact and reading as it was when it was
-decided.")]
+decided. With --ledger one line a key instead: all that is counted, for `tollhouse import`.")]
 pub(crate) struct Args {
+    /// Write all statistics instead of the journal's decisions; a file that ends in .zst is compressed
+    #[arg(long, conflicts_with_all = ["format", "from", "to", "pipeline", "labelled"])]
+    ledger: bool,
     /// How rows are written
     #[arg(long, value_enum, default_value_t = Format::Ndjson, value_name = "FORMAT")]
     format: Format,
@@ -55,6 +60,9 @@ enum Format {
 }
 
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    if args.ledger {
+        return ledger(&args);
+    }
     let filter = Filter { from: args.from, to: args.to, pipeline: args.pipeline, labelled: args.labelled };
     if args.format == Format::Parquet && args.output.is_none() && io::stdout().is_terminal() {
         return Err(Failure::new("Parquet is nothing for a terminal").help("name a file with -o"));
@@ -72,6 +80,39 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     };
     local.close()?;
     say(format_args!("{} decisions exported", HumanCount(rows)));
+    Ok(Exit::Fine)
+}
+
+fn ledger(args: &Args) -> Result<Exit, Failure> {
+    let directory = args.engine.directory()?;
+    let progress = Progress::new("keys", None);
+    let mut told = 0;
+    let mut tell = |cells: u64| {
+        progress.add(cells - told);
+        told = cells;
+    };
+    let exported = match &args.output {
+        Some(path) => directory.export_statistics_to(path, &mut tell),
+        None => directory.export_statistics(&mut BufWriter::new(io::stdout().lock()), &mut tell),
+    };
+    drop(progress);
+    let instead = "make a snapshot with `tollhouse snapshot --server URL` and export that";
+    let Exported { cells, expired, lost } = exported.map_err(|error| match error {
+        PortableError::Write(error) if args.output.is_none() => Failure::output(error),
+        PortableError::Write(error) => unwritable(args.output.as_deref().unwrap_or(Path::new("")), &error),
+        PortableError::Open(error) => stopped(&error, instead),
+        other => Failure::new(other),
+    })?;
+    say(format_args!(
+        "{} keys exported, {} that have expired left out",
+        HumanCount(cells),
+        HumanCount(expired)
+    ));
+    if lost > 0 {
+        crate::console::error(format_args!("{} keys cannot be read and are missing", HumanCount(lost)));
+        crate::console::help("`tollhouse verify` says where the files are damaged");
+        return Ok(Exit::Found);
+    }
     Ok(Exit::Fine)
 }
 

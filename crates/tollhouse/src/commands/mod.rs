@@ -7,14 +7,18 @@ mod config;
 mod demo;
 mod explain;
 mod export;
+mod import;
 mod init;
 mod learn;
 mod man;
 mod preset;
 mod replay;
+mod restore;
 mod serve;
+mod snapshot;
 mod stats;
 mod top;
+mod verify;
 
 use clap::{Parser, Subcommand};
 
@@ -54,6 +58,10 @@ enum Command {
     Stats(stats::Args),
     Top(top::Args),
     Export(export::Args),
+    Import(import::Args),
+    Verify(verify::Args),
+    Snapshot(snapshot::Args),
+    Restore(restore::Args),
     Config(config::Args),
     Preset(preset::Args),
     Bench(bench::Args),
@@ -75,6 +83,10 @@ impl Cli {
             Command::Stats(args) => stats::run(args),
             Command::Top(args) => top::run(args),
             Command::Export(args) => export::run(args),
+            Command::Import(args) => import::run(args),
+            Command::Verify(args) => verify::run(args),
+            Command::Snapshot(args) => snapshot::run(args),
+            Command::Restore(args) => restore::run(args),
             Command::Config(args) => config::run(args),
             Command::Preset(args) => preset::run(args),
             Command::Bench(args) => bench::run(args),

@@ -3,6 +3,7 @@
 mod check;
 mod data;
 mod documents;
+mod keeping;
 mod program;
 mod serve;
 mod usage;

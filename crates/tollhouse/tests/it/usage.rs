@@ -64,11 +64,40 @@ fn benchmarks_print_objects() {
         (["bench", "check", "--seconds", "1", "--json"].as_slice(), 1),
         (&["bench", "replay", "--seconds", "1", "--json"], 1),
         (&["bench", "http", "--seconds", "1", "--json"], 4),
-        (&["bench", "ledger", "--keys", "10000", "--json"], 2),
     ] {
         let objects = run(args, "").expect(0).json();
         assert_eq!(objects.len(), count, "{args:?}");
         assert!(objects.iter().all(|object| object["bench"] == args[1]), "{objects:?}");
         assert!(objects.iter().all(|object| object["per_second"].as_f64().unwrap() > 0.0), "{objects:?}");
     }
+}
+
+#[test]
+fn the_ledger_is_measured_under_every_workload() {
+    let measure = ["--keys", "5000", "--seconds", "1", "--memory", "64", "--json"];
+    let objects = run(["bench", "ledger"].into_iter().chain(measure), "").expect(0).json();
+    assert_eq!(objects.len(), 14);
+    for object in &objects {
+        for member in ["workload", "layout", "distribution", "durability"] {
+            assert!(object[member].is_string(), "{member}: {object}");
+        }
+        for member in
+            ["keys", "threads", "observes_per_s", "p50_us", "p99_us", "p999_us", "memory_bytes_per_key"]
+        {
+            assert!(object[member].as_f64().unwrap() > 0.0, "{member}: {object}");
+        }
+        assert!(object["disk_bytes_per_key"].as_f64().unwrap() > 8.0, "{object}");
+        assert_eq!(object["bench"], "ledger");
+    }
+    let asked: Vec<&str> = objects[..7].iter().map(|object| object["workload"].as_str().unwrap()).collect();
+    assert_eq!(asked, ["new", "uniform", "zipf-1.0", "zipf-1.2", "hot", "single", "restart"]);
+    assert_eq!(objects[6]["observes"], 5000);
+
+    let data = tempfile::tempdir().unwrap();
+    let path = data.path().to_str().unwrap();
+    let args = ["bench", "ledger", "--keys", "100", "--workload", "new", "--layout", "fixed", "--data", path];
+    let table = run(args, "").expect(0).stdout;
+    assert!(table.contains("observes/s") && table.contains("new"), "{table}");
+    assert!(data.path().join("fixed-1s").exists());
+    run(args, "").expect(2);
 }

@@ -1,4 +1,4 @@
-//! Numbers from a seed.
+//! Numbers from a seed, for simulations and benchmarks.
 
 /// SplitMix64 (Steele, Lea, Flood, *Fast Splittable Pseudorandom Number Generators*, OOPSLA 2014): any seed does, and
 /// what follows from one is the same on every machine.

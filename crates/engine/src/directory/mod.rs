@@ -1,12 +1,23 @@
 //! The data directory: secret, configuration, ledger and journal.
 
+pub(crate) mod files;
+pub(crate) mod portable;
+pub(crate) mod snapshot;
+pub(crate) mod verify;
+
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use event::Secret;
+use std::sync::Arc;
 
+use event::Secret;
+use stats::{Catalog, Durability, Embedded};
+use store::Recovery;
+
+use crate::OpenError;
+use crate::plan::Plan;
 use crate::preset::Preset;
 
 /// A data directory.
@@ -47,7 +58,7 @@ pub enum DirectoryError {
     },
 }
 
-fn io_error(path: &Path) -> impl FnOnce(io::Error) -> DirectoryError {
+pub(crate) fn io_error(path: &Path) -> impl FnOnce(io::Error) -> DirectoryError {
     let path = path.to_path_buf();
     move |error| DirectoryError::Io { path, error }
 }
@@ -107,6 +118,23 @@ impl Directory {
         let mut text = String::new();
         file.take(1024).read_to_string(&mut text).map_err(io_error(&path))?;
         Secret::from_hex(&text).ok_or(DirectoryError::Secret(path))
+    }
+
+    /// Opens the ledger, and with it locks the directory: with the plan's statistics, or without a plan with those that
+    /// are stored alone.
+    pub(crate) fn open_ledger(&self, plan: Option<&Plan>) -> Result<(Embedded, Recovery), OpenError> {
+        /// For maintenance, which goes through files from front to back.
+        const MEMORY_BYTES: usize = 256 << 20;
+        portable::finish_replacing(self)?;
+        let options = stats::Options {
+            memory_bytes: plan.map_or(MEMORY_BYTES, |plan| plan.node.ledger_memory),
+            segment_bytes: plan
+                .map_or(store::log::Options::SEGMENT_BYTES_MAX, |plan| plan.node.ledger_segment),
+            durability: plan.map_or(Durability::None, |plan| plan.node.durability),
+        };
+        let catalog = plan.map_or_else(Catalog::default, |plan| plan.catalog.clone());
+        let device = store::FileDevice::open(self.ledger_path()).map_err(OpenError::Device)?;
+        Ok(Embedded::open(Arc::new(device), catalog, options)?)
     }
 
     /// Where it is.

@@ -3,23 +3,21 @@
 //! What is measured is the program as it is used: files are read, messages parsed, statistics kept in memory or on
 //! disk. `docs/benchmarks.md` has figures and commands.
 
+mod ledger;
+
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use engine::{Config, Directory, Overrides, Plan, preset};
-use event::{Key, Secret};
+use engine::{Directory, preset};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
-use stats::{Add, Amounts, Embedded, Ledger, Observation, Request};
 
 use super::replay::each_batch;
 use crate::client::{CallError, Client, LineForm};
-use crate::clock;
 use crate::console::{DIM, Output, Progress, say};
 use crate::corpora;
 use crate::exit::{Exit, Failure};
@@ -37,13 +35,28 @@ Examples:
   taskset -c 0 tollhouse bench check --json   On one core
   tollhouse bench replay access.log
   tollhouse bench http                        Latency of one decision at 1 and 8 connections
-  tollhouse bench ledger --keys 1000000       Memory and disk a key
+  tollhouse bench ledger --keys 10000000      Observations a second, memory and disk a key
 
 Build with --release before you measure.")]
 pub(crate) struct Args {
-    /// What is measured
-    #[arg(value_enum)]
-    name: Name,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Messages, from bytes to verdict, in memory
+    Check(Input),
+    /// Lines of an access log, from bytes to verdict, in memory
+    Replay(Input),
+    /// One decision over HTTP, by a server in a process of its own with its data on disk
+    Http(Input),
+    Ledger(ledger::Args),
+}
+
+/// What is measured, and for how long.
+#[derive(clap::Args)]
+struct Input {
     /// Messages (check, http) or an access log (replay) instead of the bundled samples
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
@@ -52,23 +65,8 @@ pub(crate) struct Args {
     /// Least time for each measurement: the input is gone through again until it is over
     #[arg(long, default_value_t = 3, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
-    /// Distinct keys (ledger)
-    #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    keys: u64,
     #[command(flatten)]
     json: JsonOption,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Name {
-    /// Messages, from bytes to verdict, in memory.
-    Check,
-    /// Lines of an access log, from bytes to verdict, in memory.
-    Replay,
-    /// One decision over HTTP, by a server in a process of its own with its data on disk.
-    Http,
-    /// Statistics alone, on disk.
-    Ledger,
 }
 
 /// A result. `docs/cli.md` documents the fields.
@@ -101,44 +99,42 @@ enum Measured {
         p50_ms: f64,
         p99_ms: f64,
     },
-    Ledger {
-        pass: &'static str,
-        keys: u64,
-        seconds: f64,
-        per_second: f64,
-        cpu_us_per_observe: f64,
-        memory_bytes_per_key: f64,
-        disk_bytes_per_key: f64,
-    },
 }
 
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
-    let mut out = Output::new(args.json.json);
-    let mut show = |measured: Measured| -> Result<(), Failure> {
-        if out.is_json() {
-            return out.json(&measured);
-        }
-        let fields = serde_json::to_value(&measured).map_err(Failure::new)?;
-        for (name, value) in fields.as_object().into_iter().flatten() {
-            let value = value
-                .as_f64()
-                .filter(|_| value.is_f64())
-                .map_or(value.to_string(), |float| format!("{float:.3}"));
-            out.line(format_args!("{DIM}{name:<22}{DIM:#} {value}"))?;
-        }
-        out.line("")
-    };
     if cfg!(debug_assertions) {
         say("This is a debug build: its figures mean nothing.");
     }
-    match args.name {
-        Name::Check => show(check(&args)?)?,
-        Name::Replay => show(replay(&args)?)?,
-        Name::Http => http(&args, &mut show)?,
-        Name::Ledger => ledger(&args, &mut show)?,
+    match &args.what {
+        What::Check(input) => input.show(|show| show(check(input)?)),
+        What::Replay(input) => input.show(|show| show(replay(input)?)),
+        What::Http(input) => input.show(|show| http(input, show)),
+        What::Ledger(args) => ledger::run(args),
     }
-    out.flush()?;
-    Ok(Exit::Fine)
+}
+
+type Show<'a> = &'a mut dyn FnMut(Measured) -> Result<(), Failure>;
+
+impl Input {
+    fn show(&self, measure: impl FnOnce(Show<'_>) -> Result<(), Failure>) -> Result<Exit, Failure> {
+        let mut out = Output::new(self.json.json);
+        measure(&mut |measured| {
+            if out.is_json() {
+                return out.json(&measured);
+            }
+            let fields = serde_json::to_value(&measured).map_err(Failure::new)?;
+            for (name, value) in fields.as_object().into_iter().flatten() {
+                let value = value
+                    .as_f64()
+                    .filter(|_| value.is_f64())
+                    .map_or(value.to_string(), |float| format!("{float:.3}"));
+                out.line(format_args!("{DIM}{name:<22}{DIM:#} {value}"))?;
+            }
+            out.line("")
+        })?;
+        out.flush()?;
+        Ok(Exit::Fine)
+    }
 }
 
 /// Time on the wall and on the processor.
@@ -173,22 +169,22 @@ fn in_memory(default: &str) -> Result<Local, Failure> {
     options.open_or_ephemeral(preset::find(default), default)
 }
 
-fn messages(args: &Args) -> Messages {
+fn messages(args: &Input) -> Messages {
     match &args.file {
         Some(file) => Messages::new(vec![file.clone()]),
         None => Messages::of_mbox("mail.mbox", corpora::MAIL),
     }
 }
 
-fn input(args: &Args, bundled: &str) -> String {
+fn input(args: &Input, bundled: &str) -> String {
     args.file.as_ref().map_or(format!("bundled {bundled}"), |file| file.display().to_string())
 }
 
-fn nothing(args: &Args) -> Failure {
+fn nothing(args: &Input) -> Failure {
     Failure::new(format_args!("{}: nothing to measure in it", input(args, "")))
 }
 
-fn check(args: &Args) -> Result<Measured, Failure> {
+fn check(args: &Input) -> Result<Measured, Failure> {
     let local = in_memory("mail")?;
     let pipeline = message_pipeline(&local, None)?;
     let options = MessageOptions {
@@ -225,7 +221,7 @@ fn check(args: &Args) -> Result<Measured, Failure> {
     })
 }
 
-fn replay(args: &Args) -> Result<Measured, Failure> {
+fn replay(args: &Input) -> Result<Measured, Failure> {
     let local = in_memory("web")?;
     let pipeline = local.pipeline(None, |_| true)?;
     let watch = Watch::start();
@@ -265,7 +261,7 @@ fn open(path: &Path) -> Result<File, Failure> {
 /// Connections at which latency is measured.
 const CONNECTIONS: [usize; 2] = [1, 8];
 
-fn http(args: &Args, show: &mut impl FnMut(Measured) -> Result<(), Failure>) -> Result<(), Failure> {
+fn http(args: &Input, show: Show<'_>) -> Result<(), Failure> {
     /// Samples that are sent in turn.
     const SAMPLES_MAX: usize = 10_000;
     let mail: Vec<Message> = messages(args).flatten().take(SAMPLES_MAX).collect();
@@ -396,60 +392,4 @@ fn load(
         Ok::<_, Failure>(all)
     })?;
     Ok(Latencies { took, wall: started.elapsed() })
-}
-
-/// Observations of one request, as many as a message has, and requests of one call.
-const OBSERVATIONS: u64 = 32;
-const REQUESTS: u64 = 64;
-
-fn ledger(args: &Args, show: &mut impl FnMut(Measured) -> Result<(), Failure>) -> Result<(), Failure> {
-    let plan = Plan::compile(&Config::from_preset("mail", &Overrides::default()))?;
-    let pipeline = plan.pipeline(None).ok_or_else(|| Failure::new("the preset has no pipeline"))?;
-    let kind = pipeline.kinds.first().ok_or_else(|| Failure::new("the preset has no kinds"))?.kind;
-    let parent = tempfile::tempdir().map_err(Failure::new)?;
-    let device = store::FileDevice::open(parent.path()).map_err(Failure::new)?;
-    let options = stats::Options {
-        memory_bytes: plan.node.ledger_memory,
-        segment_bytes: plan.node.ledger_segment,
-        durability: plan.node.durability,
-    };
-    let (ledger, _) =
-        Embedded::open(Arc::new(device), plan.catalog.clone(), options).map_err(Failure::new)?;
-    let secret = Secret::new([7; Secret::BYTES]);
-    let now = clock::now();
-    let observation = |number: u64| Observation {
-        key: Key { space: pipeline.space, kind, shingle: secret.shingle(&number.to_le_bytes()) },
-        time: now,
-        add: Add::Counters(Amounts::from([(0, 1)])),
-    };
-    for pass in ["new", "known"] {
-        let watch = Watch::start();
-        for first in (0..args.keys).step_by((OBSERVATIONS * REQUESTS) as usize) {
-            let last = (first + OBSERVATIONS * REQUESTS).min(args.keys);
-            let requests: Vec<Request> = (first..last)
-                .step_by(OBSERVATIONS as usize)
-                .map(|from| Request {
-                    once: None,
-                    observations: (from..(from + OBSERVATIONS).min(last)).map(observation).collect(),
-                })
-                .collect();
-            pollster::block_on(ledger.observe(&requests)).map_err(Failure::new)?;
-        }
-        let (wall, cpu) = (watch.wall(), watch.cpu());
-        // What is dirty is written before it is weighed.
-        ledger.maintain(now).map_err(Failure::new)?;
-        let census = ledger.census();
-        let per_key = |bytes: u64| bytes as f64 / args.keys as f64;
-        show(Measured::Ledger {
-            pass,
-            keys: args.keys,
-            seconds: wall.as_secs_f64(),
-            per_second: per_second(args.keys, wall),
-            cpu_us_per_observe: cpu.as_secs_f64() * 1e6 / args.keys as f64,
-            memory_bytes_per_key: per_key(census.memory_bytes),
-            disk_bytes_per_key: per_key(census.disk_bytes),
-        })?;
-    }
-    ledger.close().map_err(Failure::new)?;
-    Ok(())
 }

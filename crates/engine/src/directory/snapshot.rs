@@ -1,0 +1,218 @@
+//! Copies of a whole data directory, and back.
+//!
+//! ```text
+//! snapshot   TARGET.partial: configuration, ledger, journal, secret ─► sync ─► TARGET
+//! restore    DIR: configuration, ledger, journal ─► verify ─► secret
+//! ```
+//!
+//! The ledger comes before the journal: a decision that was counted has its row in the copy, unless it was being made
+//! at that moment. Files that will never change again are hard links where the file system can.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use event::Time;
+use stats::{Embedded, Ledger, LedgerError};
+
+use super::files::{copy, copy_flat, make_private, sync_directory, sync_parent};
+use super::verify::{Part, Verified};
+use super::{Directory, DirectoryError, io_error};
+use crate::OpenError;
+use crate::journal::{self, JournalError};
+
+/// Largest file beside ledger and journal that is copied: configurations are.
+const SETTINGS_BYTES_MAX: u64 = 64 << 20;
+
+/// Why a snapshot was not restored. Nothing of it is left in the target.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// There is something already.
+    #[error("{0} is not empty: a snapshot is restored into a directory that is missing or empty")]
+    NotEmpty(PathBuf),
+    /// Parts of it cannot be read any more.
+    #[error("the snapshot is damaged")]
+    Damaged(Box<Verified>),
+    /// It is no data directory, or files could not be read or written.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// It could not be opened to be verified.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+/// The name of a snapshot that is made now: `20261121T090753Z`.
+pub(crate) fn name(now: Time) -> String {
+    let text = Time::from_seconds(now.seconds()).to_string();
+    text.chars().filter(char::is_ascii_alphanumeric).collect()
+}
+
+impl Directory {
+    /// Where a server makes snapshots.
+    pub fn snapshots_path(&self) -> PathBuf {
+        self.path.join("snapshots")
+    }
+
+    /// Makes `target`, which must be missing, a copy of this data directory, which no process may have open. The
+    /// copy is a data directory itself.
+    ///
+    /// # Errors
+    /// [`OpenError::Device`] of the kind `WouldBlock` if it is in use; or what could not be read or written.
+    pub fn snapshot(&self, target: &Path) -> Result<(), OpenError> {
+        let (ledger, _) = self.open_ledger(None)?;
+        let journal = self.journal_path();
+        let made = self.snapshot_of(target, &ledger, |to| journal::snapshot(&journal, to));
+        ledger.close()?;
+        made
+    }
+
+    /// The same of open parts.
+    pub(crate) fn snapshot_of<E>(
+        &self,
+        target: &Path,
+        ledger: &Embedded,
+        journal: impl FnOnce(&Path) -> Result<(), JournalError>,
+    ) -> Result<(), E>
+    where
+        E: From<DirectoryError> + From<LedgerError> + From<JournalError>,
+    {
+        if target.symlink_metadata().is_ok() {
+            let error = io::Error::new(io::ErrorKind::AlreadyExists, "it exists already");
+            return Err(io_error(target)(error).into());
+        }
+        let mut partial = target.as_os_str().to_owned();
+        partial.push(".partial");
+        let partial = PathBuf::from(partial);
+        let made = self.copy_into(&partial, ledger, journal).and_then(|()| {
+            let renamed = fs::rename(&partial, target).and_then(|()| sync_parent(target));
+            Ok(renamed.map_err(io_error(target))?)
+        });
+        if made.is_err() {
+            // What was linked or copied is of no use; why it ended is told.
+            let _ = fs::remove_dir_all(&partial);
+        }
+        made
+    }
+
+    fn copy_into<E>(
+        &self,
+        partial: &Path,
+        ledger: &Embedded,
+        journal: impl FnOnce(&Path) -> Result<(), JournalError>,
+    ) -> Result<(), E>
+    where
+        E: From<DirectoryError> + From<LedgerError> + From<JournalError>,
+    {
+        if let Some(parent) = partial.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            fs::create_dir_all(parent).map_err(io_error(parent))?;
+        }
+        // One that was interrupted.
+        if partial.exists() {
+            fs::remove_dir_all(partial).map_err(io_error(partial))?;
+        }
+        make_private(partial).map_err(io_error(partial))?;
+        let to = Directory { path: partial.to_path_buf() };
+        self.copy_settings(&to)?;
+        ledger.snapshot(&to.ledger_path())?;
+        journal(&to.journal_path())?;
+        self.copy_secret(&to)?;
+        Ok(sync_directory(partial).map_err(io_error(partial))?)
+    }
+
+    /// Copies the files that lie in the directory itself, but for the secret: the configuration.
+    fn copy_settings(&self, to: &Directory) -> Result<(), DirectoryError> {
+        for entry in fs::read_dir(&self.path).map_err(io_error(&self.path))? {
+            let entry = entry.map_err(io_error(&self.path))?;
+            let path = entry.path();
+            // Links to files are followed: a configuration may be one.
+            let Ok(metadata) = fs::metadata(&path) else { continue };
+            if !metadata.is_file() || path == self.secret_path() || metadata.len() > SETTINGS_BYTES_MAX {
+                continue;
+            }
+            copy(&path, &to.path.join(entry.file_name()), u64::MAX, None).map_err(io_error(&path))?;
+        }
+        Ok(())
+    }
+
+    /// Copies the secret, last: a directory with one is whole.
+    fn copy_secret(&self, to: &Directory) -> Result<(), DirectoryError> {
+        let path = self.secret_path();
+        copy(&path, &to.secret_path(), 1024, Some(0o600)).map_err(io_error(&path))?;
+        sync_directory(&to.path).map_err(io_error(&to.path))
+    }
+
+    /// Copies a snapshot to `target`, which must be missing or empty, and verifies the copy. The snapshot is not
+    /// touched.
+    ///
+    /// # Errors
+    /// [`RestoreError`]; `target` is then as it was.
+    pub fn restore(
+        snapshot: &Path,
+        target: &Path,
+        progress: &mut dyn FnMut(Part, u64, u64),
+    ) -> Result<Directory, RestoreError> {
+        let from = Directory::open(snapshot)?;
+        from.secret()?;
+        let existed = target.exists();
+        if existed {
+            let mut entries = fs::read_dir(target).map_err(io_error(target))?;
+            if entries.next().is_some() {
+                return Err(RestoreError::NotEmpty(target.to_path_buf()));
+            }
+        } else {
+            if let Some(parent) = target.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                fs::create_dir_all(parent).map_err(io_error(parent))?;
+            }
+            make_private(target).map_err(io_error(target))?;
+        }
+        let to = Directory { path: target.to_path_buf() };
+        let restored = from.restore_into(&to, progress);
+        if restored.is_err() {
+            to.clear(existed);
+        }
+        restored.map(|()| to)
+    }
+
+    fn restore_into(
+        &self,
+        to: &Directory,
+        progress: &mut dyn FnMut(Part, u64, u64),
+    ) -> Result<(), RestoreError> {
+        self.copy_settings(to)?;
+        for (from, to) in [(self.ledger_path(), to.ledger_path()), (self.journal_path(), to.journal_path())] {
+            // A directory that was never served has neither.
+            if from.exists() {
+                copy_flat(&from, &to).map_err(io_error(&from))?;
+            }
+        }
+        let verified = to.verify_data(progress)?;
+        if !verified.is_sound() {
+            return Err(RestoreError::Damaged(Box::new(verified)));
+        }
+        self.copy_secret(to)?;
+        Ok(sync_parent(&to.path).map_err(io_error(&to.path))?)
+    }
+
+    /// Takes back a restore that failed. What cannot be removed is left: there is no secret, so it is no data
+    /// directory.
+    fn clear(&self, keep: bool) {
+        if !keep {
+            let _ = fs::remove_dir_all(&self.path);
+            return;
+        }
+        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn snapshots_are_named_after_the_second() {
+        assert_eq!(name("2026-11-21T09:07:53.25Z".parse().unwrap()), "20261121T090753Z");
+    }
+}

@@ -1,0 +1,88 @@
+//! Whether all that a data directory holds can still be read.
+
+use stats::{Ledger, LedgerError};
+use store::Losses;
+
+use super::{Directory, DirectoryError};
+use crate::{OpenError, journal};
+
+/// What is being read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The ledger's files.
+    Ledger,
+    /// The journal's files.
+    Journal,
+}
+
+/// What [`Directory::verify`] found.
+#[derive(Debug, Default)]
+pub struct Verified {
+    /// The secret cannot be used.
+    pub secret: Option<DirectoryError>,
+    /// What the ledger's files hold; `None` if it cannot be opened.
+    pub ledger: Option<stats::Verified>,
+    /// Why the ledger cannot be opened.
+    pub ledger_error: Option<LedgerError>,
+    /// Bytes of a torn tail, which a crash leaves: nothing that was promised.
+    pub ledger_torn_bytes: u64,
+    /// What was skipped when the ledger was opened, and may have been tidied away since.
+    pub ledger_skipped: Losses,
+    /// What the journal's files hold.
+    pub journal: journal::Verified,
+}
+
+impl Verified {
+    /// Whether nothing is lost.
+    pub fn is_sound(&self) -> bool {
+        let Verified { secret, ledger, ledger_error, ledger_skipped, journal, .. } = self;
+        secret.is_none()
+            && ledger_error.is_none()
+            && ledger.as_ref().is_none_or(stats::Verified::is_sound)
+            && ledger_skipped.is_empty()
+            && journal.is_sound()
+    }
+}
+
+impl Directory {
+    /// Reads all files, checks every checksum, that every key's image is where it should be and is a cell of its
+    /// definition, and that every row has its description. The directory is locked meanwhile. Of a crash before, the
+    /// ledger's torn tail is cut off, as by any opening; nothing else changes. `progress` hears of bytes read and
+    /// of all bytes.
+    ///
+    /// # Errors
+    /// [`OpenError::Device`] of the kind `WouldBlock` if it is in use, and what the device says. What is damaged is in
+    /// the answer.
+    pub fn verify(&self, progress: &mut dyn FnMut(Part, u64, u64)) -> Result<Verified, OpenError> {
+        let verified = self.verify_data(progress)?;
+        Ok(Verified { secret: self.secret().err(), ..verified })
+    }
+
+    /// The same without the secret.
+    pub(super) fn verify_data(
+        &self,
+        progress: &mut dyn FnMut(Part, u64, u64),
+    ) -> Result<Verified, OpenError> {
+        let mut verified = Verified::default();
+        let ledger = match self.open_ledger(None) {
+            Ok((ledger, recovery)) => {
+                verified.ledger_torn_bytes = recovery.truncated_bytes;
+                verified.ledger_skipped = recovery.losses;
+                verified.ledger = Some(ledger.verify(&mut |done, all| progress(Part::Ledger, done, all))?);
+                Some(ledger)
+            }
+            Err(OpenError::Ledger(error)) => {
+                verified.ledger_error = Some(error);
+                None
+            }
+            Err(other) => return Err(other),
+        };
+        // The ledger's lock is that of the whole directory.
+        let path = self.journal_path();
+        verified.journal = journal::verify(&path, &mut |done, all| progress(Part::Journal, done, all))?;
+        if let Some(ledger) = ledger {
+            ledger.close()?;
+        }
+        Ok(verified)
+    }
+}

@@ -1,0 +1,340 @@
+//! Cells out of a home and into one, spelled out: see [`crate::portable`].
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use hashbrown::HashMap;
+use store::{Cold, Found, Hash, Keys, Place, Position, Record, RecordKey};
+
+use super::world::{MERGED, PAIR, World};
+use super::{Embedded, Inner, key_of};
+use crate::definition::{Defined, Definition, translated};
+use crate::ledger::LedgerError;
+use crate::portable::{Decoded, Decoder, Portable, spelled};
+
+/// What [`Embedded::export`] went through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// Cells that were given out.
+    pub cells: u64,
+    /// Cells that had expired, and were left out.
+    pub expired: u64,
+    /// Cells that could not be read, or are none of their definition.
+    pub lost: u64,
+}
+
+/// What an [`Importer`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Cells that were made.
+    pub created: u64,
+    /// Cells that were added to those that were there.
+    pub merged: u64,
+    /// Cells that have expired by what was let go here, and were left out.
+    pub expired: u64,
+}
+
+/// How far the merge of an export has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergeState {
+    /// It was begun and not ended: a part of it may have been added.
+    Begun,
+    /// All of it was added.
+    Ended,
+}
+
+/// Adds cells to a home.
+#[derive(Debug)]
+pub struct Importer<'a> {
+    home: &'a Embedded,
+    decoder: &'a Decoder,
+    /// The number here of each definition.
+    numbers: Vec<u16>,
+    done: Imported,
+}
+
+impl Embedded {
+    /// All definitions that cells may have, the present catalog's and earlier ones, as [`Embedded::export`] counts
+    /// them.
+    pub fn definitions(&self) -> Vec<Definition> {
+        let world = self.inner.world();
+        world.registry.iter().map(|(_, defined)| defined.definition.clone()).collect()
+    }
+
+    /// Spells out every cell, pairs and marks of requests included, in no order. Reads all files once, in bounded
+    /// memory. A cell that is added to meanwhile may come twice. `each` is called under a lock: nobody else is to
+    /// use the home.
+    ///
+    /// # Errors
+    /// The device's. What cannot be read is counted.
+    pub fn export(&self, each: &mut dyn FnMut(Portable)) -> Result<Exported, LedgerError> {
+        let inner = &self.inner;
+        let world = inner.world();
+        let horizon = inner.horizon.load(Ordering::Acquire);
+        let known: HashMap<u16, usize> =
+            world.registry.iter().zip(0..).map(|((number, _), index)| (number, index)).collect();
+        let keys = inner.store.usage().keys;
+        let (mut exported, mut seen) = (Exported::default(), 0);
+        inner.store.each(&*world, &mut |record, tag, words| {
+            seen += 1;
+            // What belongs to no definition is the ledger's own.
+            if tag & !PAIR == 0 {
+                return;
+            }
+            let index = known.get(&(tag & !PAIR)).copied();
+            let sound = index.zip(world.defined(tag)).filter(|(_, defined)| fits(defined, &record, words));
+            let portable = sound.and_then(|(index, defined)| spelled(defined, index, key_of(record), words));
+            match (sound, portable) {
+                (Some((_, defined)), _) if defined.plan.expires(words).0 <= horizon => exported.expired += 1,
+                (_, Some(portable)) => {
+                    exported.cells += 1;
+                    each(portable);
+                }
+                _ => exported.lost += 1,
+            }
+        })?;
+        exported.lost += keys.saturating_sub(seen);
+        Ok(exported)
+    }
+
+    /// Whether no statistic is kept of any key. Reads all files.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn is_empty(&self) -> Result<bool, LedgerError> {
+        let mut empty = true;
+        self.inner.store.each(&*self.inner.world(), &mut |_, tag, _| empty &= tag & !PAIR == 0)?;
+        Ok(empty)
+    }
+
+    /// Takes in definitions, so that cells can be added.
+    ///
+    /// # Errors
+    /// [`LedgerError::Catalog`] if one gives a kind number another meaning than here; the store's.
+    pub fn importer<'a>(&'a self, decoder: &'a Decoder) -> Result<Importer<'a>, LedgerError> {
+        let mut world = self.inner.world.write().unwrap_or_else(PoisonError::into_inner);
+        let mut registry = world.registry.clone();
+        let (mut numbers, mut new) = (Vec::with_capacity(decoder.defined.len()), Vec::new());
+        for defined in &decoder.defined {
+            let (number, is_new) = registry.define(defined.definition.clone())?;
+            numbers.push(number);
+            if is_new {
+                new.push(World::definition_image(number, &defined.definition));
+            }
+        }
+        self.inner.store.put(&new, i64::MAX)?;
+        *world = World::new(world.catalog.clone(), registry, &self.inner.store, Some(&world))?.into();
+        drop(world);
+        Ok(Importer { home: self, decoder, numbers, done: Imported::default() })
+    }
+
+    /// How far the export of this number was merged here, if ever it was.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn merge_state(&self, id: u64) -> Result<Option<MergeState>, LedgerError> {
+        let state = self.inner.store.get(merge_key(id))?;
+        Ok(state.map(|(_, words)| match words.first() {
+            Some(2) => MergeState::Ended,
+            _ => MergeState::Begun,
+        }))
+    }
+
+    /// Notes, durably, how far the export of this number was merged.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn set_merge_state(&self, id: u64, state: MergeState) -> Result<(), LedgerError> {
+        let word = match state {
+            MergeState::Begun => 1,
+            MergeState::Ended => 2,
+        };
+        Ok(self.inner.store.put(&[(merge_key(id), 0, vec![word])], i64::MAX)?)
+    }
+}
+
+fn merge_key(id: u64) -> RecordKey {
+    let (space, kind) = MERGED;
+    RecordKey { space, kind, shingle: id }
+}
+
+fn fits(defined: &Defined, record: &RecordKey, words: &[u64]) -> bool {
+    let Definition { space, kind, .. } = defined.definition;
+    (space.0, kind.0) == (record.space, record.kind & !PAIR) && defined.plan.check(words)
+}
+
+impl Importer<'_> {
+    /// Whether a pair's mark is there already, for a time that the cell has one for, too. The owner's count would
+    /// count its value twice if both were added. False for other cells.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn overlaps(&self, cell: &Decoded) -> Result<bool, LedgerError> {
+        if !cell.pair {
+            return Ok(false);
+        }
+        let Some((tag, words)) = self.home.inner.store.get(record_key(cell))? else { return Ok(false) };
+        let world = self.home.inner.world();
+        let Some(old) = world.defined(tag).filter(|old| old.plan.check(&words)) else { return Ok(false) };
+        let Some(new) = self.decoder.defined.get(cell.definition) else { return Ok(false) };
+        let [old, new] = [old.plan.rows(&words), new.plan.rows(&cell.words)];
+        Ok(old.iter().any(|old| {
+            new.iter().any(|new| old.start < new.start + new.width && new.start < old.start + old.width)
+        }))
+    }
+
+    /// Adds cells: as they are where there is none, and merged into the ones that are there, under the definition in
+    /// force. What of another layout fits nowhere is dropped, as with [`Embedded::set_catalog`]. Waits for the disk
+    /// when much is not written yet.
+    ///
+    /// # Errors
+    /// If the home is closed, full or poisoned; the store's. Some of the cells may have been added.
+    pub fn add(&mut self, cells: &[Decoded]) -> Result<(), LedgerError> {
+        let inner = &self.home.inner;
+        inner.check_writable()?;
+        if inner.store.dirty_bytes() > inner.dirty_bytes_max {
+            inner.flush(false)?;
+        }
+        let world = inner.world();
+        let mut images = HashMap::<(usize, Hash), (Position, Option<Record>)>::new();
+        let mut rest: Vec<&Decoded> = cells.iter().collect();
+        loop {
+            let run = inner.store.run();
+            let mut missing = Vec::new();
+            rest.retain(|cell| {
+                let RecordKey { space, kind, shingle } = record_key(cell);
+                let (shard, hash) = Hash::of(space, kind, shingle);
+                let mut keys = run.shard(shard);
+                let place = match keys.find(hash) {
+                    Found::Absent => None,
+                    Found::Hot(place) => Some(place),
+                    Found::Cold(_, position, words) => match images.get(&(shard, hash)) {
+                        Some((at, record)) if *at == position => {
+                            self.load(&world, &mut keys, cell, (hash, position), record.as_ref());
+                            keys.again(hash, None)
+                        }
+                        _ => {
+                            missing.push(Cold { shard, hash, position, words });
+                            return true;
+                        }
+                    },
+                };
+                let done = put(inner, &world, &mut keys, (hash, place), cell, self.number(cell));
+                match done {
+                    Put::Created => self.done.created += 1,
+                    Put::Merged => self.done.merged += 1,
+                    Put::Expired => self.done.expired += 1,
+                }
+                false
+            });
+            drop(run);
+            if missing.is_empty() {
+                return Ok(());
+            }
+            inner.store.read_many(&missing, &mut |at, record| {
+                if let Some(cold) = missing.get(at) {
+                    images.insert((cold.shard, cold.hash), (cold.position, record));
+                }
+            })?;
+        }
+    }
+
+    /// Makes all that was added durable.
+    ///
+    /// # Errors
+    /// If the home is full or poisoned; the store's.
+    pub fn finish(self) -> Result<Imported, LedgerError> {
+        self.home.inner.flush(true)?;
+        Ok(self.done)
+    }
+
+    fn number(&self, cell: &Decoded) -> u16 {
+        let number = self.numbers.get(cell.definition).copied().unwrap_or(0);
+        if cell.pair { number | PAIR } else { number }
+    }
+
+    fn load(
+        &self,
+        world: &World,
+        keys: &mut Keys<'_>,
+        cell: &Decoded,
+        (hash, position): (Hash, Position),
+        record: Option<&Record>,
+    ) {
+        let sound = record.filter(|record| {
+            world.defined(record.tag).is_some_and(|defined| fits(defined, &record.key, &record.words))
+        });
+        match sound {
+            Some(record) => keys.load(hash, position, record.tag, Some(&record.words)),
+            None => {
+                self.home.inner.counts.damaged.fetch_add(1, Ordering::Relaxed);
+                keys.load(hash, position, self.number(cell), None);
+            }
+        }
+    }
+}
+
+enum Put {
+    Created,
+    Merged,
+    Expired,
+}
+
+fn put(
+    inner: &Inner,
+    world: &World,
+    keys: &mut Keys<'_>,
+    (hash, place): (Hash, Option<Place>),
+    cell: &Decoded,
+    number: u16,
+) -> Put {
+    let horizon = inner.horizon.load(Ordering::Acquire);
+    let Some(given) = world.defined(number) else { return Put::Expired };
+    if given.plan.expires(&cell.words).0 <= horizon {
+        return Put::Expired;
+    }
+    let Some(at) = place else {
+        let at = keys.create(hash, number, cell.words.len());
+        write(keys, at, hash, &cell.words, number);
+        return Put::Created;
+    };
+    let (tag, _) = keys.touch(at);
+    let old = keys.words(at).to_vec();
+    let live = world.defined(tag).filter(|defined| defined.plan.expires(&old).0 > horizon);
+    let Some(known) = live else {
+        write(keys, at, hash, &cell.words, number);
+        return Put::Created;
+    };
+    let planned = world.planned(cell.key.space, cell.key.kind).ok();
+    let (target, defined) =
+        planned.map_or((tag & !PAIR, known), |planned| (planned.number, &planned.defined));
+    let brought = |from: u16, words: &[u64], of: &Defined| {
+        let mut new = Vec::new();
+        if from & !PAIR == target {
+            new.extend_from_slice(words);
+        } else {
+            translated(words, of, defined, &mut new);
+        }
+        new
+    };
+    let mut words = brought(tag, &old, known);
+    let more = brought(number, &cell.words, given);
+    defined.plan.merge(&mut words, &more);
+    write(keys, at, hash, &words, target | tag & PAIR);
+    Put::Merged
+}
+
+fn write(keys: &mut Keys<'_>, at: Place, hash: Hash, words: &[u64], tag: u16) {
+    let mut cell = keys.change(at, hash);
+    cell.words_mut().fill(0);
+    cell.resize(words.len());
+    if let Some(room) = cell.words_mut().get_mut(..words.len()) {
+        room.copy_from_slice(words);
+    }
+    cell.set_tag(tag);
+}
+
+fn record_key(cell: &Decoded) -> RecordKey {
+    let kind = if cell.pair { cell.key.kind.0 | PAIR } else { cell.key.kind.0 };
+    RecordKey { space: cell.key.space.0, kind, shingle: cell.key.shingle.0 }
+}

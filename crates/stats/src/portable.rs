@@ -1,0 +1,162 @@
+//! Cells spelled out, so that they can leave one ledger and enter another: of another release, another layout, or none
+//! of this program's.
+//!
+//! ```text
+//! Embedded::export ─► Portable…     Portable ─► Decoder ─► Decoded ─► Embedded::import
+//! ```
+//!
+//! A cell that is restored under its own definition answers every question as the one it was spelled from. The words of
+//! the two may differ: the same counts can lie in several ways. Admission sketches are not exported: what was
+//! sighted and not yet admitted starts anew.
+
+use event::{Key, Time};
+
+use crate::catalog::{Catalog, CatalogError, Measure};
+use crate::definition::{Defined, PAIR};
+use crate::layout::{Layout, Tier};
+use crate::ledger::Bucket;
+
+pub use crate::definition::Definition;
+
+/// One cell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Portable {
+    /// Whose it is. Of a pair's cell the shingle is the pair's.
+    pub key: Key,
+    /// Whether it is the mark of a pair: an owner and a value of an exact distinct count.
+    pub pair: bool,
+    /// Index of its definition among those that it came with.
+    pub definition: usize,
+    /// First event.
+    pub first: Time,
+    /// Last event.
+    pub last: Time,
+    /// What was counted.
+    pub content: Content,
+}
+
+/// What a cell holds beside its times.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// Of counters over windows, exact distinct counts, their pairs, and marks of requests: as in a
+    /// [`crate::Timeline`].
+    Buckets(Vec<Bucket>),
+    /// Of a track.
+    Totals(Totals),
+    /// Of an approximate distinct count: each period that has any.
+    Registers(Vec<Registers>),
+}
+
+/// The columns of a track. What it does not keep is `None`, and so is what no event had.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Totals {
+    /// Events, at least one.
+    pub count: u64,
+    /// The sum of values, not clamped.
+    pub sum: Option<i128>,
+    /// The least value.
+    pub min: Option<i64>,
+    /// The greatest value.
+    pub max: Option<i64>,
+    /// Decayed sums as of the last event, in the order of the track's columns.
+    pub decayed: Vec<f64>,
+}
+
+/// The HyperLogLog of one period.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registers {
+    /// Where the period starts.
+    pub start: Time,
+    /// Number and rank of each register that is not zero, in any order.
+    pub ranks: Vec<(u32, u8)>,
+}
+
+/// A cell that was checked against its definition.
+#[derive(Clone, Debug)]
+pub struct Decoded {
+    pub(crate) key: Key,
+    pub(crate) pair: bool,
+    pub(crate) definition: usize,
+    pub(crate) words: Vec<u64>,
+}
+
+/// Makes cells of what is spelled out. Takes anything.
+#[derive(Debug)]
+pub struct Decoder {
+    pub(crate) defined: Vec<Defined>,
+}
+
+impl Decoder {
+    /// Most definitions, as many as a ledger can have.
+    pub const DEFINITIONS_MAX: usize = (1 << 15) - 1;
+
+    /// A decoder of cells with these definitions. Windows of theirs are left out.
+    ///
+    /// # Errors
+    /// [`CatalogError`] if there is none such statistic.
+    pub fn new(definitions: Vec<Definition>) -> Result<Decoder, CatalogError> {
+        let compile = |mut definition: Definition| {
+            let named = |error| CatalogError::Layout { name: definition.statistic.clone(), error };
+            if definition.kind.0 >= Catalog::KINDS {
+                return Err(CatalogError::Reserved(definition.kind));
+            }
+            for name in [&definition.statistic, &definition.kind_name] {
+                if name.is_empty() || name.len() > Layout::NAME_BYTES_MAX {
+                    return Err(CatalogError::Name(name.clone()));
+                }
+            }
+            definition.measure.check().map_err(named)?;
+            definition.measure = without_windows(definition.measure.clone()).map_err(named)?;
+            let plan = definition.plan().map_err(named)?;
+            Ok(Defined { definition, plan })
+        };
+        if definitions.len() > Decoder::DEFINITIONS_MAX {
+            return Err(CatalogError::Stored("there are too many of them: at most 32,767".to_owned()));
+        }
+        Ok(Decoder { defined: definitions.into_iter().map(compile).collect::<Result<_, _>>()? })
+    }
+
+    /// The name of a cell's statistic.
+    pub fn statistic(&self, cell: &Decoded) -> &str {
+        self.defined.get(cell.definition).map_or("", |defined| &defined.definition.statistic)
+    }
+
+    /// Checks a cell and packs it.
+    ///
+    /// # Errors
+    /// Says what it cannot be.
+    pub fn decode(&self, portable: &Portable) -> Result<Decoded, &'static str> {
+        let Portable { key, pair, definition, first, last, content } = portable;
+        let defined = self.defined.get(*definition).ok_or("it has no definition")?;
+        if (key.space, key.kind) != (defined.definition.space, defined.definition.kind) {
+            return Err("its space and kind are not those of its definition");
+        }
+        if *pair && !matches!(defined.definition.measure, Measure::Distinct { .. }) {
+            return Err("only an exact distinct count has pairs");
+        }
+        let words = defined.plan.restore(*first, *last, content)?;
+        Ok(Decoded { key: *key, pair: *pair, definition: *definition, words })
+    }
+}
+
+/// The measure as far as cells depend on it.
+pub(crate) fn without_windows(measure: Measure) -> Result<Measure, crate::LayoutError> {
+    Ok(match measure {
+        Measure::Windows(layout) => {
+            let shape = layout.shape();
+            let tiers: Vec<Tier> = [Some(shape.fine()), shape.coarse()].into_iter().flatten().collect();
+            Measure::Windows(Layout::new(layout.counters().to_vec(), &tiers, Vec::new(), Some(shape.keep()))?)
+        }
+        Measure::Distinct { tier, .. } => Measure::Distinct { tier, windows: Vec::new() },
+        Measure::Approx { tier, precision, .. } => Measure::Approx { tier, windows: Vec::new(), precision },
+        measure @ (Measure::Track(_) | Measure::Once { .. }) => measure,
+    })
+}
+
+pub(crate) fn spelled(defined: &Defined, definition: usize, key: Key, words: &[u64]) -> Option<Portable> {
+    let (first, last) = defined.plan.times(words)?;
+    let content = defined.plan.content(words)?;
+    let pair = key.kind.0 & PAIR != 0;
+    let key = Key { kind: event::Kind(key.kind.0 & !PAIR), ..key };
+    Some(Portable { key, pair, definition, first, last, content })
+}

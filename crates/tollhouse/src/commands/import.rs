@@ -1,0 +1,114 @@
+//! `tollhouse import`: takes in statistics that were exported.
+
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+
+use engine::{Directory, How, PortableError, StatisticsSource};
+use indicatif::HumanCount;
+use serde::Serialize;
+use stats::Imported;
+
+use crate::console::{Output, Progress, say};
+use crate::exit::{Exit, Failure};
+use crate::options::{EngineOptions, JsonOption, stopped};
+
+/// Take in statistics that `export --ledger` wrote
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse import --data ./new statistics.ndjson.zst            Into a directory without statistics
+  tollhouse import --data ./data --replace statistics.ndjson     In place of what is there
+  tollhouse import --data ./data --merge other-node.ndjson.zst   Added to what is there, once
+
+The directory needs the secret of the one that was exported: copy the file `secret` before anything
+is counted. All of it is taken in or nothing, but for a merge that is interrupted.")]
+pub(crate) struct Args {
+    /// What was exported; one that ends in .zst is compressed; - is standard input, not compressed
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Replace the statistics that are there
+    #[arg(long, conflicts_with = "merge")]
+    replace: bool,
+    /// Add to the statistics that are there. The same export is added once
+    #[arg(long)]
+    merge: bool,
+    /// With --merge: exact distinct counts that have values in common are added all the same, and count these twice
+    #[arg(long, requires = "merge")]
+    allow_overlap: bool,
+    #[command(flatten)]
+    engine: EngineOptions,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+/// The line of `--json`.
+#[derive(Serialize)]
+struct Line {
+    created: u64,
+    merged: u64,
+    expired: u64,
+}
+
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let mut out = Output::new(args.json.json);
+    let directory = args.engine.directory()?;
+    let plan = args.engine.plan(&directory)?;
+    let how = match (args.replace, args.merge) {
+        (true, _) => How::Replace,
+        (_, true) => How::Merge { overlap: args.allow_overlap },
+        _ => How::Fresh,
+    };
+    let progress = Progress::new("keys", None);
+    let mut told = 0;
+    let mut tell = |cells: u64| {
+        progress.add(cells - told);
+        told = cells;
+    };
+    let imported = if args.file == Path::new("-") {
+        let mut input = BufReader::new(io::stdin().lock());
+        directory.import_statistics(&plan, StatisticsSource::Stream(&mut input), how, &mut tell)
+    } else {
+        directory.import_statistics(&plan, StatisticsSource::File(&args.file), how, &mut tell)
+    };
+    drop(progress);
+    let Imported { created, merged, expired } =
+        imported.map_err(|error| explained(error, &args.file, &directory))?;
+    if out.is_json() {
+        out.json(&Line { created, merged, expired })?;
+    }
+    out.flush()?;
+    say(format_args!(
+        "{} keys imported, {} of them added to known ones; {} have expired here and are left out",
+        HumanCount(created + merged),
+        HumanCount(merged),
+        HumanCount(expired)
+    ));
+    Ok(Exit::Fine)
+}
+
+fn explained(error: PortableError, file: &Path, directory: &Directory) -> Failure {
+    let data = directory.path().display();
+    let failure = Failure::new(format_args!("{}: {error}", file.display()));
+    match error {
+        PortableError::Open(error) => stopped(&error, "import into another directory"),
+        PortableError::NotEmpty => Failure::new(format_args!("{data}: {error}"))
+            .help("--replace puts the export in their place, --merge adds it to them"),
+        PortableError::Secret => failure.help(format!(
+            "copy the other directory's `secret` to a new one, made with `tollhouse init`; that of {data} belongs to its \
+             own statistics"
+        )),
+        PortableError::Interrupted => {
+            failure.help("restore a snapshot from before it, or replace all with --replace")
+        }
+        PortableError::Overlap { .. } => failure.help(
+            "nothing was imported; --allow-overlap adds all the same, and such values count twice",
+        ),
+        PortableError::Torn(_) | PortableError::Line { .. } => {
+            failure.help("nothing was imported; was the file copied whole?")
+        }
+        PortableError::Ledger(stats::LedgerError::Catalog(_)) => {
+            failure.help("the configuration gives kinds other numbers or statistics than the export has")
+        }
+        _ => failure,
+    }
+}

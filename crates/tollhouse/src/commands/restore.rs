@@ -1,0 +1,49 @@
+//! `tollhouse restore`: a data directory from a snapshot.
+
+use std::path::PathBuf;
+
+use engine::{Directory, RestoreError};
+
+use super::verify;
+use crate::console::{BOLD, say};
+use crate::exit::{Exit, Failure};
+
+/// Make a data directory from a snapshot, once all of it was verified
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse restore ./data/snapshots/20261121T090753Z --data ./restored
+  tollhouse restore /backup/2026-11-21 --data ./data && tollhouse serve --data ./data
+
+The snapshot is copied and not changed. The directory must be missing or empty; it stays so if the
+snapshot is damaged.")]
+pub(crate) struct Args {
+    /// The snapshot
+    #[arg(value_name = "SNAPSHOT")]
+    snapshot: PathBuf,
+    /// Where to make the data directory
+    #[arg(long, value_name = "DIR", env = "TOLLHOUSE_DATA")]
+    data: PathBuf,
+}
+
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let snapshot = args.snapshot.display();
+    let mut progress = verify::progress();
+    let restored = Directory::restore(&args.snapshot, &args.data, &mut progress);
+    drop(progress);
+    restored.map_err(|error| {
+        let failure = Failure::new(&error);
+        match &error {
+            RestoreError::NotEmpty(_) => failure.help("name another directory, or move that one away"),
+            RestoreError::Damaged(verified) => {
+                verify::say_damage(verified);
+                Failure::new(format_args!("{snapshot}: {error}; nothing was restored")).help(
+                    "take an older snapshot; or keep what can be read of this one: it is a data directory, copy and serve it",
+                )
+            }
+            _ => failure,
+        }
+    })?;
+    say(format_args!("Made {BOLD}{}{BOLD:#} from {snapshot}, all of it verified", args.data.display()));
+    Ok(Exit::Fine)
+}

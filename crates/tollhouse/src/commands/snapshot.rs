@@ -1,0 +1,68 @@
+//! `tollhouse snapshot`: a consistent copy of a data directory.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::client::Client;
+use crate::console::{Output, say};
+use crate::exit::{Exit, Failure};
+use crate::options::{DataOption, JsonOption, stopped};
+
+/// Make a consistent copy of a data directory, while a server runs on it or not
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse snapshot --server http://127.0.0.1:8377      In `snapshots` of the server's data directory
+  tollhouse snapshot --data ./data /backup/2026-11-21    No server may run on it
+  tollhouse restore ./data/snapshots/20261121T090753Z --data ./new
+
+A snapshot is a data directory itself, with the secret. Files that never change again are shared with
+the original as hard links where the file system can: only a copy on another disk is a backup.")]
+pub(crate) struct Args {
+    /// Where to make it; it must not exist
+    #[arg(value_name = "TARGET", required_unless_present = "server")]
+    target: Option<PathBuf>,
+    #[command(flatten)]
+    data: DataOption,
+    /// Ask the server at this address, such as http://127.0.0.1:8377, to make it
+    #[arg(long, value_name = "URL", conflicts_with_all = ["data", "target"])]
+    server: Option<String>,
+    /// Bearer token that the server wants
+    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<String>,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+/// The line of `--json`.
+#[derive(Serialize)]
+struct Line<'a> {
+    name: &'a str,
+}
+
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let mut out = Output::new(args.json.json);
+    let server = args.server.as_deref().map(|url| Client::new(url, args.token.as_deref())).transpose()?;
+    let name = match (server, &args.target) {
+        (Some(client), _) => client.snapshot()?.name,
+        (None, target) => {
+            let target = target.as_deref().ok_or_else(|| Failure::new("no target is named"))?;
+            let directory = args.data.directory()?;
+            directory.snapshot(target).map_err(|error| {
+                stopped(&error, "let the server make it: `tollhouse snapshot --server URL`")
+            })?;
+            target.display().to_string()
+        }
+    };
+    if out.is_json() {
+        out.json(&Line { name: &name })?;
+    } else {
+        out.line(&name)?;
+    }
+    out.flush()?;
+    if args.target.is_none() {
+        say("It is in `snapshots` of the server's data directory.");
+    }
+    Ok(Exit::Fine)
+}

@@ -1,0 +1,174 @@
+//! `tollhouse verify`: whether all that a data directory holds can still be read.
+
+use engine::{Part, Verified};
+use indicatif::{HumanBytes, HumanCount};
+use serde::Serialize;
+
+use crate::console::{Output, Progress, help, say};
+use crate::exit::{Exit, Failure};
+use crate::options::{DataOption, JsonOption, stopped};
+
+/// Check every checksum of a data directory, and say what is damaged
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse verify --data ./data
+  tollhouse verify --data ./data/snapshots/20261121T090753Z
+  tollhouse verify --data ./data --json | jq .damage
+
+Reads all files of ledger and journal, so it takes as long as the disk needs for that. No server may
+run on the directory; a snapshot of one can be verified. Exit code 1 if anything is lost.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    data: DataOption,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+/// The line of `--json`.
+#[derive(Serialize)]
+struct Line {
+    sound: bool,
+    keys: u64,
+    records: u64,
+    torn_bytes: u64,
+    damage: Vec<Damage>,
+}
+
+/// Something that is lost.
+#[derive(Serialize)]
+struct Damage {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<u64>,
+    cost: String,
+}
+
+impl Damage {
+    fn of(cost: impl Into<String>) -> Damage {
+        Damage { file: None, from: None, to: None, cost: cost.into() }
+    }
+
+    fn at(file: String, from: u64, to: u64, cost: impl Into<String>) -> Damage {
+        Damage { file: Some(file), from: Some(from), to: Some(to), cost: cost.into() }
+    }
+}
+
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let mut out = Output::new(args.json.json);
+    let directory = args.data.directory()?;
+    let verified = directory.verify(&mut progress()).map_err(|error| {
+        stopped(&error, "make a snapshot with `tollhouse snapshot --server URL` and verify that")
+    })?;
+    let damage = damage(&verified);
+    let keys = verified.ledger.as_ref().map_or(0, |ledger| ledger.keys);
+    let torn_bytes = verified.ledger_torn_bytes + verified.journal.torn_bytes;
+    if out.is_json() {
+        let records = verified.journal.records;
+        out.json(&Line { sound: verified.is_sound(), keys, records, torn_bytes, damage })?;
+    } else {
+        for damage in &damage {
+            out.line(shown(damage))?;
+        }
+    }
+    out.flush()?;
+    say(format_args!("{} keys and {} records read", HumanCount(keys), HumanCount(verified.journal.records)));
+    if torn_bytes > 0 {
+        say(format_args!(
+            "{torn_bytes} bytes at the end were torn by a crash: they had not been promised, and are cut off"
+        ));
+    }
+    if verified.is_sound() {
+        return Ok(Exit::Fine);
+    }
+    help(
+        "what is intact is served on; to have the rest back restore a snapshot with `tollhouse restore`, and replace the disk",
+    );
+    Ok(Exit::Found)
+}
+
+/// Shows how far the reading is.
+pub(crate) fn progress() -> impl FnMut(Part, u64, u64) {
+    let mut shown: Option<(Part, Progress)> = None;
+    move |part, done, all| {
+        if shown.as_ref().is_none_or(|(before, _)| *before != part) {
+            let what = match part {
+                Part::Ledger => "bytes of the ledger",
+                Part::Journal => "bytes of the journal",
+            };
+            shown = Some((part, Progress::new(what, Some(all))));
+        }
+        if let Some((_, bar)) = &shown {
+            bar.set(done, all);
+        }
+    }
+}
+
+/// What was found, a line each, for a command that refuses to go on.
+pub(crate) fn say_damage(verified: &Verified) {
+    damage(verified).iter().for_each(|damage| say(shown(damage)));
+}
+
+fn shown(damage: &Damage) -> String {
+    let Damage { file, from, to, cost } = damage;
+    match (file, from, to) {
+        (Some(file), Some(from), Some(to)) => format!("{file}: bytes {from} to {to}: {cost}"),
+        (Some(file), ..) => format!("{file}: {cost}"),
+        _ => cost.clone(),
+    }
+}
+
+fn damage(verified: &Verified) -> Vec<Damage> {
+    let Verified { secret, ledger, ledger_error, ledger_skipped, journal, .. } = verified;
+    let mut all = Vec::new();
+    all.extend(secret.as_ref().map(|error| Damage::of(format!("{error}; without it no key is found"))));
+    all.extend(
+        ledger_error.as_ref().map(|error| Damage::of(format!("the ledger cannot be opened: {error}"))),
+    );
+    if let Some(ledger) = ledger {
+        let losses = &ledger.files.losses;
+        let skipped = ledger_skipped.ranges.iter().filter(|range| !losses.ranges.contains(range));
+        for range in losses.ranges.iter().chain(skipped) {
+            let cost = format!("{} cannot be read", HumanBytes(range.to - range.from));
+            all.push(Damage::at(format!("ledger/{}", range.segment), range.from, range.to, cost));
+        }
+        if losses.ranges_unlisted > 0 {
+            all.push(Damage::of(format!("{} more such stretches", losses.ranges_unlisted)));
+        }
+        let records = losses.records.max(ledger_skipped.records);
+        if records > 0 {
+            all.push(Damage::of(format!(
+                "ledger: {} images of keys are lost; some may have had a newer one",
+                HumanCount(records)
+            )));
+        }
+        if ledger.keys_lost > 0 {
+            all.push(Damage::of(format!(
+                "ledger: {} keys have lost their statistics; their readings will say `missing`",
+                HumanCount(ledger.keys_lost)
+            )));
+        }
+        if ledger.unsound > 0 {
+            all.push(Damage::of(format!(
+                "ledger: {} keys hold what is no statistic of theirs; their readings will say `missing`",
+                HumanCount(ledger.unsound)
+            )));
+        }
+    }
+    for damage in &journal.damage {
+        let mut cost = format!("{} decisions or more cannot be read", HumanCount(damage.records));
+        if damage.cut {
+            cost += "; the next start cuts off the journal here";
+        }
+        all.push(Damage::at(format!("journal/{}", damage.segment), damage.from, damage.to, cost));
+    }
+    for (version, rows) in &journal.undescribed {
+        let file = Some(format!("journal/{version}.rows.json"));
+        let cost = format!("missing or damaged: {} decisions cannot be explained", HumanCount(*rows));
+        all.push(Damage { file, from: None, to: None, cost });
+    }
+    all
+}
