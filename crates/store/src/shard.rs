@@ -697,7 +697,7 @@ impl Shard {
 
     /// Tells `account` what it has to hear since it was last told.
     #[inline(always)]
-    pub(crate) fn settle(&mut self, account: impl Fn(Position, i64)) {
+    pub(crate) fn settle(&mut self, mut account: impl FnMut(Position, i64)) {
         if !self.resized.is_empty() {
             self.resized.drain(..).for_each(|(position, bytes)| account(position, bytes));
         }
@@ -1146,6 +1146,218 @@ fn put(index: &mut Pages, buckets: u32, hash: Hash, reference: u64, class: u8) -
         number += 1;
         if number == buckets {
             number = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, HashMap};
+
+    use super::*;
+
+    /// SplitMix64.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, bound: u64) -> u64 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (mixed ^ (mixed >> 31)) % bound
+        }
+    }
+
+    /// What lies before is certain to stay.
+    struct Before(u64);
+
+    impl Retire for Before {
+        fn written(&self, position: Position) -> bool {
+            position.bits() < self.0
+        }
+    }
+
+    /// Hashes that crowd at the first, the last, and a few other buckets, with equal halves.
+    fn crowded(number: u64) -> Hash {
+        let high = [0, 1, u64::from(u32::MAX), u64::from(u32::MAX) - 1, 0x8000_0000][number as usize % 5];
+        Hash((high << LOW_BITS) | (number / 5))
+    }
+
+    #[test]
+    fn classes_are_the_smallest_that_fit() {
+        for words in 2..=WORDS_MAX + 1 {
+            let class = class_of(words);
+            assert!(class_words(class) >= words && (class == 1 || class_words(class - 1) < words), "{words}");
+        }
+        assert_eq!(usize::from(class_of(WORDS_MAX + 1)), CLASSES - 1);
+    }
+
+    #[test]
+    fn a_hash_is_a_shingle() {
+        let mut random = Random(1);
+        for _ in 0..200 {
+            let (space, kind) = (random.below(1 << 16) as u16, random.below(1 << 16) as u16);
+            let shingle = random.below(u64::MAX);
+            let (shard, hash) = Hash::of(space, kind, shingle);
+            assert!(shard < SHARDS && hash.0 < 1 << 55);
+            assert_eq!(hash.shingle(space, kind, shard), shingle);
+        }
+    }
+
+    #[test]
+    fn an_index_finds_what_was_put_there_and_nothing_else() {
+        let mut random = Random(2);
+        let mut shard = Shard::new(&Arena::new(0), true);
+        let mut model: HashMap<u64, (Position, u8)> = HashMap::new();
+        for step in 0..if cfg!(miri) { 300 } else { 30_000 } {
+            let number = random.below(if step % 1_000 < 500 { 90 } else { 20 });
+            let hash = crowded(number);
+            if random.below(3) > 0 {
+                let image = (Position::from_bits(random.below(1 << 40)), 1 + random.below(59) as u8);
+                assert_eq!(shard.point(hash, image.0, image.1), model.insert(number, image), "step {step}");
+            } else {
+                let position = model.get(&number).map_or(Position::NONE, |(position, _)| *position);
+                let class = model.remove(&number).map(|(_, class)| class);
+                assert_eq!(shard.forget_cold(hash, position), class, "step {step}");
+            }
+            let looked = random.below(100);
+            let expected = model.get(&looked);
+            let found = match shard.find(crowded(looked)) {
+                Found::Cold(place, position, words) => {
+                    assert_eq!(words + 1, class_words(place.class));
+                    Some((position, place.class))
+                }
+                _ => None,
+            };
+            assert_eq!(found.as_ref(), expected, "step {step}");
+            assert_eq!(shard.entries(), model.len() as u64);
+            match random.below(200) {
+                0 => shard.shrink(),
+                1 => shard.reserve(random.below(300) as u32),
+                _ => {}
+            }
+        }
+        assert!(shard.index_bytes() < 20 << 10, "it does not grow for what was removed");
+    }
+
+    #[test]
+    fn what_a_flush_collects_is_the_state_at_the_cut() {
+        for seed in 0..if cfg!(miri) { 2 } else { 60 } {
+            flushes(seed);
+        }
+    }
+
+    type Contents = BTreeMap<u64, (u16, Vec<u64>)>;
+
+    /// One shard over a list of images, flushed in small steps, with changes, loads and evictions between them.
+    fn flushes(seed: u64) {
+        let mut random = Random(seed);
+        let mut shard = Shard::new(&Arena::new(0), true);
+        let keys = 4 + random.below(40);
+        let (mut now, mut disk) = (Contents::new(), Contents::new());
+        // Every image that was written: number, tag, words. Positions are indices.
+        let mut images: Vec<(u64, u16, Vec<u64>)> = Vec::new();
+        let mut counted: HashMap<Position, i64> = HashMap::new();
+        let mut epoch = 0;
+        for _ in 0..if cfg!(miri) { 6 } else { 60 } {
+            let cut = now.clone();
+            let old = epoch;
+            epoch += 1;
+            let from = images.len();
+            let end = if random.below(4) == 0 { random.below(60) as usize } else { usize::MAX };
+            let done = loop {
+                let mut write = |hash: Hash, tag, words: &[u64]| {
+                    if images.len() - from >= end {
+                        return Err(());
+                    }
+                    let number = (0..keys).find(|number| crowded(*number) == hash).unwrap();
+                    images.push((number, tag, words.to_vec()));
+                    Ok(Position::from_bits(images.len() as u64 - 1))
+                };
+                let mut account = |at, bytes| *counted.entry(at).or_default() += bytes;
+                match shard.collect(old, 1 + random.below(5) as usize, &mut write, &mut account) {
+                    Ok(true) => {}
+                    end => break end.is_ok(),
+                }
+                (0..random.below(6))
+                    .for_each(|_| step(&mut random, &mut shard, keys, epoch, &mut now, &images, from as u64));
+            };
+            let context = format!("seed {seed}, epoch {old}");
+            if done {
+                for (number, tag, words) in &images[from..] {
+                    disk.insert(*number, (*tag, words.clone()));
+                }
+                assert_eq!(disk, cut, "{context}");
+            } else {
+                let lost = |at: Position| at.bits() >= from as u64;
+                let mut account = |at, bytes| *counted.entry(at).or_default() += bytes;
+                shard.revert(&lost, old, epoch, &mut account);
+            }
+            let mut expected: HashMap<Position, i64> = HashMap::new();
+            shard.settle(|at, bytes| *counted.entry(at).or_default() += bytes);
+            for slot in 0..shard.buckets * SLOTS as u32 {
+                let place = shard.at(slot);
+                let position = match place.entry & HOT {
+                    _ if place.class == 0 => Position::NONE,
+                    0 => Position::from_bits(place.entry & REFERENCE),
+                    _ => position_of(shard.cell(place.entry, place.class)[0]),
+                };
+                if position != Position::NONE {
+                    expected.insert(position, class_bytes(place.class));
+                }
+            }
+            counted.retain(|_, bytes| *bytes != 0);
+            assert_eq!(counted, expected, "{context}");
+            if !done {
+                // Its images never were.
+                images.truncate(from);
+            }
+            (0..random.below(40))
+                .for_each(|_| step(&mut random, &mut shard, keys, epoch, &mut now, &images, u64::MAX));
+        }
+        let mut words: usize = 0;
+        shard.each_hot(&mut |hash, tag, cell| {
+            let number = (0..keys).find(|number| crowded(*number) == hash).unwrap();
+            assert_eq!(now[&number], (tag, trimmed(cell).to_vec()), "seed {seed}");
+            words += cell.len() + 1;
+        });
+        assert_eq!((shard.live_bytes(), shard.entries()), (words * 8, now.len() as u64), "seed {seed}");
+    }
+
+    fn step(
+        random: &mut Random,
+        shard: &mut Shard,
+        keys: u64,
+        epoch: u64,
+        now: &mut Contents,
+        images: &[(u64, u16, Vec<u64>)],
+        certain: u64,
+    ) {
+        let number = random.below(keys);
+        let hash = crowded(number);
+        if let Found::Cold(_, position, most) = shard.find(hash) {
+            let (of, tag, words) = &images[position.bits() as usize];
+            assert!(*of == number && words.len() <= most);
+            shard.load(hash, position, *tag, Some(words));
+        }
+        let place = match shard.find(hash) {
+            Found::Hot(place) => place,
+            _ => shard.create(hash, 7, 1, epoch),
+        };
+        let before = now.get(&number).map(|(_, words)| words.as_slice()).unwrap_or_default();
+        assert_eq!(trimmed(shard.words(place)), before);
+        shard.touch(place);
+        let (tag, most) = (random.below(9) as u16, [4, 12, 40, 600][random.below(4) as usize]);
+        let mut words: Vec<u64> = (0..random.below(most)).map(|_| random.below(1 << 60)).collect();
+        let mut cell = shard.change(place, hash, epoch);
+        cell.set_tag(tag);
+        cell.resize(words.len());
+        cell.words_mut().fill(0);
+        cell.words_mut()[..words.len()].copy_from_slice(&words);
+        words.truncate(trimmed(&words).len());
+        now.insert(number, (tag, words));
+        if random.below(3) == 0 {
+            shard.evict(random.below(4_000) as usize, &Before(certain));
         }
     }
 }

@@ -4,6 +4,7 @@ mod damage;
 mod faults;
 mod hints;
 mod model;
+mod store_bounds;
 mod store_model;
 mod store_threads;
 mod support;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use store::{
-    Cold, Device, Found, Hash, Meaning, MemoryDevice, Options, Position, Record, RecordKey, Recovery, Store,
+    Cold, Found, Hash, Meaning, MemoryDevice, Options, Position, Record, RecordKey, Recovery, Store,
     StoreError,
 };
 
@@ -33,8 +33,7 @@ pub(crate) fn key(number: u64) -> RecordKey {
 }
 
 pub(crate) fn open(device: &MemoryDevice, options: Options) -> (Store, Recovery) {
-    let device: Arc<dyn Device> = Arc::new(device.clone());
-    Store::open(device, options, &mut |_| {}).unwrap()
+    Store::open(Arc::new(device.clone()), options, &mut |_| {}).unwrap()
 }
 
 /// Gives `change` the words of each key, none if there is no live value, and keeps what it leaves of them. All changes are in one flush.

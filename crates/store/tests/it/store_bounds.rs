@@ -1,0 +1,90 @@
+//! What memory and files may take up.
+
+use store::{MemoryDevice, Options, Store};
+
+use crate::support::Random;
+use crate::toy::{Toy, key, open, transact};
+
+/// Keys in all shards.
+fn spread(number: u64) -> store::RecordKey {
+    store::RecordKey { shingle: (key(number).shingle << 9) | (number % 512), ..key(number) }
+}
+
+fn write(store: &Store, number: u64, words: usize, value: u64) {
+    transact(store, &[spread(number)], 0, |_, cell| {
+        cell.clear();
+        cell.resize(words, value + 1);
+        cell[0] = i64::MAX.cast_unsigned();
+    })
+    .unwrap();
+}
+
+#[test]
+fn files_hold_at_most_twice_what_is_live_and_two_segments() {
+    for (skewed, sizes, each, memory_bytes) in
+        [(false, 1, 64, 1 << 20), (true, 1, 64, 1 << 17), (true, 60, 1, 1 << 17), (false, 60, 64, 1 << 20)]
+    {
+        let device = MemoryDevice::new();
+        let options = Options { memory_bytes, segment_bytes: 30_000 };
+        let (store, _) = open(&device, options);
+        let mut random = Random(each);
+        for round in 0..20_000 / each {
+            for _ in 0..each {
+                // Four fifths of the changes are to a fifth of the keys.
+                let most = if skewed && random.below(5) > 0 { 200 } else { 1_000 };
+                write(&store, random.below(most), 4 + random.below(sizes) as usize, round);
+            }
+            store.flush(false, || Toy).unwrap();
+            if round % 8 == 0 {
+                store.merge(0, u64::MAX, || Toy).unwrap();
+            }
+            if round % 64 == 0 {
+                store.merge(0, u64::MAX, || Toy).unwrap();
+                let usage = store.usage();
+                let context = format!("{skewed} {sizes} {each}, round {round}: {usage:?}");
+                assert!(usage.disk_bytes <= 2 * usage.live_bytes + 2 * 30_000, "{context}");
+                // What counts as live is what a fresh start finds, but for the rounding to size classes.
+                let (again, _) = open(&device, options);
+                let (counted, found) = (usage.live_bytes as f64, again.usage().live_bytes as f64);
+                assert!((0.99..1.3).contains(&(counted / found)), "{found}, {context}");
+            }
+        }
+        let usage = store.usage();
+        assert!((usage.rewritten_bytes > 0) == (usage.evictions > 0) && usage.segments > 2, "{usage:?}");
+    }
+}
+
+#[test]
+fn keys_that_come_again_outlast_a_flood_of_others() {
+    for durable in [true, false] {
+        let device = MemoryDevice::new();
+        let options = Options::new(4 << 20);
+        let store = if durable { open(&device, options).0 } else { Store::in_memory(options) };
+        let hot = 2_000;
+        for number in 0..hot {
+            write(&store, number, 8, 0);
+        }
+        let mut most = 0;
+        for number in hot..60_000 {
+            write(&store, number, 8, 0);
+            // Each of the hot ones comes again a few times while memory is filled once.
+            write(&store, number % hot, 8, number);
+            if number % 1_000 == 0 {
+                store.flush(false, || Toy).unwrap();
+                most = most.max(store.usage().memory_bytes);
+            }
+        }
+        let usage = store.usage();
+        assert!(usage.evictions > 10_000 && usage.hot < 50_000, "{usage:?}");
+        // So little memory is a good part lists, and room in pages that are not full.
+        assert!(most < 6 << 20, "{most}: {usage:?}");
+        let run = store.run();
+        let kept = (0..hot).filter(|number| {
+            let key = spread(*number);
+            let (shard, hash) = store::Hash::of(key.space, key.kind, key.shingle);
+            matches!(run.shard(shard).find(hash), store::Found::Hot(_))
+        });
+        let kept = kept.count() as u64;
+        assert!(kept * 100 >= hot * 99, "{kept} of {hot} are in memory, durable {durable}");
+    }
+}
