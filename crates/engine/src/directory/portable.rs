@@ -220,8 +220,11 @@ struct CellLine<'a> {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     decayed: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    registers: Option<Vec<(i64, Vec<(u32, u8)>)>>,
+    registers: Option<Vec<PeriodLine>>,
 }
+
+/// A period's number, and its registers that are not zero with their ranks.
+type PeriodLine = (i64, Vec<(u32, u8)>);
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -400,6 +403,9 @@ struct Reader<R> {
     line: u64,
 }
 
+/// Gets cells with the number of their first line.
+type EachBatch<'a> = dyn FnMut(u64, &[Decoded]) -> Result<(), PortableError> + 'a;
+
 impl<R: BufRead> Reader<R> {
     fn new(input: R) -> Reader<R> {
         Reader { input, buffer: Vec::new(), line: 0 }
@@ -479,11 +485,7 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Gives all cells in batches with the number of their first line, and sees to it that the end is there.
-    fn cells(
-        &mut self,
-        opened: &Opened,
-        each: &mut dyn FnMut(u64, &[Decoded]) -> Result<(), PortableError>,
-    ) -> Result<u64, PortableError> {
+    fn cells(&mut self, opened: &Opened, each: &mut EachBatch<'_>) -> Result<u64, PortableError> {
         let (mut batch, mut bytes, mut cells) = (Vec::with_capacity(BATCH_CELLS), 0, 0u64);
         loop {
             if !self.next(LINE_BYTES_MAX)? {

@@ -213,7 +213,10 @@ impl Embedded {
                 Ok(None) => {}
                 // Its number is a hash of what it says: where the configuration still says it, its cells are read.
                 Err(StoreError::Damaged { .. }) => {
-                    tracing::error!(number = key.shingle, "a definition is damaged: its cells may be missing");
+                    tracing::error!(
+                        number = key.shingle,
+                        "a definition is damaged: its cells may be missing"
+                    );
                 }
                 Err(error) => return Err(error.into()),
             }
