@@ -192,6 +192,12 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
+/// Start, and number and rank of each register.
+type PeriodLine = (i64, Vec<(u32, u8)>);
+
+/// What is done with cells, which begin with this line.
+type EachBatch<'a> = &'a mut dyn FnMut(u64, &[Decoded]) -> Result<(), PortableError>;
+
 /// A cell. Which members are there depends on the form.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -220,7 +226,7 @@ struct CellLine<'a> {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     decayed: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    registers: Option<Vec<(i64, Vec<(u32, u8)>)>>,
+    registers: Option<Vec<PeriodLine>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -479,11 +485,7 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Gives all cells in batches with the number of their first line, and sees to it that the end is there.
-    fn cells(
-        &mut self,
-        opened: &Opened,
-        each: &mut dyn FnMut(u64, &[Decoded]) -> Result<(), PortableError>,
-    ) -> Result<u64, PortableError> {
+    fn cells(&mut self, opened: &Opened, each: EachBatch<'_>) -> Result<u64, PortableError> {
         let (mut batch, mut bytes, mut cells) = (Vec::with_capacity(BATCH_CELLS), 0, 0u64);
         loop {
             if !self.next(LINE_BYTES_MAX)? {

@@ -308,12 +308,15 @@ pub(super) struct Checked {
     pub(super) tail: Option<u64>,
 }
 
+/// What is done with a block's start and records.
+pub(super) type EachBlock<'a> = &'a mut dyn FnMut(u64, &[(RecordId, Record)]);
+
 /// Reads a whole segment and checks every block. Behind a damaged one it goes on where its head says that the next
 /// begins. `each` gets the records of intact blocks, `progress` the bytes read.
 pub(super) fn check(
     path: &Path,
     progress: &mut dyn FnMut(u64),
-    each: &mut dyn FnMut(u64, &[(RecordId, Record)]),
+    each: EachBlock<'_>,
 ) -> Result<Checked, JournalError> {
     let bytes = std::fs::metadata(path).map_err(io_error(path))?.len();
     let mut checked = Checked { bytes, ..Checked::default() };
