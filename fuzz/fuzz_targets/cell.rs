@@ -14,9 +14,11 @@ static PLANS: LazyLock<Vec<Plan>> = LazyLock::new(|| {
         let windows = windows.iter().map(|window| Span(*window)).collect();
         Measure::Windows(Layout::new(names, tiers, windows, None).expect("a layout"))
     };
-    let track = |columns: &[Column]| Measure::Track(Track::new(columns.to_vec(), Span(1000)).expect("a track"));
+    let track =
+        |columns: &[Column]| Measure::Track(Track::new(columns.to_vec(), Span(1000)).expect("a track"));
     let decayed = |weight| Column::Decayed { half_life: Span(1000), weight };
-    let approx = |precision| Measure::Approx { tier: tier(100, 3), windows: vec![Span(100), Span(400)], precision };
+    let approx =
+        |precision| Measure::Approx { tier: tier(100, 3), windows: vec![Span(100), Span(400)], precision };
     let measures = [
         windows(3, &[tier(10, 4)], &[10, 15, 40]),
         windows(3, &[tier(10, 6), tier(30, 3)], &[10, 60, 65, 90]),

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use store::log::{Log, Position, RecordKey, Visit};
-use store::{Device, MemoryDevice, Options, v1};
+use store::log::{Log, Options, Position, RecordKey, Visit};
+use store::{Device, MemoryDevice, v1};
 
 // The first two bytes say how much of the rest is the segment; what follows is the hint.
 fuzz_target!(|bytes: &[u8]| {
@@ -18,7 +18,8 @@ fuzz_target!(|bytes: &[u8]| {
         device.write("00000000.hint", hint);
     }
     let shared: Arc<dyn Device> = Arc::new(device.clone());
-    let upgraded = v1::upgrade(&shared, Options::default(), &mut |image, writer| {
+    let first = |key: &[u8; v1::KEY_BYTES]| key.starts_with(&[0xff; 4]);
+    let upgraded = v1::upgrade(&shared, Options::default(), &first, &mut |image, writer| {
         writer.push(RecordKey::default(), 0, image.expires, &[image.value.len() as u64])?;
         Ok(())
     });

@@ -26,7 +26,10 @@ impl Scope for AnyReading {
         Ok(Slot(9_999))
     }
     fn is_kind(&self, name: &str) -> bool {
-        matches!(name, "from" | "link")
+        matches!(name, "from" | "link" | "user")
+    }
+    fn is_track(&self, kind: &str) -> bool {
+        kind == "user"
     }
     fn is_distinct(&self, name: &str) -> bool {
         name == "rcpts"

@@ -9,6 +9,7 @@ use stats::{Quality, Reading};
 use crate::id::RecordId;
 use crate::journal::{Description, KeyReading, Row};
 use crate::stage::observe::Observed;
+use crate::track;
 
 /// A decision, or an event that was only counted, laid open.
 #[derive(Clone, Debug)]
@@ -54,6 +55,8 @@ pub struct ExplainedKey {
     pub last: Option<Time>,
     /// Counts that are not zero: counter, window, count.
     pub counts: Vec<(String, Span, u64)>,
+    /// What a track knows of it beside first and last time: `count`, `sum`, `min`, `max`, `decayed_1h`.
+    pub values: Vec<(String, Value)>,
 }
 
 impl Explanation {
@@ -130,6 +133,7 @@ fn explain_keys(
             first: reading.first,
             last: reading.last,
             counts: counts(&reading, &description.counters, &description.windows),
+            values: track::values(&description.track, &reading),
         };
         explained.push(key);
     }

@@ -14,14 +14,15 @@ mod metrics;
 mod plan;
 pub mod preset;
 mod stage;
+mod track;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use event::{Event, Key, Secret, Shingle, Slot, Span, Time};
+use event::{Event, Key, Secret, Shingle, Slot, Span, Time, Value};
 use futures_util::future::join;
 use judge::{Action, Reason, Verdict};
-use stats::{Census, Embedded, Ledger, LedgerError, Once, Request, Timeline};
+use stats::{Census, Embedded, Ledger, LedgerError, Once, Quality, Request, Timeline};
 
 pub use config::{
     Config, EffectiveValue, Origin, Overrides, Problem, Problems, Source, SourceKind, reference,
@@ -136,6 +137,9 @@ pub enum EngineError {
         /// The value.
         value: String,
     },
+    /// Keys are ranked by a counter over a window, and the kind has none.
+    #[error("the kind `{0}` has no counters over windows, by which its keys could be ranked")]
+    NoCounters(String),
     /// An engine without a data directory keeps no journal.
     #[error("there is no journal: this engine was started without a data directory")]
     NoJournal,
@@ -161,7 +165,11 @@ pub struct KeyTimeline {
     pub counters: Vec<String>,
     /// Trailing windows and, for each counter in order, what was counted in them.
     pub windows: Vec<(Span, Vec<u64>)>,
-    /// All that is kept; `None` for a key never seen, or forgotten.
+    /// What a track knows of it beside first and last time: `count`, `sum`, `min`, `max`, `decayed_1h`.
+    pub values: Vec<(String, Value)>,
+    /// How far all this can be trusted. Estimated without a timeline is a key that is not admitted yet.
+    pub quality: Quality,
+    /// All that is kept; `None` for a key never seen, forgotten, or not admitted.
     pub timeline: Option<Timeline>,
 }
 
@@ -441,17 +449,17 @@ impl Engine {
         at: Time,
     ) -> Result<KeyTimeline, EngineError> {
         let distinct = pipeline.distincts.iter().find(|distinct| distinct.name == kind);
-        let (per, number, counters, windows) = match distinct {
+        let (per, number, counters, windows, track) = match distinct {
             Some(plan) => {
                 let per = pipeline
                     .kinds
                     .get(plan.per)
                     .ok_or(LedgerError::Unknown { space: pipeline.space, kind: plan.kind })?;
-                (per, plan.kind, vec![plan.name.clone()], &plan.windows)
+                (per, plan.kind, vec![plan.name.clone()], &plan.windows, Vec::new())
             }
             None => {
                 let plan = find_kind(pipeline, kind)?;
-                (plan, plan.kind, plan.counters.clone(), &plan.windows)
+                (plan, plan.kind, plan.counters.clone(), &plan.windows, plan.track_names())
             }
         };
         let (piece, shingle) = self.piece(per, value)?;
@@ -462,7 +470,8 @@ impl Engine {
         let reading = outcomes.all().next().map(|reading| reading.to_reading()).unwrap_or_default();
         let sums = |window: usize| (0..counters.len()).map(|counter| reading.sum(window, counter)).collect();
         let windows = windows.iter().enumerate().map(|(index, window)| (*window, sums(index))).collect();
-        Ok(KeyTimeline { piece, shingle, counters, windows, timeline })
+        let values = track::values(&track, &reading);
+        Ok(KeyTimeline { piece, shingle, counters, windows, values, quality: reading.quality, timeline })
     }
 
     fn piece(&self, plan: &KindPlan, value: &str) -> Result<(String, Shingle), EngineError> {
@@ -488,6 +497,9 @@ impl Engine {
         limit: usize,
     ) -> Result<Vec<Hot>, EngineError> {
         let plan = find_kind(pipeline, kind)?;
+        if plan.counters.is_empty() {
+            return Err(EngineError::NoCounters(plan.name.clone()));
+        }
         let index = plan.counter(counter).ok_or_else(|| {
             let help = config::expected(counter, plan.counters.iter().map(String::as_str));
             EngineError::Unknown { what: "counter", name: counter.to_owned(), help }

@@ -4,6 +4,8 @@
 //! features, the readings. A rule that asks for a reading nobody asked for yet gets a column of its own, so what
 //! the rules read is known before any event comes.
 
+mod statistic;
+
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,17 +15,19 @@ use content::piece::Normalise;
 use event::{Column, ColumnError, Kind, Schema, SchemaBuilder, Slot, Space, Span, Type};
 use judge::{
     Action, Band, Bands, Condition, CounterSum, Diagnostic, Mode, Names, ReadingRequest, Rule, RuleSet,
-    RuleSource, Scope, ScopeError,
+    RuleSource, Scope, ScopeError, TrackValue,
 };
-use stats::{Catalog, CatalogBuilder, Durability, Layout, LayoutError, Measure, Statistic, Tier};
+use stats::{Admit, Catalog, CatalogBuilder, Durability, LayoutError, Measure, Statistic, Tier};
 
 use crate::config::{Config, Document, Origin, Problems, View, expected};
+use crate::track;
+use statistic::{Kept, StatisticDraft};
 
 /// Kind of the marks by which events and feedback with an id are counted once. Configured kinds start at 1.
 pub(crate) const ONCE: Kind = Kind(0);
 
-/// Readings of a key that are no counters.
-const RESERVED: [&str; 2] = ["first_age", "last_age"];
+/// Precision of an approximate count for which none is given.
+const PRECISION: u8 = 12;
 
 /// Most entries of one list section of a pipeline.
 const ENTRIES_MAX: usize = 4096;
@@ -44,7 +48,7 @@ pub struct Plan {
 pub struct NodePlan {
     /// What is promised of statistics and journal after a crash.
     pub durability: Durability,
-    /// Bytes of statistics in memory.
+    /// Bytes of cells and of the directory of keys: what the configured memory leaves beside the sketches.
     pub ledger_memory: usize,
     /// Bytes of a ledger segment.
     pub ledger_segment: u32,
@@ -189,10 +193,14 @@ pub struct KindPlan {
     pub normalise: Normalise,
     /// What must hold for an event to have keys of this kind.
     pub(crate) when: Option<Condition>,
-    /// Names of the counters, empty for a kind that nothing is kept for.
+    /// Names of the counters, empty for a kind that has none.
     pub counters: Vec<String>,
     /// Trailing windows that its readings carry.
     pub windows: Vec<Span>,
+    /// What its track keeps, in the order of a reading's values; empty for a kind that has none.
+    pub track: Vec<stats::Column>,
+    /// The fact that the track's values are taken from.
+    pub(crate) value: Option<Slot>,
     /// Counters that every event adds to.
     pub(crate) observe: Vec<(u8, u64)>,
     /// Counters that a verdict adds to, by action.
@@ -212,6 +220,8 @@ pub struct DistinctPlan {
     pub(crate) of: Slot,
     /// Periods kept, the width of one being the window that rules may ask for.
     pub tier: Tier,
+    /// The precision of an approximate count; `None` for an exact one.
+    pub precision: Option<u8>,
     pub(crate) windows: Vec<Span>,
 }
 
@@ -233,11 +243,27 @@ pub(crate) enum ReadingSource {
     FirstAge { kind: usize },
     /// The time since the key seen most recently was last seen; missing if none was.
     LastAge { kind: usize },
+    /// The largest of a value of a track, or the least of least ones.
+    Track { kind: usize, column: usize },
     /// The largest number of distinct values.
     Distinct { distinct: usize, window: Span },
 }
 
+impl DistinctPlan {
+    fn measure(&self, windows: Vec<Span>) -> Measure {
+        match self.precision {
+            Some(precision) => Measure::Approx { tier: self.tier, windows, precision },
+            None => Measure::Distinct { tier: self.tier, windows },
+        }
+    }
+}
+
 impl KindPlan {
+    /// What the values of its track are called, in order.
+    pub fn track_names(&self) -> Vec<String> {
+        self.track.iter().map(track::name).collect()
+    }
+
     /// The index of a counter.
     pub(crate) fn counter(&self, name: &str) -> Option<u8> {
         let index = self.counters.iter().position(|counter| counter == name)?;
@@ -253,10 +279,11 @@ impl Plan {
         if !worth_compiling {
             return Err(problems.sorted());
         }
-        let node = NodePlan::compile(config.main(), &mut problems);
+        let mut node = NodePlan::compile(config.main(), &mut problems);
         let mut drafts: Vec<Draft> =
             config.documents().iter().map(|document| Draft::compile(document, &mut problems)).collect();
         let catalog = catalog(&mut drafts, &mut problems);
+        node.ledger_memory = beside_sketches(node.ledger_memory, &drafts, &mut problems);
         let pipelines = drafts.into_iter().map(|draft| Arc::new(draft.finish())).collect();
         problems.or(Plan { node, pipelines, catalog })
     }
@@ -319,15 +346,6 @@ impl NodePlan {
     }
 }
 
-/// A statistic as configured; its windows are known once all rules have asked.
-struct StatisticDraft<'a> {
-    name: String,
-    view: View<'a>,
-    counters: Vec<String>,
-    tiers: Vec<Tier>,
-    keep: Option<Span>,
-}
-
 /// A pipeline in the making.
 struct Draft<'a> {
     pipeline: Pipeline,
@@ -378,10 +396,11 @@ impl<'a> Draft<'a> {
             document,
         };
         draft.kinds(&mut builder, problems);
-        draft.statistics(problems);
+        draft.statistics(builder.schema(), problems);
         draft.distincts(builder.schema(), problems);
         draft.adds(problems);
         draft.configured_readings(&mut builder, problems);
+        draft.track_readings(&mut builder, problems);
         draft.rules(&mut builder, problems);
         draft.pipeline.schema = Arc::new(builder.finish());
         draft
@@ -412,6 +431,8 @@ impl<'a> Draft<'a> {
                 when,
                 counters: Vec::new(),
                 windows: Vec::new(),
+                track: Vec::new(),
+                value: None,
                 observe: Vec::new(),
                 settle: Vec::new(),
             });
@@ -442,7 +463,7 @@ impl<'a> Draft<'a> {
         true
     }
 
-    fn statistics(&mut self, problems: &mut Problems) {
+    fn statistics(&mut self, schema: &Schema, problems: &mut Problems) {
         for view in entries(self.document, "statistic", problems) {
             let Some(name) = view.str("name") else { continue };
             if self.statistics.iter().any(|other| other.name == name) {
@@ -456,46 +477,29 @@ impl<'a> Draft<'a> {
                     Some(other) => {
                         let other = self.statistics.get(other).map_or(name, |other| other.name.as_str());
                         let message = format!("kind `{kind_name}` already has the statistic `{other}`");
-                        let help = "a kind has one statistic: put all counters there".to_owned();
+                        let help = "a kind has one statistic: put all counters there, or make another [[kind]] of the \
+                                    same fact"
+                            .to_owned();
                         problems.add(origin, message, Some(help));
                     }
                     None => self.statistic_of[kind] = Some(index),
                 }
             }
-            let (mut tiers, mut sound) = (Vec::new(), true);
-            for (text, origin) in view.strings("windows") {
-                match text.parse::<Tier>() {
-                    Ok(tier) => tiers.push(tier),
-                    Err(error) => {
-                        problems.add(origin, format!("`{text}` is no tier"), Some(error.to_string()));
-                        sound = false;
-                    }
-                }
-            }
-            let counters: Vec<String> =
-                view.strings("counts").into_iter().map(|(name, _)| name.to_owned()).collect();
-            for (counter, origin) in view.strings("counts") {
-                if RESERVED.contains(&counter) || judge::VALUE_METHODS.contains(&counter) {
-                    let message = format!("a counter cannot be called `{counter}`");
-                    problems.add(origin, message, Some("rules call something else by that name".to_owned()));
-                }
-            }
-            let draft =
-                StatisticDraft { name: name.to_owned(), view, counters, tiers, keep: view.span("keep") };
-            // The layout is made twice: now without windows, so that what is wrong with the tiers is said once
-            // and rules can ask it which windows it answers.
-            if let Err(error) = draft.layout(Vec::new()) {
-                if sound {
-                    problems.add(view.origin("windows"), error.to_string(), None);
-                }
+            let (draft, sound) = StatisticDraft::compile(name, view, schema, problems);
+            if !sound {
                 for statistic in &mut self.statistic_of {
                     statistic.take_if(|own| *own == index);
                 }
             }
-            for kind in
+            for (kind, _) in
                 self.pipeline.kinds.iter_mut().zip(&self.statistic_of).filter(|(_, of)| **of == Some(index))
             {
-                kind.0.counters = draft.counters.clone();
+                match &draft.kept {
+                    Kept::Windows { counters, .. } => kind.counters = counters.clone(),
+                    Kept::Track { track, value } => {
+                        (kind.track, kind.value) = (track.columns().to_vec(), *value);
+                    }
+                }
             }
             self.statistics.push(draft);
         }
@@ -522,15 +526,27 @@ impl<'a> Draft<'a> {
                     continue;
                 }
             };
-            if let Some(per) = per {
-                self.pipeline.distincts.push(DistinctPlan {
-                    kind,
-                    name: name.to_owned(),
-                    per,
-                    of,
-                    tier,
-                    windows: vec![tier.width],
-                });
+            let approximate = view.str("method") == Some("approximate");
+            if view.is_given("precision") && !approximate {
+                let help = "add `method = \"approximate\"`, or leave it out".to_owned();
+                problems.add(view.origin("precision"), "an exact count has no precision", Some(help));
+            }
+            let given = view.integer("precision").and_then(|precision| u8::try_from(precision).ok());
+            let Some(per) = per else { continue };
+            let distinct = DistinctPlan {
+                kind,
+                name: name.to_owned(),
+                per,
+                of,
+                tier,
+                precision: approximate.then(|| given.unwrap_or(PRECISION)),
+                windows: vec![tier.width],
+            };
+            // A precision out of range was told of when the text was checked.
+            match distinct.measure(distinct.windows.clone()).check() {
+                Ok(()) => self.pipeline.distincts.push(distinct),
+                Err(LayoutError::Precision(_)) => {}
+                Err(error) => problems.add(view.origin("window"), error.to_string(), None),
             }
         }
     }
@@ -538,23 +554,36 @@ impl<'a> Draft<'a> {
     /// What events, verdicts and feedback add.
     fn adds(&mut self, problems: &mut Problems) {
         let counters: Vec<&str> =
-            self.statistics.iter().flat_map(|statistic| &statistic.counters).map(String::as_str).collect();
+            self.statistics.iter().flat_map(StatisticDraft::counters).map(String::as_str).collect();
+        let tracks = self.statistics.iter().find_map(|statistic| match &statistic.kept {
+            Kept::Track { track, .. } => Some((&statistic.name, track)),
+            Kept::Windows { .. } => None,
+        });
         let mut known = |name: &str, origin: &Origin| {
             let known = counters.contains(&name);
             if !known {
-                let help = expected(name, counters.iter().copied());
+                let help = match tracks {
+                    Some((statistic, track))
+                        if counters.is_empty()
+                            || track.columns().iter().any(|column| track::name(column) == name) =>
+                    {
+                        format!(
+                            "the track `{statistic}` has no counters, every event is added to it: what verdicts and \
+                             feedback add is counted by a statistic with `counts` and `windows`"
+                        )
+                    }
+                    _ => expected(name, counters.iter().copied()),
+                };
                 problems.add(origin, format!("no statistic has a counter `{name}`"), Some(help));
             }
             known
         };
         let mut observe = Vec::new();
-        for (name, origin) in
-            self.document.section("observe").map(|view| view.strings("add")).unwrap_or_default()
-        {
-            // A pipeline without statistics counts nothing, and need not say so.
-            if !counters.is_empty() && known(name, origin) {
-                observe.push(name);
-            }
+        if let Some(view) = self.document.section("observe") {
+            // A pipeline without counters counts nothing, and need not say so.
+            let meant = !counters.is_empty() || view.is_given("add");
+            let names = view.strings("add").into_iter().filter(|_| meant);
+            observe.extend(names.filter(|(name, origin)| known(name, origin)).map(|(name, _)| name));
         }
         let mut settle: Vec<(Action, &str)> = Vec::new();
         for (name, origin, actions) in self.document.section("settle").iter().flat_map(View::map) {
@@ -608,12 +637,41 @@ impl<'a> Draft<'a> {
                 continue;
             }
             let kind = self.pipeline.kinds[index].name.clone();
-            for counter in &self.statistics[statistic].counters.clone() {
-                let request = ReadingRequest::Count { kind: &kind, counter, window: Some(window) };
+            for counter in self.statistics[statistic].counters().to_vec() {
+                let request = ReadingRequest::Count { kind: &kind, counter: &counter, window: Some(window) };
                 PlanScope { draft: self, builder }.reading(&request)?;
             }
         }
         Ok(())
+    }
+
+    /// Columns for all that tracks keep.
+    fn track_readings(&mut self, builder: &mut SchemaBuilder, problems: &mut Problems) {
+        for index in 0..self.pipeline.kinds.len() {
+            let (kind, columns) = {
+                let plan = &self.pipeline.kinds[index];
+                (plan.name.clone(), plan.track.clone())
+            };
+            for column in columns {
+                let kind = kind.as_str();
+                let request = match column {
+                    stats::Column::First => ReadingRequest::FirstAge { kind },
+                    stats::Column::Last => ReadingRequest::LastAge { kind },
+                    stats::Column::Count => ReadingRequest::Track { kind, value: TrackValue::Count },
+                    stats::Column::Sum => ReadingRequest::Track { kind, value: TrackValue::Sum },
+                    stats::Column::Min => ReadingRequest::Track { kind, value: TrackValue::Min },
+                    stats::Column::Max => ReadingRequest::Track { kind, value: TrackValue::Max },
+                    stats::Column::Decayed { half_life, .. } => {
+                        ReadingRequest::Track { kind, value: TrackValue::Decayed(half_life) }
+                    }
+                };
+                if let Err(error) = (PlanScope { draft: self, builder }).reading(&request) {
+                    let statistic = self.statistic_of[index].and_then(|index| self.statistics.get(index));
+                    let view = statistic.map_or(self.document.top(), |statistic| statistic.view);
+                    problems.add(view.origin("track"), scope_error(error), None);
+                }
+            }
+        }
     }
 
     fn rules(&mut self, builder: &mut SchemaBuilder, problems: &mut Problems) {
@@ -669,10 +727,28 @@ impl<'a> Draft<'a> {
     }
 }
 
-impl StatisticDraft<'_> {
-    fn layout(&self, windows: Vec<Span>) -> Result<Layout, LayoutError> {
-        Layout::new(self.counters.clone(), &self.tiers, windows, self.keep)
+/// The memory that sketches leave to cells and directory. Kinds of a statistic share its sketch, and so do
+/// statistics of equal name.
+fn beside_sketches(memory: usize, drafts: &[Draft<'_>], problems: &mut Problems) -> usize {
+    let mut sketches: Vec<(&str, Admit, View<'_>)> = Vec::new();
+    for statistic in drafts.iter().flat_map(|draft| &draft.statistics) {
+        let (name, Some(admit)) = (statistic.name.as_str(), statistic.admit) else { continue };
+        if !sketches.iter().any(|(other, known, _)| (*other, *known) == (name, admit)) {
+            sketches.push((name, admit, statistic.view));
+        }
     }
+    let total = sketches.iter().fold(0usize, |total, (_, admit, _)| total.saturating_add(admit.bytes));
+    if total > memory / 2
+        && let Some((name, admit, view)) = sketches.iter().max_by_key(|(_, admit, _)| admit.bytes)
+    {
+        let message = format!(
+            "the sketch of `{name}` takes {} bytes, and all sketches more than half of the {memory} of [ledger]",
+            admit.bytes
+        );
+        let help = "expect fewer keys or give less memory here, or raise `memory` of [ledger]".to_owned();
+        problems.add(view.origin("admit"), message, Some(help));
+    }
+    memory.saturating_sub(total)
 }
 
 /// Merges the pipelines' statistics: where two share a space, a kind number must mean the same to both, and its
@@ -693,9 +769,9 @@ fn catalog(drafts: &mut [Draft<'_>], problems: &mut Problems) -> Catalog {
     let mut builder = CatalogBuilder::default();
     for draft in drafts.iter_mut() {
         let space = draft.pipeline.space;
-        let mut add = |kind: Kind, name: &str, kind_name: &str, measure: Measure, origin: &Origin| {
+        let mut add = |kind: Kind, name: &str, kind_name: &str, (measure, admit), origin: &Origin| {
             let statistic =
-                Statistic { name: name.to_owned(), kind_name: kind_name.to_owned(), measure, admit: None };
+                Statistic { name: name.to_owned(), kind_name: kind_name.to_owned(), measure, admit };
             if let Err(error) = builder.add(space, kind, statistic) {
                 problems.add(
                     origin,
@@ -705,19 +781,19 @@ fn catalog(drafts: &mut [Draft<'_>], problems: &mut Problems) -> Catalog {
             }
         };
         let start = draft.document.top().origin("space");
-        add(ONCE, "once", "once", Measure::Once { window: draft.dedupe }, start);
+        add(ONCE, "once", "once", (Measure::Once { window: draft.dedupe }, None), start);
         for (kind, statistic) in draft.pipeline.kinds.iter_mut().zip(&draft.statistic_of) {
             let Some(statistic) = statistic.and_then(|index| draft.statistics.get(index)) else { continue };
             kind.windows = windows.get(&(space, kind.kind)).cloned().unwrap_or_default();
-            if let Ok(layout) = statistic.layout(kind.windows.clone()) {
-                let measure = Measure::Windows(layout);
-                add(kind.kind, &statistic.name, &kind.name, measure, statistic.view.origin("keys"));
+            if let Ok(measure) = statistic.measure(kind.windows.clone()) {
+                let origin = statistic.view.origin("keys");
+                add(kind.kind, &statistic.name, &kind.name, (measure, statistic.admit), origin);
             }
         }
         for distinct in &mut draft.pipeline.distincts {
             distinct.windows = windows.get(&(space, distinct.kind)).cloned().unwrap_or_default();
-            let measure = Measure::Distinct { tier: distinct.tier, windows: distinct.windows.clone() };
-            add(distinct.kind, &distinct.name, &distinct.name, measure, start);
+            let measure = distinct.measure(distinct.windows.clone());
+            add(distinct.kind, &distinct.name, &distinct.name, (measure, None), start);
         }
     }
     builder.build()
@@ -829,7 +905,7 @@ struct PlanScope<'d, 'a, 'b> {
 
 impl PlanScope<'_, '_, '_> {
     /// The column of a reading, named as rules write it.
-    fn column(
+    fn column_of(
         &mut self,
         request: &ReadingRequest<'_>,
         doc: String,
@@ -865,14 +941,55 @@ impl PlanScope<'_, '_, '_> {
     fn window(&mut self, kind: usize, window: Option<Span>) -> Result<Span, ScopeError> {
         let statistic = self.draft.statistic_of[kind].and_then(|index| self.draft.statistics.get(index));
         let statistic = statistic.ok_or_else(|| ScopeError::Unavailable("nothing is counted".to_owned()))?;
-        let longest = statistic.tiers.iter().map(|tier| tier.span()).max().unwrap_or_default();
+        let Kept::Windows { tiers, .. } = &statistic.kept else {
+            return Err(ScopeError::Window("a track has no windows".to_owned()));
+        };
+        let longest = tiers.iter().map(|tier| tier.span()).max().unwrap_or_default();
         let window = window.unwrap_or(longest);
-        statistic.layout(vec![window]).map_err(|error| ScopeError::Window(error.to_string()))?;
+        statistic.measure(vec![window]).map_err(|error| ScopeError::Window(error.to_string()))?;
         let windows = &mut self.draft.pipeline.kinds[kind].windows;
         if !windows.contains(&window) {
             windows.push(window);
         }
         Ok(window)
+    }
+
+    /// The place among the values of a kind's track of the first that is wanted.
+    fn column(
+        &self,
+        kind: usize,
+        name: &str,
+        wanted: impl Fn(&stats::Column) -> bool,
+    ) -> Result<usize, ScopeError> {
+        let KindPlan { name: kind_name, track, .. } = &self.draft.pipeline.kinds[kind];
+        track.iter().position(wanted).ok_or_else(|| {
+            let mend = format!("add \"{name}\" to `track` of its [[statistic]]");
+            ScopeError::Unavailable(format!("the track of `{kind_name}` does not keep `{name}`: {mend}"))
+        })
+    }
+
+    fn half_life(&self, kind: usize, wanted: Span) -> Result<usize, ScopeError> {
+        let KindPlan { name, track, .. } = &self.draft.pipeline.kinds[kind];
+        let half_lives = || {
+            track.iter().zip(0..).filter_map(|(column, index)| match column {
+                stats::Column::Decayed { half_life, .. } => Some((*half_life, index)),
+                _ => None,
+            })
+        };
+        half_lives().find(|(half_life, _)| *half_life == wanted).map(|(_, index)| index).ok_or_else(|| {
+            let known: Vec<String> = half_lives().map(|(half_life, _)| half_life.to_string()).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let mend = format!("it has {known}, and more may be added to `decay` of its [[statistic]]");
+            ScopeError::Window(format!("the track of `{name}` has no half-life {wanted}: {mend}"))
+        })
+    }
+
+    /// Refuses an age that a track is not to keep; other statistics have both.
+    fn age(&self, kind: usize, name: &str, wanted: stats::Column) -> Result<usize, ScopeError> {
+        if !self.draft.pipeline.kinds[kind].track.is_empty() {
+            self.column(kind, name, |column| *column == wanted)?;
+        }
+        Ok(kind)
     }
 
     fn sum(&mut self, kind: usize, sum: &CounterSum<'_>) -> Result<Vec<(usize, Span)>, ScopeError> {
@@ -901,16 +1018,33 @@ impl Scope for PlanScope<'_, '_, '_> {
                 let (over, under) = (self.sum(kind, numerator)?, self.sum(kind, denominator)?);
                 ReadingSource::Ratio { kind, over, under, at_least: *at_least }
             }
-            ReadingRequest::FirstAge { kind } => ReadingSource::FirstAge { kind: self.kind(kind)? },
-            ReadingRequest::LastAge { kind } => ReadingSource::LastAge { kind: self.kind(kind)? },
+            ReadingRequest::FirstAge { kind } => {
+                let kind = self.age(self.kind(kind)?, "first", stats::Column::First)?;
+                ReadingSource::FirstAge { kind }
+            }
+            ReadingRequest::LastAge { kind } => {
+                let kind = self.age(self.kind(kind)?, "last", stats::Column::Last)?;
+                ReadingSource::LastAge { kind }
+            }
+            ReadingRequest::Track { kind, value } => {
+                let kind = self.kind(kind)?;
+                let of = |name: &str, wanted| self.column(kind, name, |column| *column == wanted);
+                let column = match value {
+                    TrackValue::Count => of("count", stats::Column::Count)?,
+                    TrackValue::Sum => of("sum", stats::Column::Sum)?,
+                    TrackValue::Min => of("min", stats::Column::Min)?,
+                    TrackValue::Max => of("max", stats::Column::Max)?,
+                    TrackValue::Decayed(half_life) => self.half_life(kind, *half_life)?,
+                };
+                ReadingSource::Track { kind, column }
+            }
             ReadingRequest::Distinct { name, window } => {
                 let distincts = &mut self.draft.pipeline.distincts;
                 let index = distincts.iter().position(|distinct| distinct.name == *name);
                 let (index, plan) = index
                     .and_then(|index| Some((index, distincts.get_mut(index)?)))
                     .ok_or_else(|| ScopeError::Unavailable(format!("nothing distinct is called `{name}`")))?;
-                let measure = Measure::Distinct { tier: plan.tier, windows: vec![*window] };
-                measure.check().map_err(|error| ScopeError::Window(error.to_string()))?;
+                plan.measure(vec![*window]).check().map_err(|error| ScopeError::Window(error.to_string()))?;
                 if !plan.windows.contains(window) {
                     plan.windows.push(*window);
                 }
@@ -918,11 +1052,15 @@ impl Scope for PlanScope<'_, '_, '_> {
             }
         };
         let over = "from before the event; the most telling of the event's keys";
-        self.column(request, format!("Reading `{request}`, {over}"), source)
+        self.column_of(request, format!("Reading `{request}`, {over}"), source)
     }
 
     fn is_kind(&self, name: &str) -> bool {
         self.draft.pipeline.kinds.iter().any(|kind| kind.name == name)
+    }
+
+    fn is_track(&self, kind: &str) -> bool {
+        self.draft.pipeline.kinds.iter().any(|plan| plan.name == kind && !plan.track.is_empty())
     }
 
     fn is_distinct(&self, name: &str) -> bool {

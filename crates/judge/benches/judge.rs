@@ -56,6 +56,10 @@ impl Scope for BenchScope {
         matches!(name, "from" | "subject" | "link")
     }
 
+    fn is_track(&self, _: &str) -> bool {
+        false
+    }
+
     fn is_distinct(&self, _: &str) -> bool {
         false
     }

@@ -14,7 +14,7 @@ use crate::Diagnostic;
 use crate::condition::{Condition, Read};
 use crate::diagnostic::did_you_mean;
 use crate::expr::{Bool, Float, Int, Ip, Place, Str};
-use crate::scope::{CounterSum, Names, ReadingRequest, Scope, ScopeError};
+use crate::scope::{CounterSum, Names, ReadingRequest, Scope, ScopeError, TrackValue};
 use crate::syntax::{Arithmetic, Call, Compare, Node, NodeKind, parse};
 use crate::token::DIAGNOSTICS_MAX;
 
@@ -950,6 +950,10 @@ impl Checker<'_> {
                     let message = format!("`{}` takes no argument", call.name);
                     return self.fail(range, message, format!("write `{name}.{}()`", call.name));
                 }
+                (value, args) if self.scope.is_track(name) => {
+                    let value = self.track_value(value, name, args, call, range)?;
+                    ReadingRequest::Track { kind: name, value }
+                }
                 (counter, args) => {
                     let window = self.window(counter, name, args, range)?;
                     ReadingRequest::Count { kind: name, counter, window }
@@ -967,6 +971,46 @@ impl Checker<'_> {
             help,
         });
         None
+    }
+
+    fn track_value(
+        &mut self,
+        value: &str,
+        kind: &str,
+        args: &[Node],
+        call: &Call,
+        range: &Range<usize>,
+    ) -> Option<TrackValue> {
+        let value = match (value, args) {
+            ("count", []) => TrackValue::Count,
+            ("sum", []) => TrackValue::Sum,
+            ("min", []) => TrackValue::Min,
+            ("max", []) => TrackValue::Max,
+            ("decayed", [half_life]) => {
+                let span = self.span(half_life, &format!("{kind}.decayed('1h')"))?;
+                if span <= Span::ZERO {
+                    let help = "write it as in `'1h'`";
+                    return self.fail(&half_life.range, "a half-life is longer than 0", help);
+                }
+                TrackValue::Decayed(span)
+            }
+            ("decayed", _) => {
+                let message = format!("`decayed` takes one half-life, not {}", args.len());
+                return self.fail(range, message, format!("write it as in `{kind}.decayed('1h')`"));
+            }
+            (name, _) if TrackValue::NAMES.contains(&name) => {
+                let message = format!("`{name}` takes no argument");
+                let help = format!("a track has no windows: write `{kind}.{name}()`");
+                return self.fail(range, message, help);
+            }
+            (name, _) => {
+                let names = TrackValue::NAMES.map(str::to_owned);
+                let help = did_you_mean(name, &names).unwrap_or_else(|| format!("it has {}", listed(&names)));
+                let message = format!("`{kind}` has a track and no counter `{name}`");
+                return self.fail(&call.name_range, message, help);
+            }
+        };
+        Some(value)
     }
 
     fn unknown_method(&mut self, call: &Call) -> Option<Checked> {
@@ -1041,7 +1085,8 @@ impl Checker<'_> {
             Type::Float => Expr::Float(Float::Fact(slot)),
             _ => Expr::Integer(Int::Fact(slot)),
         };
-        Some(Checked::within(expr, 0.0, f64::INFINITY))
+        let least = if request.is_signed() { f64::NEG_INFINITY } else { 0.0 };
+        Some(Checked::within(expr, least, f64::INFINITY))
     }
 
     fn distinct(&mut self, name: &Node, window: &Node, range: &Range<usize>) -> Option<Checked> {
@@ -1125,6 +1170,11 @@ impl Checker<'_> {
                     let message = format!("unknown kind `{kind}`");
                     self.report(Diagnostic { message, range: target.range.clone(), help });
                     return None;
+                }
+                if self.scope.is_track(kind) {
+                    let message = format!("`ratio` takes counters, and `{kind}` has a track");
+                    let help = format!("divide its values with `/`: `{kind}.sum() / {kind}.count()`");
+                    return self.fail(&node.range, message, help);
                 }
                 let window = self.window(counter, kind, args, &node.range)?;
                 written.push((counter, name_range));

@@ -26,5 +26,5 @@ pub use action::{Action, Band, Bands, BandsError, Mode, Next, UnknownWord};
 pub use check::{VALUE_METHODS, compile};
 pub use condition::{Condition, Read};
 pub use diagnostic::Diagnostic;
-pub use scope::{CounterSum, Names, ReadingRequest, Scope, ScopeError};
+pub use scope::{CounterSum, Names, ReadingRequest, Scope, ScopeError, TrackValue};
 pub use verdict::{Reason, Rule, RuleSet, RuleSetError, RuleSource, Verdict, judge};

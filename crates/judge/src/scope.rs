@@ -19,6 +19,9 @@ pub trait Scope {
     /// Whether there is a kind of this name, e.g. `from`.
     fn is_kind(&self, name: &str) -> bool;
 
+    /// Whether the keys of a kind have a track instead of counters.
+    fn is_track(&self, kind: &str) -> bool;
+
     /// Whether there is a distinct statistic of this name, e.g. `rcpts`.
     fn is_distinct(&self, name: &str) -> bool;
 
@@ -80,6 +83,13 @@ pub enum ReadingRequest<'a> {
         /// The kind.
         kind: &'a str,
     },
+    /// What a track keeps over all events of a key.
+    Track {
+        /// The kind.
+        kind: &'a str,
+        /// Which of its values.
+        value: TrackValue,
+    },
     /// The number of distinct values; [`Type::Integer`], not negative.
     Distinct {
         /// The distinct statistic.
@@ -87,6 +97,27 @@ pub enum ReadingRequest<'a> {
         /// The trailing window.
         window: Span,
     },
+}
+
+/// A value of a track. Over several keys of an event the engine takes the largest, but the least of
+/// [`TrackValue::Min`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TrackValue {
+    /// The number of events; [`Type::Integer`], not negative.
+    Count,
+    /// The sum of their values; [`Type::Integer`].
+    Sum,
+    /// The least value; [`Type::Integer`], missing where there was none.
+    Min,
+    /// The greatest value; [`Type::Integer`], missing where there was none.
+    Max,
+    /// A sum in which an event counts half after each half-life; [`Type::Float`].
+    Decayed(Span),
+}
+
+impl TrackValue {
+    /// What rules call them.
+    pub const NAMES: [&str; 5] = ["count", "decayed", "max", "min", "sum"];
 }
 
 /// Counters of one kind added up over one window.
@@ -102,9 +133,16 @@ impl ReadingRequest<'_> {
     /// The type of the column that holds the reading. Ages are whole microseconds.
     pub fn column_type(&self) -> Type {
         match self {
-            ReadingRequest::Ratio { .. } => Type::Float,
+            ReadingRequest::Ratio { .. } | ReadingRequest::Track { value: TrackValue::Decayed(_), .. } => {
+                Type::Float
+            }
             _ => Type::Integer,
         }
+    }
+
+    /// Whether the reading can be below zero.
+    pub fn is_signed(&self) -> bool {
+        matches!(self, ReadingRequest::Track { value, .. } if *value != TrackValue::Count)
     }
 
     /// Whether the reading is a length of time.
@@ -143,6 +181,13 @@ impl fmt::Display for ReadingRequest<'_> {
             }
             ReadingRequest::FirstAge { kind } => write!(f, "{kind}.first_age()"),
             ReadingRequest::LastAge { kind } => write!(f, "{kind}.last_age()"),
+            ReadingRequest::Track { kind, value } => match value {
+                TrackValue::Count => write!(f, "{kind}.count()"),
+                TrackValue::Sum => write!(f, "{kind}.sum()"),
+                TrackValue::Min => write!(f, "{kind}.min()"),
+                TrackValue::Max => write!(f, "{kind}.max()"),
+                TrackValue::Decayed(half_life) => write!(f, "{kind}.decayed('{half_life}')"),
+            },
             ReadingRequest::Distinct { name, window } => write!(f, "distinct('{name}', '{window}')"),
         }
     }
@@ -158,7 +203,7 @@ pub enum ScopeError {
         /// The counters that it has.
         known: Vec<String>,
     },
-    /// The statistic does not keep such a window; the text says which windows it does keep.
+    /// The statistic does not keep such a window or half-life; the text says which ones it does keep.
     Window(String),
     /// The kind's statistics have no such reading at all, or there is no column left.
     Unavailable(String),

@@ -244,6 +244,13 @@ pub struct KeyReading {
     pub last: Option<Timestamp>,
     /// Counts that are not zero, by counter and then by trailing window.
     pub counts: BTreeMap<String, BTreeMap<String, u64>>,
+    /// What a track knows of it: `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, serde_json::Value>,
+}
+
+fn values(values: &[(String, Value)]) -> BTreeMap<String, serde_json::Value> {
+    values.iter().map(|(name, value)| (name.clone(), json_value(value))).collect()
 }
 
 impl From<&engine::ExplainedKey> for KeyReading {
@@ -260,6 +267,7 @@ impl From<&engine::ExplainedKey> for KeyReading {
             first: key.first.map(Timestamp),
             last: key.last.map(Timestamp),
             counts,
+            values: values(&key.values),
         }
     }
 }
@@ -287,7 +295,8 @@ impl From<&engine::Explanation> for Explanation {
     }
 }
 
-/// All that is kept of one key. A key that was never seen, or is forgotten, has no times and no tiers.
+/// All that is kept of one key. A key that was never seen, or is forgotten, has no times and no tiers; neither has one
+/// that is not admitted yet, whose quality is `estimated`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Timeline {
     /// The pipeline.
@@ -298,18 +307,28 @@ pub struct Timeline {
     pub piece: String,
     /// Its hash.
     pub shingle: String,
+    /// `exact`, `estimated` or `missing`.
+    #[serde(default = "exact")]
+    pub quality: String,
     /// When it was first counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<Timestamp>,
     /// When it was last counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Timestamp>,
+    /// What a track knows of it: `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, serde_json::Value>,
     /// The counters, in the order of the configuration.
     pub counters: Vec<String>,
     /// What was counted in the trailing windows that rules read, up to now.
     pub windows: Vec<Window>,
     /// Its buckets by width, the coarse ones first. No count is in two.
     pub tiers: Vec<Tier>,
+}
+
+fn exact() -> String {
+    stats::Quality::Exact.to_string()
 }
 
 /// What was counted in a trailing window.
@@ -361,6 +380,8 @@ impl Timeline {
             kind: kind.to_owned(),
             piece: known.piece.clone(),
             shingle: known.shingle.to_string(),
+            quality: known.quality.to_string(),
+            values: values(&known.values),
             first: known.timeline.as_ref().map(|timeline| Timestamp(timeline.first)),
             last: known.timeline.as_ref().map(|timeline| Timestamp(timeline.last)),
             counters: known.counters.clone(),
@@ -479,6 +500,7 @@ impl From<&engine::Pipeline> for Pipeline {
             normalise: plan.normalise.name().to_owned(),
             counters: plan.counters.clone(),
             windows: plan.windows.iter().copied().map(Length).collect(),
+            track: plan.track_names(),
         });
         let distincts = pipeline.distincts.iter();
         let bands = pipeline.rules.bands().as_slice().iter();
@@ -494,7 +516,11 @@ impl From<&engine::Pipeline> for Pipeline {
             input: pipeline.input.name().to_owned(),
             kinds: kinds.collect(),
             distincts: distincts
-                .map(|plan| Distinct { name: plan.name.clone(), number: plan.kind.0 })
+                .map(|plan| Distinct {
+                    name: plan.name.clone(),
+                    number: plan.kind.0,
+                    precision: plan.precision,
+                })
                 .collect(),
             bands: bands.map(|band| Band { at: band.at, action: band.action }).collect(),
             rules: rules.collect(),
@@ -514,10 +540,13 @@ pub struct Kind {
     pub of: String,
     /// How pieces are normalised before they are hashed.
     pub normalise: String,
-    /// What is counted for each piece; empty if nothing is.
+    /// What is counted for each piece; empty if nothing is, or if it has a track.
     pub counters: Vec<String>,
     /// The trailing windows that its readings carry.
     pub windows: Vec<Length>,
+    /// What its track keeps: `first`, `last`, `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub track: Vec<String>,
 }
 
 /// A distinct count.
@@ -527,6 +556,9 @@ pub struct Distinct {
     pub name: String,
     /// The number that is stored with its keys.
     pub number: u16,
+    /// The precision of an approximate count; an exact one has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<u8>,
 }
 
 /// From a score of `at` on, `action` is asked for.
@@ -608,6 +640,8 @@ mod tests {
             shingle: Shingle(7),
             counters: timeline.counters.clone(),
             windows: vec![(Span::hours(1), vec![2, 0])],
+            values: vec![("max".to_owned(), Value::Integer(7))],
+            quality: stats::Quality::Exact,
             timeline: Some(timeline),
         };
         let written = serde_json::to_value(Timeline::new("mail", "from", &known)).unwrap();
@@ -618,6 +652,8 @@ mod tests {
                 "kind": "from",
                 "piece": "ann@example.org",
                 "shingle": "0000000000000007",
+                "quality": "exact",
+                "values": {"max": 7},
                 "first": "1970-01-01T00:00:10Z",
                 "last": "1970-01-02T00:09:59Z",
                 "counters": ["seen", "spam"],

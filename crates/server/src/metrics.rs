@@ -118,11 +118,21 @@ impl Collector for Holdings {
         let journal = self.0.journal().map(|journal| journal.census()).unwrap_or_default();
         let gauges = [
             ("ledger_cells", "Cells in memory", ledger.cells),
-            ("ledger_memory_bytes", "Memory of cells, about", ledger.memory_bytes),
-            ("ledger_dirty_bytes", "Memory of cells that is not written yet", ledger.dirty_bytes),
+            (
+                "ledger_memory_bytes",
+                "Memory of cells, the directory of keys and sketches",
+                ledger.memory_bytes,
+            ),
+            ("ledger_dirty_bytes", "The part of it that is not written yet", ledger.dirty_bytes),
             ("ledger_keys", "Keys, in memory or on disk alone", ledger.keys),
-            ("ledger_directory_bytes", "Memory of the directory of keys on disk", ledger.directory_bytes),
+            (
+                "ledger_directory_bytes",
+                "The part of it that is the directory of all keys",
+                ledger.directory_bytes,
+            ),
             ("ledger_disk_bytes", "Length of the ledger's files", ledger.disk_bytes),
+            ("ledger_live_bytes", "The part of it that is the newest of a key", ledger.live_bytes),
+            ("ledger_full", "1 while nothing is added because the disk is full", u64::from(ledger.full)),
             (
                 "ledger_poisoned",
                 "1 if nothing is added any more since a write failed",
@@ -135,6 +145,7 @@ impl Collector for Holdings {
         ];
         let counters = [
             ("ledger_flushes", "Flushes that wrote", ledger.flushes),
+            ("ledger_rewritten_bytes", "Bytes written again by merges of files", ledger.rewritten_bytes),
             ("ledger_loads", "Cells read back from disk", ledger.loads),
             ("ledger_evictions", "Cells that left memory to make room", ledger.evictions),
             ("ledger_expired", "Cells let go because no window reaches them", ledger.expired),

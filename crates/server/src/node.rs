@@ -110,10 +110,15 @@ impl Node {
         if self.stopping.load(Ordering::Relaxed) {
             return Some("the node is shutting down".to_owned());
         }
+        let ledger = self.engine.census();
         let journal = self.engine.journal().is_some_and(|journal| journal.census().poisoned);
-        let parts = [("ledger", self.engine.census().poisoned), ("journal", journal)];
-        let (broken, _) = parts.into_iter().find(|(_, poisoned)| *poisoned)?;
-        Some(format!("the {broken} takes nothing more since a write failed: mend the cause and restart"))
+        let parts = [("ledger", ledger.poisoned), ("journal", journal)];
+        if let Some((broken, _)) = parts.into_iter().find(|(_, poisoned)| *poisoned) {
+            return Some(format!(
+                "the {broken} takes nothing more since a write failed: mend the cause and restart"
+            ));
+        }
+        ledger.full.then(|| "the ledger counts nothing while the disk is full: make room on it".to_owned())
     }
 
     /// No more requests are wanted.

@@ -120,7 +120,9 @@ impl From<EngineError> for Failure {
             EngineError::SnapshotBusy => {
                 OVERLOADED.failure(error.to_string()).help("try again once it is done")
             }
-            EngineError::PipelineGone(_) => NOT_APPLICABLE.failure(error.to_string()),
+            EngineError::PipelineGone(_) | EngineError::NoCounters(_) => {
+                NOT_APPLICABLE.failure(error.to_string())
+            }
             EngineError::Ledger(LedgerError::Window(_)) => {
                 INVALID_PARAMETER.failure(format!("window: {error}"))
             }
@@ -132,6 +134,12 @@ impl From<EngineError> for Failure {
             | EngineError::Journal(JournalError::Poisoned(_)) => {
                 tracing::error!(%error, "a request was refused");
                 UNAVAILABLE.failure("nothing can be written").help("the node's log and /readyz say why")
+            }
+            EngineError::Ledger(LedgerError::Full { .. }) => {
+                tracing::error!(%error, "a request was refused");
+                UNAVAILABLE
+                    .failure("nothing can be counted, the disk is full")
+                    .help("make room on the node's disk: it then goes on by itself")
             }
             _ => {
                 tracing::error!(%error, "a request failed");
@@ -189,6 +197,16 @@ mod tests {
             let row = row.unwrap_or_else(|| panic!("`{}` is not in docs/http.md", kind.word));
             assert!(row.contains(&format!("| {} ", kind.status.as_u16())), "{row}");
         }
+    }
+
+    #[test]
+    fn a_full_disk_is_said_with_its_mend() {
+        let error = EngineError::Ledger(LedgerError::Full { why: "No space left on /somewhere".into() });
+        let problem = Failure::from(error).problem();
+        assert_eq!((problem.status, problem.kind.as_str()), (503, "urn:tollhouse:problem:unavailable"));
+        assert!(problem.detail.contains("the disk is full"), "{problem:?}");
+        assert!(problem.help.unwrap().contains("make room"));
+        assert!(!problem.detail.contains("/somewhere"), "paths are for the log");
     }
 
     #[test]

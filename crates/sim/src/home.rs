@@ -8,7 +8,7 @@ use stats::{
     Amounts, Catalog, Durability, Embedded, Layout, Ledger, LedgerError, Measure, Observation, Once, Options,
     Quality, Reading, Request, Statistic,
 };
-use store::MemoryDevice;
+use store::{MemoryDevice, StoreError};
 
 use crate::model::{Add, Ask, Line, Name, Read, Told};
 use crate::spec::{Kept, Tier};
@@ -41,6 +41,8 @@ pub(crate) struct Settings {
 pub(crate) enum Refused {
     /// A write failed, now or before: it takes no more additions.
     Stopped(String),
+    /// The disk has no room: it takes additions again when there is some.
+    Full(String),
     /// Anything else.
     Other(String),
 }
@@ -49,6 +51,7 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refused::Stopped(why) => write!(f, "stopped: {why}"),
+            Refused::Full(why) => write!(f, "full: {why}"),
             Refused::Other(why) => write!(f, "refused: {why}"),
         }
     }
@@ -175,6 +178,9 @@ impl Home {
 
 fn refused(error: LedgerError) -> Refused {
     match error {
+        LedgerError::Full { .. } | LedgerError::Store(StoreError::Full { .. }) => {
+            Refused::Full(error.to_string())
+        }
         LedgerError::Poisoned { .. } | LedgerError::Store(_) => Refused::Stopped(error.to_string()),
         _ => Refused::Other(error.to_string()),
     }

@@ -14,11 +14,13 @@
 //! next step begins. Both change only what an image of a crash holds, and so which of the possible states is found.
 
 mod home;
+mod log;
 mod model;
 mod runner;
 mod simulation;
 mod spec;
 
+pub use log::simulate_log;
 pub use runner::{run, seeds};
 pub use simulation::{Failure, Tally, simulate};
 pub use stats::random::Random;

@@ -194,12 +194,18 @@ impl Model {
 
     /// Applies a request; answers what a ledger must answer.
     pub(crate) fn ask(&mut self, ask: &Ask) -> Told {
+        self.ask_as(ask, None)
+    }
+
+    /// The same, but for a duplicate if it is said to be one, and for none if it is said to be none.
+    pub(crate) fn ask_as(&mut self, ask: &Ask, duplicate_said: Option<bool>) -> Told {
         let mut duplicate = false;
         if let Some((number, time)) = ask.mark {
             let kind = self.kinds.len() - 1;
             let name = Name { kind, number, value: None };
             let bucket = time.div_euclid(self.kinds[kind].fine().width);
             duplicate = self.kept(name).keys().any(|(_, marked)| marked.abs_diff(bucket) <= 1);
+            duplicate = duplicate_said.unwrap_or(duplicate);
             if !duplicate {
                 self.push(name, time, [(0, 1)]);
             }

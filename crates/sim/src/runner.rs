@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::simulation::{Failure, Tally, simulate};
+use crate::simulation::{Failure, Tally};
 
 /// Between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(5);
@@ -28,7 +28,11 @@ pub fn seeds(text: &str) -> Option<Range<u64>> {
 ///
 /// # Errors
 /// The failure.
-pub fn run(seeds: Range<u64>, threads: usize) -> Result<Tally, Box<Failure>> {
+pub fn run(
+    seeds: Range<u64>,
+    threads: usize,
+    simulate: fn(u64) -> Result<Tally, Box<Failure>>,
+) -> Result<Tally, Box<Failure>> {
     let start = Instant::now();
     let next = AtomicU64::new(seeds.start);
     let shared = Mutex::new(Shared::default());

@@ -33,7 +33,7 @@ pub struct Tally {
     pub crashes: u64,
     /// Requests and maintenance that a failing disk refused.
     pub refusals: u64,
-    /// Stores with flipped bits that were opened, or refused to.
+    /// Times that bits flipped on the disk.
     pub flips: u64,
 }
 
@@ -66,7 +66,7 @@ impl std::fmt::Display for Failure {
         let Failure { seed, what, trace } = self;
         trace.iter().try_for_each(|step| writeln!(f, "  {step}"))?;
         writeln!(f, "seed {seed}: {what}")?;
-        write!(f, "replay: SEEDS={seed}..{} cargo test -p tollhouse-sim -- --nocapture", seed + 1)
+        write!(f, "replay: SEEDS={seed} cargo test -p tollhouse-sim")
     }
 }
 
@@ -78,14 +78,19 @@ impl std::error::Error for Failure {}
 /// The first answer that is wrong, or a panic.
 pub fn simulate(seed: u64) -> Result<Tally, Box<Failure>> {
     let mut world = World::new(seed);
-    let done = catch_unwind(AssertUnwindSafe(|| world.run())).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        Err(format!("panicked: {}", text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("?")))
-    });
+    let done = guarded(|| world.run());
     match done {
         Ok(()) => Ok(world.tally),
         Err(what) => Err(Box::new(Failure { seed, what, trace: world.trace.into_iter().collect() })),
     }
+}
+
+/// What it answers, or that it panicked.
+pub(crate) fn guarded(run: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        Err(format!("panicked: {}", text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("?")))
+    })
 }
 
 #[derive(Clone, Debug)]
@@ -106,15 +111,22 @@ enum Step {
     Crash(u64),
     /// The disk lets so many more changes through.
     Fail(u64),
+    /// It has room for so many more bytes.
+    Fill(u64),
+    /// It syncs nothing.
+    FailSyncs,
+    /// All of that ends.
     Heal,
+    /// Bits on the disk flip, while the ledger is open or before it is opened again.
     Flip {
         bits: u64,
+        closed: bool,
     },
 }
 
 /// How often each step comes; a seed leaves some out, so that combinations come that an even mix never has.
 struct Style {
-    weights: [(u64, Kind); 11],
+    weights: [(u64, Kind); 14],
     keys: Distribution,
     /// Looks of a request, requests of a batch, at most.
     looks: u64,
@@ -136,7 +148,10 @@ enum Kind {
     Restart,
     Crash,
     Fail,
+    Fill,
+    FailSyncs,
     Heal,
+    Flip,
 }
 
 struct World {
@@ -146,6 +161,8 @@ struct World {
     style: Style,
     keys: Keys,
     device: MemoryDevice,
+    /// Most bytes that one read answers.
+    read_bytes_max: Option<usize>,
     home: Option<Home>,
     now: i64,
     /// What the ledger holds. Several after a crash that left one of states that look the same: a pair's mark is not
@@ -163,10 +180,15 @@ struct World {
     suspect: bool,
     /// They were refused, so they must be.
     stopped: bool,
-    /// Bits were flipped and the ledger said that it found damage: answers may lack anything, and invent nothing.
-    doubt: bool,
-    /// Bits were flipped: answers are right or said to be missing.
+    /// Bits were flipped: answers are right or said to be missing. Of what was said to be missing any part may be told
+    /// from then on, and nothing is invented.
     flipped: bool,
+    lost: BTreeSet<Name>,
+    /// Bits were flipped, and the ledger said that it found damage when it was opened, or it is not known which state a
+    /// crash left: all may be lost.
+    doubt: bool,
+    /// The ledger refused to open what is left.
+    over: bool,
     tally: Tally,
     trace: VecDeque<String>,
 }
@@ -184,10 +206,13 @@ impl World {
             Promise::None,
             Promise::Memory,
         ]);
+        let read_bytes_max = random.one_in(3).then(|| 1 + random.below(60) as usize);
+        let device = MemoryDevice::new();
+        device.set_read_bytes_max(read_bytes_max);
         let settings = Settings {
             promise,
             memory_bytes: *random.pick(&[0, 1 << 10, 4 << 10, 64 << 10, 64 << 20]),
-            segment_bytes: *random.pick(&[300, 2_000, 8_000, 1 << 20]),
+            segment_bytes: *random.pick(&[1_000, 2_000, 8_000, 1 << 20]),
         };
         let style = Style::random(&mut random);
         let start = match random.below(4) {
@@ -201,7 +226,8 @@ impl World {
             random,
             settings,
             style,
-            device: MemoryDevice::new(),
+            device,
+            read_bytes_max,
             home: None,
             now: start,
             possible: vec![model.clone()],
@@ -212,8 +238,10 @@ impl World {
             ever: BTreeMap::new(),
             suspect: false,
             stopped: false,
-            doubt: false,
             flipped: false,
+            lost: BTreeSet::new(),
+            doubt: false,
+            over: false,
             tally: Tally { seeds: 1, ..Tally::default() },
             trace,
         }
@@ -229,13 +257,11 @@ impl World {
             self.trace.push_back(format!("{number} at {}: {step:?}", self.now));
             self.tally.steps += 1;
             self.take(step)?;
+            if self.over {
+                return Ok(());
+            }
         }
         self.check_all()?;
-        if self.random.one_in(6) && self.settings.promise != Promise::Memory {
-            let bits = self.random.between(1, 4).cast_unsigned();
-            self.trace.push_back(format!("at the end: {:?}", Step::Flip { bits }));
-            self.flip(bits)?;
-        }
         Ok(())
     }
 
@@ -259,7 +285,12 @@ impl World {
             Kind::Restart if disk => Step::Restart,
             Kind::Crash if disk => Step::Crash(self.random.bits()),
             Kind::Fail if disk => Step::Fail(self.random.below(12)),
+            Kind::Fill if disk => Step::Fill(self.random.below(2000)),
+            Kind::FailSyncs if disk => Step::FailSyncs,
             Kind::Heal if disk => Step::Heal,
+            Kind::Flip if disk => {
+                Step::Flip { bits: 1 + self.random.below(3), closed: self.random.one_in(3) }
+            }
             Kind::Tick => Step::Tick(self.random.between(0, 60_000_000)),
             Kind::Leap => Step::Tick(match self.random.below(4) {
                 0 => -self.random.between(0, 86_400_000_000),
@@ -267,7 +298,7 @@ impl World {
                 _ => self.random.between(0, 86_400_000_000),
             }),
             Kind::Maintain => Step::Maintain(self.now + self.random.between(-100_000_000, 10_000_000)),
-            Kind::Parallel if !self.suspect => {
+            Kind::Parallel if !self.suspect && !self.flipped => {
                 let callers = 2 + self.random.below(2);
                 Step::Parallel((0..callers).map(|_| self.share()).collect())
             }
@@ -374,12 +405,28 @@ impl World {
                 self.suspect = true;
                 Ok(())
             }
-            Step::Heal => {
-                self.device.heal();
+            Step::Fill(room) => {
+                self.device.set_capacity(Some(self.device.used() + room));
+                self.suspect = true;
                 Ok(())
             }
-            Step::Flip { bits } => self.flip(bits),
+            Step::FailSyncs => {
+                self.device.set_sync_fails(true);
+                self.suspect = true;
+                Ok(())
+            }
+            Step::Heal => {
+                self.heal();
+                Ok(())
+            }
+            Step::Flip { bits, closed } => self.flip(bits, closed),
         }
+    }
+
+    fn heal(&self) {
+        self.device.heal();
+        self.device.set_capacity(None);
+        self.device.set_sync_fails(false);
     }
 
     fn observe(&mut self, asks: &[Ask]) -> Done {
@@ -400,7 +447,8 @@ impl World {
                     let mut fitting = Vec::new();
                     let mut wrong = Ok(());
                     for mut model in std::mem::take(&mut self.models) {
-                        let expected = model.ask(ask);
+                        // A mark that was lost cannot be said to be.
+                        let expected = model.ask_as(ask, self.flipped.then_some(told.duplicate));
                         match self.compare(ask, told, &expected) {
                             Ok(()) => fitting.push(model),
                             Err(what) => wrong = Err(what),
@@ -410,6 +458,9 @@ impl World {
                         return wrong;
                     }
                     self.models = fitting;
+                    for (look, _) in ask.looks.iter().zip(&told.reads).filter(|(_, read)| read.missing) {
+                        self.lost.insert(Name { kind: look.kind, number: look.number, value: None });
+                    }
                     if ask.adds() {
                         self.possible.extend(self.models.iter().cloned());
                     }
@@ -419,7 +470,7 @@ impl World {
                 }
                 Ok(())
             }
-            Err(Refused::Stopped(_)) if adds && self.suspect => {
+            Err(refused @ (Refused::Stopped(_) | Refused::Full(_))) if adds && self.suspect => {
                 self.tally.refusals += 1;
                 // Whatever was added before the failure is seen, and may be found after a crash.
                 let mut reached = self.models.clone();
@@ -428,7 +479,7 @@ impl World {
                     last.iter_mut().for_each(|model| drop(model.ask(ask)));
                     reached.extend(last.iter().cloned());
                 }
-                self.stopped = true;
+                self.stopped |= matches!(refused, Refused::Stopped(_));
                 self.models = self.agreeing(&reached, "after a refusal")?;
                 self.possible.append(&mut reached);
                 Ok(())
@@ -472,7 +523,8 @@ impl World {
         for model in &mut self.models {
             shares.iter().flatten().for_each(|ask| drop(model.ask(ask)));
         }
-        self.models = self.agreeing(&self.models, "after several callers")?;
+        let models = std::mem::take(&mut self.models);
+        self.models = self.agreeing(&models, "after several callers")?;
         // What a crash may leave now is too much to list, unless it is all.
         match self.settings.promise {
             Promise::Sync | Promise::Memory => {
@@ -507,22 +559,26 @@ impl World {
     fn compare(&self, ask: &Ask, told: &Told, expected: &Told) -> Done {
         let wrong =
             |what: &str| Err(format!("{what}: told {told:?}\n  expected {expected:?}\n  asked {ask:?}"));
-        if told.duplicate != expected.duplicate && !self.flipped {
+        if told.duplicate != expected.duplicate {
             return wrong("a mark");
         }
         if told.reads.len() != expected.reads.len() {
             return wrong("number of readings");
         }
+        let mut lost = if self.flipped { self.lost.clone() } else { BTreeSet::new() };
         for (index, (read, expected)) in told.reads.iter().zip(&expected.reads).enumerate() {
             let look = &ask.looks[index];
-            if !self.fits(look, read, expected) {
+            if read.missing {
+                lost.insert(Name { kind: look.kind, number: look.number, value: None });
+            }
+            if !self.fits(look, read, expected, &lost) {
                 return wrong(&format!("look {index} ({look:?}), told {read:?}, expected {expected:?}"));
             }
         }
         Ok(())
     }
 
-    fn fits(&self, look: &Look, read: &Read, expected: &Read) -> bool {
+    fn fits(&self, look: &Look, read: &Read, expected: &Read, lost: &BTreeSet<Name>) -> bool {
         if !self.flipped {
             return read == expected;
         }
@@ -531,7 +587,7 @@ impl World {
         let counters = self.kinds[look.kind].counters();
         // Nothing is invented: at most what was ever added is told.
         let bounded = read.sums.iter().enumerate().all(|(at, sum)| *sum <= ever[at % counters]);
-        bounded && (self.doubt || read.missing || read == expected)
+        bounded && (self.doubt || lost.contains(&name) || read == expected)
     }
 
     fn maintain(&mut self, now: i64) -> Done {
@@ -548,7 +604,7 @@ impl World {
                 self.raise_possible();
                 Ok(())
             }
-            Err(Refused::Stopped(_)) if self.suspect => {
+            Err(Refused::Stopped(_) | Refused::Full(_)) if self.suspect => {
                 self.tally.refusals += 1;
                 self.raise_possible();
                 Ok(())
@@ -571,7 +627,7 @@ impl World {
         let told = self.home()?.hottest(kind, span, counter, self.now, limit);
         // Of cold keys it does not hide what expired at a later time than the one that it is asked for.
         if self.flipped || self.now < self.maintained {
-            return told.map(|_| ()).map_err(|refused| format!("{refused}"));
+            return Ok(());
         }
         let now = self.now;
         let mut expected =
@@ -587,15 +643,22 @@ impl World {
 
     fn restart(&mut self) -> Done {
         self.tally.restarts += 1;
+        self.close()?;
+        self.reopen()
+    }
+
+    fn close(&mut self) -> Done {
         match self.home()?.close() {
             Ok(()) if self.stopped => return Err("it was closed well after it had stopped".to_owned()),
             Ok(()) => self.possible.clone_from(&self.models),
-            Err(Refused::Stopped(_)) if self.suspect => self.possible.extend(self.models.iter().cloned()),
+            Err(Refused::Stopped(_) | Refused::Full(_)) if self.suspect => {
+                self.possible.extend(self.models.iter().cloned())
+            }
             Err(refused) => return Err(format!("closing: {refused}")),
         }
         self.home = None;
-        self.device.heal();
-        self.reopen()
+        self.heal();
+        Ok(())
     }
 
     fn crash(&mut self, seed: u64) -> Done {
@@ -603,13 +666,17 @@ impl World {
         let image = self.device.crash(seed);
         self.home = None;
         self.device = image;
+        self.device.set_read_bytes_max(self.read_bytes_max);
         // The disk may fail, or the power, while the ledger recovers.
         if self.random.one_in(4) {
             self.device.fail_after(self.random.below(6));
             drop(Home::open(&self.device, &self.kinds, self.settings));
+            // What it found and mended, the next start does not find again.
+            self.doubt |= self.flipped;
             self.device.heal();
             if self.random.one_in(2) {
                 self.device = self.device.crash(seed.wrapping_add(1));
+                self.device.set_read_bytes_max(self.read_bytes_max);
             }
         }
         self.reopen()
@@ -617,9 +684,18 @@ impl World {
 
     /// Opens what is on the disk, and finds out which of the possible states it is.
     fn reopen(&mut self) -> Done {
-        self.home = Some(self.open()?);
+        match self.open() {
+            Ok(home) => self.home = Some(home),
+            Err(_) if self.flipped => {
+                self.over = true;
+                return Ok(());
+            }
+            Err(why) => return Err(why),
+        }
+        self.doubt |= self.flipped && self.home()?.found_damage();
         (self.suspect, self.stopped) = (false, false);
-        self.models = self.agreeing(&self.possible, "after opening")?;
+        let possible = std::mem::take(&mut self.possible);
+        self.models = self.agreeing(&possible, "after opening")?;
         self.possible.clone_from(&self.models);
         // States may look the same and differ in what had been let go: brings them together.
         if self.maintained > i64::MIN {
@@ -637,7 +713,7 @@ impl World {
     }
 
     /// The states that look like what the ledger holds, each once.
-    fn agreeing(&self, states: &[Model], when: &str) -> Result<Vec<Model>, String> {
+    fn agreeing(&mut self, states: &[Model], when: &str) -> Result<Vec<Model>, String> {
         let lines = self.lines()?;
         let (mut essences, mut agreeing) = (Vec::new(), Vec::new());
         for state in states.iter().rev().filter(|state| self.differs(state, &lines).is_none()) {
@@ -646,6 +722,10 @@ impl World {
                 essences.push(essence);
                 agreeing.push(state.clone());
             }
+        }
+        if agreeing.is_empty() && self.flipped {
+            self.doubt |= states.len() > 1;
+            agreeing.extend(states.last().cloned());
         }
         if agreeing.is_empty() {
             let whys: BTreeSet<String> =
@@ -661,8 +741,13 @@ impl World {
     /// What the ledger holds of every key.
     fn lines(&self) -> Result<BTreeMap<Name, Option<Line>>, String> {
         let home = self.home()?;
-        let line = |name: &Name| home.line(*name).map(|line| (*name, line));
-        self.seen.iter().map(line).collect::<Result<_, _>>().map_err(|refused| format!("{refused}"))
+        let line = |name: &Name| match home.line(*name) {
+            Ok(line) => Ok((*name, line)),
+            // What rot has hit may be said to be damaged.
+            Err(_) if self.flipped => Ok((*name, None)),
+            Err(refused) => Err(format!("{name:?}: {refused}")),
+        };
+        self.seen.iter().map(line).collect()
     }
 
     /// The first key of which a state does not hold the same.
@@ -685,7 +770,8 @@ impl World {
             // States that differ in what is seen here would have been told apart.
             let (found, expected) = (self.home()?.line(name), self.models[0].line(name));
             match found {
-                Ok(found) if found == expected || self.flipped => {}
+                Ok(found) if found == expected => {}
+                _ if self.flipped => {}
                 found => return Err(format!("{name:?}: found {found:?}, expected {expected:?}")),
             }
         }
@@ -700,35 +786,21 @@ impl World {
         }
     }
 
-    /// Closes, flips bits on the disk, and opens again: it is refused with a reason, or answers are right or said to
-    /// be missing.
-    fn flip(&mut self, bits: u64) -> Done {
-        if self.stopped || self.suspect {
-            return Ok(());
+    /// Flips bits on the disk. From then on answers are right or said to be missing; where a start found damage they
+    /// may lack anything.
+    fn flip(&mut self, bits: u64, closed: bool) -> Done {
+        if closed {
+            self.close()?;
         }
         self.tally.flips += 1;
-        self.restart()?;
-        self.home = None;
+        self.flipped = true;
         let names = self.device.list().map_err(|error| error.to_string())?;
         for _ in 0..bits {
             let name = self.random.pick(&names).clone();
-            let mut bytes = self.device.read(&name).unwrap_or_default();
-            let at = self.random.below(bytes.len() as u64) as usize;
-            if let Some(byte) = bytes.get_mut(at) {
-                *byte ^= 1 << self.random.below(8);
-            }
-            self.device.write(&name, &bytes);
+            let length = self.device.read(&name).map_or(0, |bytes| bytes.len() as u64);
+            self.device.flip(&name, self.random.below(length) as usize, 1 << self.random.below(8));
         }
-        self.flipped = true;
-        let Ok(home) = Home::open(&self.device, &self.kinds, self.settings) else { return Ok(()) };
-        self.doubt = home.found_damage();
-        self.home = Some(home);
-        for _ in 0..10 {
-            let looks = (0..5).map(|_| self.look(None)).collect();
-            self.observe(&[Ask { mark: None, looks }])?;
-            self.maintain(self.now)?;
-        }
-        Ok(())
+        if closed { self.reopen() } else { Ok(()) }
     }
 }
 
@@ -741,6 +813,8 @@ impl Style {
             4 => Distribution::Hot { keys, share: random.unit() },
             _ => Distribution::New,
         };
+        // Rot leaves little that is certain: most seeds are without.
+        let rot = u64::from(random.one_in(8));
         let mut weight = |most: u64| if random.one_in(4) { 0 } else { 1 + random.below(most) };
         let weights = [
             (60, Kind::Observe),
@@ -753,7 +827,10 @@ impl Style {
             (weight(4), Kind::Restart),
             (weight(6), Kind::Crash),
             (weight(4), Kind::Fail),
-            (weight(2), Kind::Heal),
+            (weight(3), Kind::Fill),
+            (weight(2), Kind::FailSyncs),
+            (weight(4), Kind::Heal),
+            (rot, Kind::Flip),
         ];
         Style {
             weights,

@@ -26,7 +26,7 @@ pub struct Statistic {
 /// estimates; a track's count goes on from the estimate, other counts begin with the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admit {
-    /// The sighting that makes a cell, 2 to 15.
+    /// The sighting that makes a cell, 2 to 16: the counters reach 15.
     pub after: u8,
     /// How long a sighting counts at most; half as long it always does.
     pub rotate: Span,
@@ -36,7 +36,7 @@ pub struct Admit {
 
 impl Admit {
     /// The least and the greatest [`Admit::after`].
-    pub const AFTER: std::ops::RangeInclusive<u8> = 2..=15;
+    pub const AFTER: std::ops::RangeInclusive<u8> = 2..=16;
 
     pub(crate) fn options(&self) -> SketchOptions {
         SketchOptions { shards: store::Store::SHARDS, bytes: self.bytes, rotate: self.rotate }

@@ -2,8 +2,8 @@
 //! [`Plan`] operates), and where: behind the [`Ledger`] trait.
 //!
 //! ```text
-//! Request { once, observations } ─► Ledger::observe ─► Outcome { duplicate, readings }
-//!                                   one batch            as they were before each observation's own add
+//! Request { once, observations } ─► Ledger::observe ─► Outcomes: duplicate, readings
+//!                                   one batch           as they were before each observation's own add
 //! ```
 //!
 //! A cell's state depends on the *set* of events it has seen and not on their order ([`Plan`] says exactly how), so

@@ -17,6 +17,10 @@
 //! # Cells
 //! A header word (tag, position of the newest image on disk, flags) and the value's words, in slabs of size classes
 //! with four classes to a doubling; values above [`SMALL_WORDS`] lie on the heap.
+//!
+//! # What counts
+//! The newest image of a key counts in its segment for [`class_bytes`] of the class in the key's entry. Whoever changes
+//! the position or the class says so.
 
 use std::sync::Arc;
 
@@ -146,9 +150,18 @@ pub(crate) fn value_class(words: usize) -> u8 {
     class_of(words + 1)
 }
 
-/// Where an entry lies in the index; good until the next key is inserted or removed.
+/// Where a key's entry and its cell lie; good until the shard's next change that moves or removes a cell, which
+/// [`Shard::again`] notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place(u32);
+pub struct Place {
+    /// Number of the entry in the index.
+    slot: u32,
+    class: u8,
+    /// The shard's version when it was found.
+    version: u32,
+    /// The entry's first word.
+    entry: u64,
+}
 
 /// A key of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,6 +198,8 @@ pub(crate) struct Shard {
     entries: u32,
     /// Entries removed since the index was built: marks of overflow stay behind them.
     removed: u32,
+    /// Counted up when a cell moves or goes.
+    version: u32,
     hot: u32,
     durable: bool,
     cells: Pages,
@@ -205,6 +220,8 @@ pub(crate) struct Shard {
     dirty_words: usize,
     /// Images of the epoch that is being flushed whose cells have changed since: hash, tag and length, words.
     before: Vec<u64>,
+    /// Images that count for more or less since their cell has another class.
+    resized: Vec<(Position, i64)>,
     /// Where eviction goes on.
     hand: u32,
     /// Looks at the budget that are left out, because the last one found next to nothing to evict.
@@ -232,6 +249,7 @@ impl Shard {
             buckets: 0,
             entries: 0,
             removed: 0,
+            version: 0,
             hot: 0,
             durable,
             small_class: class_of(SMALL_WORDS.min(cells.page_words() / 2)),
@@ -246,6 +264,7 @@ impl Shard {
             dirty: Default::default(),
             dirty_words: 0,
             before: Vec::new(),
+            resized: Vec::new(),
             hand: 0,
             patience: 0,
             pins: 0,
@@ -337,7 +356,7 @@ impl Shard {
                 {
                     let class = class_at(bucket, slot);
                     if class != 0 {
-                        return self.found(bucket[slot], Place(number * SLOTS as u32 + slot as u32), class);
+                        return self.found(bucket[slot], number * SLOTS as u32 + slot as u32, class);
                     }
                 }
             }
@@ -352,7 +371,8 @@ impl Shard {
     }
 
     #[inline(always)]
-    fn found(&self, entry: u64, place: Place, class: u8) -> Found {
+    fn found(&self, entry: u64, slot: u32, class: u8) -> Found {
+        let place = Place { slot, class, version: self.version, entry };
         if entry & HOT == 0 {
             return Found::Cold(place, Position::from_bits(entry & REFERENCE), class_words(class) - 1);
         }
@@ -366,33 +386,32 @@ impl Shard {
         Found::Hot(place)
     }
 
-    /// Whether a place still holds the key.
+    /// The place of a key's cell: the one that was found before, unless cells have moved since.
     #[inline(always)]
-    pub(crate) fn holds(&self, place: Place, hash: Hash) -> bool {
-        let (number, slot) = (place.0 / SLOTS as u32, place.0 as usize % SLOTS);
-        if number >= self.buckets {
-            return false;
+    pub(crate) fn again(&self, hash: Hash, before: Option<Place>) -> Option<Place> {
+        match before {
+            Some(place) if place.version == self.version => Some(place),
+            _ => match self.find(hash) {
+                Found::Hot(place) => Some(place),
+                _ => None,
+            },
         }
-        let bucket = self.bucket(number);
-        high_of(bucket, slot) == hash.high()
-            && bucket[slot] >> REFERENCE_BITS == hash.low() << 1 | 1
-            && class_at(bucket, slot) != 0
     }
 
-    #[inline(always)]
-    fn entry(&self, place: Place) -> (u64, u8) {
-        let bucket = self.bucket(place.0 / SLOTS as u32);
-        let slot = place.0 as usize % SLOTS;
-        (bucket[slot], class_at(bucket, slot))
+    /// What lies in a slot of the index; of class 0 if it is free.
+    fn at(&self, slot: u32) -> Place {
+        let bucket = self.bucket(slot / SLOTS as u32);
+        let class = class_at(bucket, slot as usize % SLOTS);
+        Place { slot, class, version: self.version, entry: bucket[slot as usize % SLOTS] }
     }
 
     fn hash_at(&self, place: Place) -> Hash {
-        hash_of(self.bucket(place.0 / SLOTS as u32), place.0 as usize % SLOTS)
+        hash_of(self.bucket(place.slot / SLOTS as u32), place.slot as usize % SLOTS)
     }
 
     fn set_entry(&mut self, place: Place, reference: u64, hot: bool, class: u8) {
-        let slot = place.0 as usize % SLOTS;
-        let bucket = self.bucket_mut(place.0 / SLOTS as u32);
+        let slot = place.slot as usize % SLOTS;
+        let bucket = self.bucket_mut(place.slot / SLOTS as u32);
         let low = bucket[slot] >> (REFERENCE_BITS + 1);
         bucket[slot] = reference & REFERENCE | u64::from(hot) << REFERENCE_BITS | low << (REFERENCE_BITS + 1);
         set_class(bucket, slot, class);
@@ -407,17 +426,14 @@ impl Shard {
             self.rebuild(self.buckets + self.buckets / 10 + 2);
         }
         self.entries += 1;
-        put(
-            &mut self.index,
-            self.buckets,
-            hash,
-            reference & REFERENCE | u64::from(hot) << REFERENCE_BITS,
-            class,
-        )
+        let entry = reference & REFERENCE | u64::from(hot) << REFERENCE_BITS;
+        let slot = put(&mut self.index, self.buckets, hash, entry, class);
+        Place { slot, class, version: self.version, entry }
     }
 
     fn remove_entry(&mut self, place: Place) {
-        set_class(self.bucket_mut(place.0 / SLOTS as u32), place.0 as usize % SLOTS, 0);
+        set_class(self.bucket_mut(place.slot / SLOTS as u32), place.slot as usize % SLOTS, 0);
+        self.version = self.version.wrapping_add(1);
         self.entries -= 1;
         self.removed += 1;
     }
@@ -438,9 +454,11 @@ impl Shard {
             }
         }
         self.index = index;
+        // Entries lie in the order of their hashes, so the hand stays between the same ones.
+        self.hand = (u64::from(self.hand) * u64::from(buckets) / u64::from(self.buckets.max(1))) as u32;
         self.buckets = buckets;
+        self.version = self.version.wrapping_add(1);
         self.removed = 0;
-        self.hand = 0;
     }
 
     /// Whether the next new key makes the index grow.
@@ -473,7 +491,7 @@ impl Shard {
                 None
             }
             Found::Cold(place, old, _) => {
-                let old_class = self.entry(place).1;
+                let old_class = place.class;
                 self.set_entry(place, position.bits(), false, class);
                 Some((old, old_class))
             }
@@ -584,6 +602,7 @@ impl Shard {
     }
 
     fn release(&mut self, reference: u64, class: u8) {
+        self.version = self.version.wrapping_add(1);
         let words = class_words(class);
         self.cell_words -= words;
         if !self.is_small(class) {
@@ -613,21 +632,21 @@ impl Shard {
     /// A cell's tag.
     #[inline(always)]
     pub(crate) fn tag(&self, place: Place) -> u16 {
-        let (entry, class) = self.entry(place);
+        let Place { entry, class, .. } = place;
         (self.cell(entry, class)[0] >> TAG_SHIFT) as u16
     }
 
     /// A cell's words.
     #[inline(always)]
     pub(crate) fn words(&self, place: Place) -> &[u64] {
-        let (entry, class) = self.entry(place);
+        let Place { entry, class, .. } = place;
         &self.cell(entry, class)[1..]
     }
 
     /// Notes that a cell was used, for eviction; answers its tag, and whether its image could not be read.
     #[inline(always)]
     pub(crate) fn touch(&mut self, place: Place) -> (u16, bool) {
-        let (entry, class) = self.entry(place);
+        let Place { entry, class, .. } = place;
         let header = &mut self.cell_mut(entry, class)[0];
         if *header & TOUCHED != TOUCHED {
             *header += TOUCHED_ONE;
@@ -637,7 +656,7 @@ impl Shard {
 
     /// Makes a cell without words for a key that is not there; dirty.
     pub(crate) fn create(&mut self, hash: Hash, tag: u16, words: usize, epoch: u64) -> Place {
-        let class = class_of(words + 1);
+        let class = class_of(words.min(WORDS_MAX) + 1);
         let reference = self.allocate(class);
         let mut header = u64::from(tag) << TAG_SHIFT | Position::NONE.bits() << POSITION_SHIFT;
         if self.durable {
@@ -656,6 +675,7 @@ impl Shard {
         if at != position {
             return;
         }
+        let before = place.class;
         let words = image.unwrap_or_default();
         let class = class_of(words.len() + 1);
         let reference = self.allocate(class);
@@ -666,11 +686,26 @@ impl Shard {
         cell[1..=words.len()].copy_from_slice(words);
         self.hot += 1;
         self.set_entry(place, reference, true, class);
+        self.resize_image(position, before, class);
+    }
+
+    fn resize_image(&mut self, position: Position, from: u8, to: u8) {
+        if position != Position::NONE && from != to {
+            self.resized.push((position, class_bytes(to) - class_bytes(from)));
+        }
+    }
+
+    /// Tells `account` what it has to hear since it was last told.
+    #[inline(always)]
+    pub(crate) fn settle(&mut self, account: impl Fn(Position, i64)) {
+        if !self.resized.is_empty() {
+            self.resized.drain(..).for_each(|(position, bytes)| account(position, bytes));
+        }
     }
 
     /// Lets go of a cell and its key. Answers the image that is dead by that.
     pub(crate) fn forget(&mut self, place: Place) -> Option<(Position, u8)> {
-        let (entry, class) = self.entry(place);
+        let Place { entry, class, .. } = place;
         let header = self.cell(entry, class)[0];
         if header & DIRTY != 0 {
             self.dirty_words -= class_words(class);
@@ -689,30 +724,30 @@ impl Shard {
         if at != position {
             return None;
         }
-        let class = self.entry(place).1;
+        let class = place.class;
         self.remove_entry(place);
         self.tally.expired += 1;
         Some(class)
     }
 
-    /// Moves a cold key's entry to where its image was copied.
-    pub(crate) fn relocate(&mut self, hash: Hash, from: Position, to: Position) -> Option<u8> {
+    /// Moves a cold key's entry to where its image was copied. Answers the class that it had; `class` is the image's.
+    pub(crate) fn relocate(&mut self, hash: Hash, from: Position, to: Position, class: u8) -> Option<u8> {
         let Found::Cold(place, at, _) = self.find(hash) else { return None };
         if at != from {
             return None;
         }
-        let class = self.entry(place).1;
+        let before = place.class;
         self.set_entry(place, to.bits(), false, class);
-        Some(class)
+        Some(before)
     }
 
     /// A cell to be changed in this epoch.
     #[inline(always)]
-    pub(crate) fn change(&mut self, place: Place, epoch: u64) -> CellMut<'_> {
-        let (entry, class) = self.entry(place);
+    pub(crate) fn change(&mut self, place: Place, hash: Hash, epoch: u64) -> CellMut<'_> {
+        let Place { entry, class, .. } = place;
         let header = self.cell(entry, class)[0];
         if (header & DIRTY == 0 || header & PARITY != parity_bit(epoch)) && self.durable {
-            self.mark(place, entry, class, header, epoch);
+            self.mark(hash, entry, class, header, epoch);
         }
         CellMut { shard: self, place, reference: entry & REFERENCE, class }
     }
@@ -726,8 +761,7 @@ impl Shard {
         self.before.extend(words);
     }
 
-    fn mark(&mut self, place: Place, entry: u64, class: u8, header: u64, epoch: u64) {
-        let hash = self.hash_at(place);
+    fn mark(&mut self, hash: Hash, entry: u64, class: u8, header: u64, epoch: u64) {
         if header & DIRTY == 0 {
             self.dirty_words += class_words(class);
         } else {
@@ -741,13 +775,13 @@ impl Shard {
     /// Marks a clean cell dirty whose image lies at `position`, so that it is written somewhere else.
     pub(crate) fn renew(&mut self, hash: Hash, position: Position, epoch: u64) -> bool {
         let Found::Hot(place) = self.find(hash) else { return false };
-        let (entry, class) = self.entry(place);
+        let Place { entry, class, .. } = place;
         let header = self.cell(entry, class)[0];
         if position_of(header) != position {
             return false;
         }
         if header & DIRTY == 0 {
-            self.mark(place, entry, class, header, epoch);
+            self.mark(hash, entry, class, header, epoch);
         }
         true
     }
@@ -757,7 +791,7 @@ impl Shard {
         match self.find(hash) {
             Found::Cold(_, at, _) => at == position,
             Found::Hot(place) => {
-                let (entry, class) = self.entry(place);
+                let Place { entry, class, .. } = place;
                 let header = self.cell(entry, class)[0];
                 position_of(header) == position && header & DIRTY == 0
             }
@@ -800,7 +834,7 @@ impl Shard {
                 self.find(*later);
             }
             let Found::Hot(place) = self.find(hash) else { continue };
-            let (entry, class) = self.entry(place);
+            let Place { entry, class, .. } = place;
             let cell = self.cell_mut(entry, class);
             let header = cell[0];
             if header & DIRTY == 0 || header & PARITY != parity_bit(old) {
@@ -823,11 +857,29 @@ impl Shard {
         Ok(ahead > 0)
     }
 
-    /// After a flush that failed: the cells whose image was to lie at or behind `from` are dirty again.
-    pub(crate) fn revert(&mut self, lost: &dyn Fn(Position) -> bool, epoch: u64) {
+    /// After a flush of the epoch `old` that failed: what it wrote, where `lost` says so, and what it did not come to
+    /// is dirty in the present epoch, so that the next flush writes all of it. `account` hears of images that are lost.
+    pub(crate) fn revert(
+        &mut self,
+        lost: &dyn Fn(Position) -> bool,
+        old: u64,
+        epoch: u64,
+        account: &mut dyn FnMut(Position, i64),
+    ) {
+        // Images of before are of cells that have changed since, and so are dirty in the present epoch.
+        self.before = Vec::new();
+        for hash in std::mem::take(&mut self.dirty[old as usize & 1]) {
+            let Found::Hot(place) = self.find(hash) else { continue };
+            let Place { entry, class, .. } = place;
+            let header = &mut self.cell_mut(entry, class)[0];
+            if *header & DIRTY != 0 && *header & PARITY == parity_bit(old) {
+                *header = *header & !PARITY | parity_bit(epoch);
+                self.dirty[epoch as usize & 1].push(hash);
+            }
+        }
         for number in 0..self.buckets * SLOTS as u32 {
-            let place = Place(number);
-            let (entry, class) = self.entry(place);
+            let place = self.at(number);
+            let Place { entry, class, .. } = place;
             if class == 0 || entry & HOT == 0 {
                 continue;
             }
@@ -836,10 +888,12 @@ impl Shard {
             if position == Position::NONE || !lost(position) {
                 continue;
             }
+            account(position, -class_bytes(class));
             let header = header | Position::NONE.bits() << POSITION_SHIFT;
             self.cell_mut(entry, class)[0] = header;
             if header & DIRTY == 0 {
-                self.mark(place, entry, class, header, epoch);
+                let hash = self.hash_at(place);
+                self.mark(hash, entry, class, header, epoch);
             }
         }
     }
@@ -867,9 +921,9 @@ impl Shard {
             if self.hand >= slots {
                 self.hand = 0;
             }
-            let place = Place(self.hand);
+            let place = self.at(self.hand);
             self.hand += 1;
-            let (entry, class) = self.entry(place);
+            let Place { entry, class, .. } = place;
             if class == 0 || entry & HOT == 0 {
                 continue;
             }
@@ -904,7 +958,7 @@ impl Shard {
     }
 
     /// Lets go of cells that `expired` says so of, and of the keys whose image lies where `gone` says: in a file
-    /// that is about to be removed. `dead` hears of other images that do not count any more.
+    /// that is about to be removed. `dead` hears of images that do not count any more.
     pub(crate) fn sweep(
         &mut self,
         expired: &dyn Fn(u16, &[u64]) -> bool,
@@ -912,21 +966,25 @@ impl Shard {
         dead: &mut dyn FnMut(Position, u8),
     ) {
         for number in 0..self.buckets * SLOTS as u32 {
-            let place = Place(number);
-            let (entry, class) = self.entry(place);
+            let place = self.at(number);
+            let Place { entry, class, .. } = place;
             if class == 0 {
                 continue;
             }
             if entry & HOT == 0 {
-                if gone(Position::from_bits(entry & REFERENCE)) {
+                let position = Position::from_bits(entry & REFERENCE);
+                if gone(position) {
                     self.remove_entry(place);
                     self.tally.expired += 1;
+                    dead(position, class);
                 }
                 continue;
             }
             let header = &mut self.cell_mut(entry, class)[0];
-            if position_of(*header) != Position::NONE && gone(position_of(*header)) {
+            let position = position_of(*header);
+            if position != Position::NONE && gone(position) {
                 *header |= Position::NONE.bits() << POSITION_SHIFT;
+                dead(position, class);
             }
             if self.pins == 0
                 && expired(self.tag(place), self.words(place))
@@ -941,7 +999,7 @@ impl Shard {
     pub(crate) fn stored(&self) -> u64 {
         let mut stored = 0;
         for number in 0..self.buckets * SLOTS as u32 {
-            let (entry, class) = self.entry(Place(number));
+            let Place { entry, class, .. } = self.at(number);
             let kept = || {
                 let header = self.cell(entry, class)[0];
                 header & DIRTY == 0 && position_of(header) != Position::NONE
@@ -954,8 +1012,8 @@ impl Shard {
     /// All cells in memory.
     pub(crate) fn each_hot(&self, each: &mut dyn FnMut(Hash, u16, &[u64])) {
         for number in 0..self.buckets * SLOTS as u32 {
-            let place = Place(number);
-            let (entry, class) = self.entry(place);
+            let place = self.at(number);
+            let Place { entry, class, .. } = place;
             if class != 0 && entry & HOT != 0 {
                 let cell = self.cell(entry, class);
                 each(self.hash_at(place), (cell[0] >> TAG_SHIFT) as u16, &cell[1..]);
@@ -1018,6 +1076,8 @@ impl CellMut<'_> {
             shard.dirty_words = shard.dirty_words - class_words(self.class) + class_words(class);
         }
         shard.set_entry(self.place, reference, true, class);
+        let position = position_of(shard.cell(reference, class)[0]);
+        shard.resize_image(position, self.class, class);
         self.reference = reference;
         self.class = class;
     }
@@ -1068,7 +1128,7 @@ fn bucket_of(index: &mut Pages, bucket: u32) -> &mut [u64; BUCKET_WORDS] {
 }
 
 /// Puts an entry into the first free slot from its home on; there is one.
-fn put(index: &mut Pages, buckets: u32, hash: Hash, reference: u64, class: u8) -> Place {
+fn put(index: &mut Pages, buckets: u32, hash: Hash, reference: u64, class: u8) -> u32 {
     let mut number = ((u64::from(hash.high()) * u64::from(buckets)) >> 32) as u32;
     loop {
         let bucket = bucket_of(index, number);
@@ -1079,7 +1139,7 @@ fn put(index: &mut Pages, buckets: u32, hash: Hash, reference: u64, class: u8) -
                 let word = &mut bucket[SLOTS + slot / 2];
                 *word = *word & !(0xffff_ffff << shift) | u64::from(hash.high()) << shift;
                 set_class(bucket, slot, class);
-                return Place(number * SLOTS as u32 + slot as u32);
+                return number * SLOTS as u32 + slot as u32;
             }
         }
         bucket[7] |= OVERFLOW;

@@ -263,7 +263,8 @@ impl Store {
         }
     }
 
-    /// Writes images of keys as one group, durably, in place of what there was of them.
+    /// Writes images of keys as one group, durably, in place of what there was of them. For keys that no run uses
+    /// meanwhile: it would find them gone.
     ///
     /// # Errors
     /// The log's; then none of them was written.
@@ -281,13 +282,15 @@ impl Store {
         writer.commit(true)?;
         for ((key, _, words), position) in images.iter().zip(positions) {
             let (shard, hash) = Hash::of(key.space, key.kind, key.shingle);
-            let class = value_class(words.len());
+            let class = value_class(log::trimmed(words).len());
             self.account(position, class_bytes(class));
             let mut shard = lock(&self.shards[shard]);
+            let before = shard.dirty_bytes();
             if let Found::Hot(place) = shard.find(hash) {
                 self.dead(shard.forget(place));
             }
             self.dead(shard.point(hash, position, class));
+            self.dirtied(before, shard.dirty_bytes());
         }
         Ok(())
     }
@@ -333,7 +336,7 @@ impl Store {
                     let epoch = self.epoch.read().unwrap_or_else(PoisonError::into_inner);
                     let mut shard = lock(shard);
                     let before = shard.dirty_bytes();
-                    shard.revert(&lost, *epoch);
+                    shard.revert(&lost, old, *epoch, &mut |position, bytes| log.account(position, bytes));
                     self.dirtied(before, shard.dirty_bytes());
                 }
                 self.uncertain.store(u64::MAX, Ordering::Release);
@@ -398,16 +401,23 @@ impl Store {
         let mut stuck = lock(&self.merging);
         log.raise_floor(now);
         let floor = log.floor();
-        for segment in log.segments() {
-            if segment.sealed && segment.record_bytes > 0 && log::micros(segment.expires_max_minutes) <= floor
-            {
-                self.sweep(floor, Some(segment.slot), &meaning());
-                log.remove(segment.slot)?;
-                merged.segments += 1;
-            }
+        let mut expired = log.segments();
+        expired.retain(|segment| {
+            segment.sealed && segment.record_bytes > 0 && log::micros(segment.expires_max_minutes) <= floor
+        });
+        let expired: Vec<u16> = expired.iter().map(|segment| segment.slot).collect();
+        if !expired.is_empty() {
+            let meaning = meaning();
+            (0..SHARDS).for_each(|number| self.sweep_shard(number, floor, &expired, &meaning));
+        }
+        for slot in expired {
+            log.remove(slot)?;
+            merged.segments += 1;
         }
         let mut left = budget;
-        while let Some(victim) = self.victim(log, &stuck) {
+        // What the merge itself fills is for the next one: it ends, however much of a file is headers.
+        let newest = log.segments().last().map_or(0, |segment| segment.id);
+        while let Some(victim) = self.victim(log, newest, &stuck) {
             if victim.live_bytes > left && left < budget {
                 break;
             }
@@ -426,14 +436,17 @@ impl Store {
     }
 
     /// The sealed segment with the largest share of dead bytes, if the files are too long by now.
-    fn victim(&self, log: &Log, stuck: &HashSet<u32>) -> Option<SegmentUsage> {
-        let segments = log.segments();
+    fn victim(&self, log: &Log, newest: u32, stuck: &HashSet<u32>) -> Option<SegmentUsage> {
+        let mut segments = log.segments();
+        // What has to be kept is no reason to write others again.
+        segments.retain(|segment| !stuck.contains(&segment.id));
         let sum = |of: fn(&SegmentUsage) -> u64| segments.iter().map(of).sum::<u64>();
-        let (all, live) = (sum(|segment| segment.record_bytes), sum(|segment| segment.live_bytes));
-        let sealed = segments.iter().filter(|segment| segment.sealed && !stuck.contains(&segment.id));
+        let (all, live) = (sum(|segment| segment.bytes), sum(|segment| segment.live_bytes));
+        let sealed = segments.iter().filter(|segment| segment.sealed && segment.id <= newest);
         let share = |segment: &SegmentUsage| {
-            let dead = segment.record_bytes.saturating_sub(segment.live_bytes);
-            (dead << 20) / segment.record_bytes.max(1)
+            // Of the whole file: of small groups much is headers.
+            let dead = segment.bytes.saturating_sub(segment.live_bytes);
+            (dead << 20) / segment.bytes.max(1)
         };
         let victim = *sealed.max_by_key(|segment| share(segment))?;
         let allowed = 2 * live.min(all) + 2 * self.segment_bytes;
@@ -455,6 +468,19 @@ impl Store {
         let floor_minutes = minutes_up(floor.saturating_add(1));
         let write = |batch: &mut Vec<Copied>, words: &mut Vec<u64>| -> Result<u64, StoreError> {
             let mut writer = log.begin()?;
+            {
+                // A newer image may have been written since this one was read, and in the log the last one counts.
+                // While we hold the writer there will be none.
+                let run = self.run();
+                batch.retain(|copied| {
+                    let mut keys = run.shard(copied.shard);
+                    let cold = matches!(keys.find(copied.hash), Found::Cold(_, at, _) if at == copied.at);
+                    cold || {
+                        keys.shard.renew(copied.hash, copied.at, *run.epoch);
+                        false
+                    }
+                });
+            }
             let mut positions = Vec::with_capacity(batch.len());
             for Copied { image: (key, tag, expires, range), .. } in batch.iter() {
                 positions.push(writer.push(*key, *tag, *expires, &words[range.clone()])?);
@@ -465,7 +491,8 @@ impl Store {
             for (copied, to) in batch.drain(..).zip(positions) {
                 let class = value_class(copied.image.3.len());
                 let mut keys = run.shard(copied.shard);
-                if keys.shard.relocate(copied.hash, copied.at, to).is_some() {
+                if let Some(before) = keys.shard.relocate(copied.hash, copied.at, to, class) {
+                    log.account(copied.at, -class_bytes(before));
                     log.account(to, class_bytes(class));
                 } else {
                     // It was loaded meanwhile.
@@ -487,7 +514,8 @@ impl Store {
             match keys.shard.find(hash) {
                 Found::Cold(_, at, _) if at == seen.position => {
                     if seen.expires_minutes < floor_minutes {
-                        keys.shard.forget_cold(hash, at);
+                        let class = keys.shard.forget_cold(hash, at);
+                        self.dead(class.map(|class| (at, class)));
                         merged.expired += 1;
                         return;
                     }
@@ -525,27 +553,23 @@ impl Store {
         }
         let count = SHARDS.div_ceil(of.max(1));
         for number in (turn * count..(turn + 1) * count).map(|number| number % SHARDS) {
-            self.sweep_shard(number, now, None, meaning);
+            self.sweep_shard(number, now, &[], meaning);
         }
     }
 
-    fn sweep(&self, now: i64, slot: Option<u16>, meaning: &dyn Meaning) {
-        (0..SHARDS).for_each(|number| self.sweep_shard(number, now, slot, meaning));
-    }
-
-    fn sweep_shard(&self, number: usize, now: i64, slot: Option<u16>, meaning: &dyn Meaning) {
+    fn sweep_shard(&self, number: usize, now: i64, gone: &[u16], meaning: &dyn Meaning) {
         let mut shard = lock(&self.shards[number]);
         let before = shard.dirty_bytes();
         shard.sweep(
             &|tag, words| meaning.expires(tag, words) <= now,
-            &|position| slot == Some(position.slot()),
+            &|position| gone.contains(&position.slot()),
             &mut |position, class| self.account(position, -class_bytes(class)),
         );
         self.dirtied(before, shard.dirty_bytes());
     }
 
     /// Calls `each` with the keys that are on disk alone, segment by segment, and then with those in memory. A key
-    /// that is loaded meanwhile can come twice.
+    /// that is loaded meanwhile can come twice, and one that leaves memory meanwhile can be left out.
     ///
     /// # Errors
     /// The device's.
@@ -791,13 +815,7 @@ impl Keys<'_> {
     /// The cell's place: the one that was found before, or where it is by now.
     #[inline(always)]
     pub fn again(&self, hash: Hash, before: Option<Place>) -> Option<Place> {
-        match before {
-            Some(place) if self.shard.holds(place, hash) => Some(place),
-            _ => match self.shard.find(hash) {
-                Found::Hot(place) => Some(place),
-                _ => None,
-            },
-        }
+        self.shard.again(hash, before)
     }
 
     /// Keeps all cells of the shard in memory until [`Keys::unpin`].
@@ -822,10 +840,10 @@ impl Keys<'_> {
         self.shard.words(place)
     }
 
-    /// A cell to be changed.
+    /// A cell to be changed, at its place, with its hash.
     #[inline(always)]
-    pub fn change(&mut self, place: Place) -> CellMut<'_> {
-        self.shard.change(place, *self.run.epoch)
+    pub fn change(&mut self, place: Place, hash: Hash) -> CellMut<'_> {
+        self.shard.change(place, hash, *self.run.epoch)
     }
 
     /// Makes a cell with room for so many words, all zero, for a key that is not there.
@@ -853,6 +871,7 @@ impl Drop for Keys<'_> {
         if dirty != self.dirty {
             self.run.dirtied.set(self.run.dirtied.get() + dirty as i64 - self.dirty as i64);
         }
+        self.shard.settle(|position, bytes| self.run.store.account(position, bytes));
         self.run.store.make_room(&mut self.shard);
     }
 }

@@ -74,8 +74,8 @@ pub fn present(device: &dyn Device) -> io::Result<bool> {
 
 /// Turns a directory of the first format into one of the present format: gives `convert` every image that has not
 /// expired, those whose keys are `first` before the others, and the writer to push to. A directory without old
-/// segments is left alone. Reads the old segments three times,
-/// and keeps about 50 bytes a key in memory meanwhile, as the earlier release did.
+/// segments is left alone. Reads the old segments three times, and keeps about 50 bytes a key in memory meanwhile, as
+/// the earlier release did.
 ///
 /// # Errors
 /// What `convert` answers, and the device's; the directory can then still be opened by the earlier release, once

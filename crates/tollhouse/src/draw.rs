@@ -99,7 +99,7 @@ pub(crate) fn keys(out: &mut Output, explained: &Explanation) -> Result<(), Fail
     out.line("")
 }
 
-/// `seen 1h 3, 14d 20; spam 14d 2; since 2026-05-17T10:05:03Z`
+/// `seen 1h 3, 14d 20; spam 14d 2; since 2026-05-17T10:05:03Z`, or `count 5, decayed_1h 2.4; since ...; estimated`
 fn known(key: &KeyReading) -> String {
     let mut parts: Vec<String> = Vec::new();
     for (counter, windows) in &key.counts {
@@ -110,6 +110,10 @@ fn known(key: &KeyReading) -> String {
             windows.iter().map(|(window, count)| format!("{window} {}", HumanCount(*count))).collect();
         parts.push(format!("{counter} {}", windows.join(", ")));
     }
+    if !key.values.is_empty() {
+        let values = key.values.iter().map(|(name, value)| format!("{} {}", cut(name, 30), number(value)));
+        parts.push(values.collect::<Vec<_>>().join(", "));
+    }
     parts.extend(key.first.map(|first| format!("since {first}")));
     if parts.is_empty() {
         parts.push("nothing".to_owned());
@@ -118,6 +122,15 @@ fn known(key: &KeyReading) -> String {
         parts.push(key.quality.clone());
     }
     parts.join("; ")
+}
+
+/// A value of a track: digits in groups, and two behind the point.
+fn number(value: &serde_json::Value) -> String {
+    match (value.as_u64(), value.as_f64()) {
+        (Some(integer), _) => HumanCount(integer).to_string(),
+        (None, Some(float)) if value.is_f64() => format!("{float:.2}"),
+        _ => json_text(value, 30),
+    }
 }
 
 /// The facts of an event, without the readings, which stand with their keys.
@@ -148,9 +161,30 @@ pub(crate) fn timeline(out: &mut Output, timeline: &Timeline) -> Result<(), Fail
     let piece = cut(&timeline.piece, width().saturating_sub(30));
     out.line(format_args!("{pipeline} {kind} {BOLD}{piece}{BOLD:#}  {DIM}#{}{DIM:#}", timeline.shingle))?;
     let (Some(first), Some(last)) = (timeline.first, timeline.last) else {
-        return out.line("  nothing is known of it: never seen, or forgotten");
+        return match (timeline.quality.as_str(), timeline.values.get("count")) {
+            ("estimated", Some(count)) => {
+                out.line(format_args!("  not admitted yet: seen about {} times lately", number(count)))
+            }
+            ("estimated", None) => out.line("  not admitted yet: seen lately, but not often enough"),
+            ("missing", _) => out.line("  what was kept of it could not be read"),
+            _ => out.line("  nothing is known of it: never seen, or forgotten"),
+        };
     };
     out.line(format_args!("  first {first}, last {last}"))?;
+    if timeline.quality != "exact" {
+        out.line(format_args!("  {}", cut(&timeline.quality, 30)))?;
+    }
+    if !timeline.values.is_empty() {
+        let mut table = Table::default();
+        for (name, value) in &timeline.values {
+            let name = Cell::text(format!("  {}", cut(name, 30)), DIM);
+            table.row([name, Cell::number(number(value), PLAIN)]);
+        }
+        out.line(table)?;
+    }
+    if timeline.counters.is_empty() {
+        return Ok(());
+    }
     let mut table = Table::default();
     let windows =
         timeline.windows.iter().map(|window| Cell::number(format_args!("last {}", window.window), DIM));

@@ -440,6 +440,19 @@ impl<'a> View<'a> {
         self.table.get(key).map_or(self.origin, |node| &node.origin)
     }
 
+    /// Whether somebody has given it, not only a default.
+    pub(crate) fn is_given(&self, key: &str) -> bool {
+        self.table.get(key).is_some_and(|node| node.origin.source.kind != SourceKind::Default)
+    }
+
+    /// The table that a key's value is.
+    pub(crate) fn table(&self, key: &str) -> Option<View<'a>> {
+        match self.table.get(key)? {
+            Node { value: Tree::Table(table), origin } => Some(View { table, origin }),
+            _ => None,
+        }
+    }
+
     pub(crate) fn str(&self, key: &str) -> Option<&'a str> {
         match &self.table.get(key)?.value {
             Tree::String(text) => Some(text),
@@ -512,17 +525,10 @@ pub fn reference() -> String {
         }
         text += "\n\n| key | value | default | meaning |\n|---|---|---|---|\n";
         for setting in section.settings {
-            let default = match (setting.default, setting.required && section.form != Form::Map) {
-                (Some(default), _) => format!("`{default}`"),
-                (None, true) => "required".to_owned(),
-                (None, false) => String::new(),
-            };
-            text += &format!(
-                "| `{}` | {} | {default} | {} |\n",
-                setting.key,
-                shape_doc(&setting.shape),
-                setting.doc
-            );
+            text += &row(setting, "", setting.required && section.form != Form::Map);
+            if let Shape::Table(inner) = setting.shape {
+                inner.iter().for_each(|one| text += &row(one, &format!("{}.", setting.key), one.required));
+            }
         }
     }
     for input in Input::ALL {
@@ -537,6 +543,16 @@ pub fn reference() -> String {
     text
 }
 
+/// A setting's line in the reference.
+fn row(setting: &spec::Setting, within: &str, required: bool) -> String {
+    let default = match (setting.default, required) {
+        (Some(default), _) => format!("`{default}`"),
+        (None, true) => "required".to_owned(),
+        (None, false) => String::new(),
+    };
+    format!("| `{within}{}` | {} | {default} | {} |\n", setting.key, shape_doc(&setting.shape), setting.doc)
+}
+
 fn shape_doc(shape: &Shape) -> String {
     match shape {
         Shape::Text => "string".into(),
@@ -549,6 +565,10 @@ fn shape_doc(shape: &Shape) -> String {
         Shape::Durability => "`sync`, `none`, length of time".into(),
         Shape::Size(max) => format!("size such as `64MiB`, up to {}", spec::print_size(*max)),
         Shape::Socket => "address and port".into(),
+        Shape::Sightings => {
+            format!("integer, {} to {}", stats::Admit::AFTER.start(), stats::Admit::AFTER.end())
+        }
         Shape::List(inner) => format!("list of: {}", shape_doc(inner)),
+        Shape::Table(_) => "table".into(),
     }
 }

@@ -29,11 +29,16 @@ pub(super) enum Shape {
     Size(u64),
     /// Address and port of a socket.
     Socket,
+    /// How often a key is to be seen before it is admitted: what a sketch can count to.
+    Sightings,
     /// A list of values of another shape.
     List(&'static Shape),
+    /// A table with these keys, none of which has a default.
+    Table(&'static [Setting]),
 }
 
 /// One key.
+#[derive(Debug, PartialEq)]
 pub(super) struct Setting {
     pub(super) key: &'static str,
     pub(super) shape: Shape,
@@ -86,8 +91,33 @@ pub(super) const INPUTS: &[&str] = &["message", "access-log", "json"];
 const ACTIONS: &[&str] =
     &["accept", "tag", "quarantine", "reject", "throttle", "shadow", "challenge", "review"];
 const TYPES: &[&str] = &["string", "integer", "float", "bool", "time", "ip", "bytes", "list"];
+/// What a track keeps, but for decayed sums.
+const COLUMNS: &[&str] = &["first", "last", "count", "sum", "min", "max"];
+/// Most keys that a sketch is made for.
+const SKETCH_KEYS_MAX: i64 = 100_000_000_000;
 /// Kinds above are the ledger's own.
 const KIND_MAX: i64 = stats::Catalog::KINDS as i64 - 1;
+
+const PRECISION: Shape =
+    Shape::Integer(stats::Measure::PRECISION_MIN as i64, stats::Measure::PRECISION_MAX as i64);
+
+/// A sketch in front of a statistic.
+const ADMIT: &[Setting] = &[
+    required("after", Shape::Sightings, "The sighting that admits a key"),
+    required("rotate", Shape::Span, "How long a sighting counts at most; within half of it, it always does"),
+    setting(
+        "memory",
+        Shape::Size(1 << 40),
+        None,
+        "Memory of the sketch, taken from that of `[ledger]`; 12 bytes for each key seen within `rotate` let at most one in a hundred in too early",
+    ),
+    setting(
+        "keys",
+        Shape::Integer(1, SKETCH_KEYS_MAX),
+        None,
+        "Instead of `memory`: different keys expected within `rotate`, of which one in a hundred may be admitted too early",
+    ),
+];
 
 /// All sections, in the order in which data flows through them; the node's last.
 pub(super) static SECTIONS: &[Section] = &[
@@ -206,7 +236,7 @@ pub(super) static SECTIONS: &[Section] = &[
         name: "statistic",
         form: Form::List("name"),
         node: false,
-        doc: "Windowed counters and first and last time, kept for each key of the kinds it names.",
+        doc: "What is kept for each key of the kinds it names: either counters over windows (`counts` and `windows`) or a track of a few fixed values (`track` and `keep`).",
         settings: &[
             required("name", Shape::Name, "Its name"),
             required(
@@ -214,10 +244,16 @@ pub(super) static SECTIONS: &[Section] = &[
                 Shape::List(&Shape::Name),
                 "Kinds whose keys have it; a kind has one statistic at most",
             ),
-            required("counts", Shape::List(&Shape::Name), "Names of its counters"),
-            required(
+            setting(
+                "counts",
+                Shape::List(&Shape::Name),
+                None,
+                "Names of its counters; first and last time are kept beside them",
+            ),
+            setting(
                 "windows",
                 Shape::List(&Shape::Text),
+                None,
                 "Tiers of buckets such as `10m x 144`: a fine one and, optionally, a coarse one into which it rolls up",
             ),
             setting(
@@ -227,10 +263,34 @@ pub(super) static SECTIONS: &[Section] = &[
                 "Trailing windows that are read for every event and journalled, beside those that rules ask for",
             ),
             setting(
+                "track",
+                Shape::List(&Shape::Choice(COLUMNS)),
+                None,
+                "Instead of `counts` and `windows`: what is kept over all events of a key. All of it is read for every event and journalled",
+            ),
+            setting(
+                "value",
+                Shape::Name,
+                None,
+                "Integer fact that `sum`, `min`, `max` and decayed sums of a track are over",
+            ),
+            setting(
+                "decay",
+                Shape::List(&Shape::Span),
+                None,
+                "Half-lives, at most four, of a track's decayed sums: of `value` where there is one, else of the number of events",
+            ),
+            setting(
                 "keep",
                 Shape::Span,
                 None,
-                "How long a key is kept after its last event; without it as long as the longest tier",
+                "How long a key is kept after its last event. Needed for a track; without it counters are kept as long as the longest tier",
+            ),
+            setting(
+                "admit",
+                Shape::Table(ADMIT),
+                None,
+                "A sketch in front: a key costs nothing of its own until it was seen so often",
             ),
         ],
     },
@@ -255,9 +315,15 @@ pub(super) static SECTIONS: &[Section] = &[
             ),
             setting(
                 "method",
-                Shape::Choice(&["exact"]),
+                Shape::Choice(&["exact", "approximate"]),
                 Some("\"exact\""),
-                "`exact`: paired shingles, one stored mark for each value of each key",
+                "`exact`: paired shingles, one stored mark for each value of each key; `approximate`: a HyperLogLog for each key and period",
+            ),
+            setting(
+                "precision",
+                PRECISION,
+                None,
+                "Of an approximate count, 12 unless given: the standard error is `1.04 / sqrt(2^precision)`, 1.6 % for 12",
             ),
         ],
     },
@@ -352,7 +418,12 @@ pub(super) static SECTIONS: &[Section] = &[
                 Some("\"1s\""),
                 "`sync`: on disk before the answer; a length of time: at most that much is lost in a crash; `none`: written, never waited for",
             ),
-            setting("memory", Shape::Size(1 << 50), Some("\"1GiB\""), "Budget for statistics in memory"),
+            setting(
+                "memory",
+                Shape::Size(1 << 50),
+                Some("\"1GiB\""),
+                "Memory for statistics: cells, the directory of all keys in memory or on disk (some 15 bytes a key), and sketches. Cells that do not fit are on disk alone",
+            ),
             setting(
                 "segment",
                 Shape::Size(1 << 30),
@@ -514,12 +585,23 @@ pub(super) fn check(root: &Table, main: bool, problems: &mut Problems) {
 }
 
 fn check_table(section: &Section, table: &Table, problems: &mut Problems) {
+    let of = |key: &str| section.setting(key);
+    check_entries(&section.heading(), section.settings, of, table, problems);
+}
+
+fn check_entries(
+    heading: &str,
+    settings: &[Setting],
+    of: impl Fn(&str) -> Option<&'static Setting>,
+    table: &Table,
+    problems: &mut Problems,
+) {
     for entry in &table.entries {
-        match section.setting(&entry.key) {
+        match of(&entry.key) {
             Some(setting) => check_value(&entry.key, &entry.node, setting.shape, problems),
             None => {
-                let message = format!("unknown key `{}` in {}", entry.key, section.heading());
-                let names = section.settings.iter().map(|setting| setting.key);
+                let message = format!("unknown key `{}` in {heading}", entry.key);
+                let names = settings.iter().map(|setting| setting.key);
                 problems.add(&entry.key_origin, message, Some(expected(&entry.key, names)));
             }
         }
@@ -528,11 +610,21 @@ fn check_table(section: &Section, table: &Table, problems: &mut Problems) {
 
 /// Checks that nothing is missing from an entry of a list section, once all layers are merged.
 pub(super) fn check_complete(section: &Section, table: &Table, origin: &Origin, problems: &mut Problems) {
-    for setting in
-        section.settings.iter().filter(|setting| setting.required && table.get(setting.key).is_none())
-    {
-        let message = format!("{} has no `{}`", section.heading(), setting.key);
-        problems.add(origin, message, Some(format!("add `{} = ...`: {}", setting.key, setting.doc)));
+    complete(&section.heading(), section.settings, table, origin, problems);
+}
+
+fn complete(heading: &str, settings: &[Setting], table: &Table, origin: &Origin, problems: &mut Problems) {
+    for setting in settings {
+        match (setting.shape, table.get(setting.key)) {
+            (_, None) if setting.required => {
+                let message = format!("{heading} has no `{}`", setting.key);
+                problems.add(origin, message, Some(format!("add `{} = ...`: {}", setting.key, setting.doc)));
+            }
+            (Shape::Table(settings), Some(Node { value: Tree::Table(inner), origin })) => {
+                complete(&format!("`{}`", setting.key), settings, inner, origin, problems);
+            }
+            _ => {}
+        }
     }
 }
 
@@ -542,6 +634,11 @@ fn wrong_type(key: &str, origin: &Origin, found: &Tree, wanted: &str, problems: 
 }
 
 fn check_value(key: &str, node: &Node, shape: Shape, problems: &mut Problems) {
+    if let (Shape::Table(settings), Tree::Table(table)) = (shape, &node.value) {
+        let of = |key: &str| settings.iter().find(|setting| setting.key == key);
+        check_entries(&format!("`{key}`"), settings, of, table, problems);
+        return;
+    }
     let wanted = match fit(&node.value, shape) {
         Ok(()) => return,
         Err(wanted) => wanted,
@@ -618,6 +715,18 @@ fn fit(value: &Tree, shape: Shape) -> Result<(), String> {
             text.is_some_and(|text| text.parse::<std::net::SocketAddr>().is_ok()),
             "expected an IP address and a port such as \"127.0.0.1:8377\" or \"[::1]:8377\"".to_owned(),
         ),
+        Shape::Sightings => {
+            let (least, most) = (*stats::Admit::AFTER.start(), *stats::Admit::AFTER.end());
+            (
+                matches!(value, Tree::Integer(number) if (i64::from(least)..=i64::from(most)).contains(number)),
+                format!("counters have four bits: write an integer from {least} to {most}"),
+            )
+        }
+        Shape::Table(settings) => {
+            let needed = settings.iter().filter(|setting| setting.required);
+            let needed: Vec<String> = needed.map(|setting| format!("{} = ...", setting.key)).collect();
+            (false, format!("expected a table, written {{ {} }}", needed.join(", ")))
+        }
         Shape::List(inner) => match value {
             Tree::List(items) if items.iter().all(|item| fit(&item.value, *inner).is_ok()) => {
                 (true, String::new())

@@ -95,6 +95,10 @@ pub struct KindDescription {
     pub counters: Vec<String>,
     /// Over which trailing windows, in order.
     pub windows: Vec<Span>,
+    /// What a track's readings hold instead, in order: `first`, `last`, `count`, `sum`, `min`, `max`, or
+    /// `decayed_` and a half-life.
+    #[serde(default)]
+    pub track: Vec<String>,
 }
 
 impl Description {
@@ -105,6 +109,7 @@ impl Description {
             piece: Some((plan.slot, plan.normalise.to_string())),
             counters: plan.counters.clone(),
             windows: plan.windows.clone(),
+            track: plan.track_names(),
         });
         let distincts = pipeline.distincts.iter().map(|plan| KindDescription {
             kind: plan.kind,
@@ -112,6 +117,7 @@ impl Description {
             piece: None,
             counters: vec!["distinct".to_owned()],
             windows: plan.windows.clone(),
+            track: Vec::new(),
         });
         Description {
             columns: pipeline.schema.columns().to_vec(),

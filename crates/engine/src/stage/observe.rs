@@ -2,7 +2,9 @@
 //! The readings, from before the event, become the last columns of the row.
 
 use event::{Key, Shingle, Time, Value};
-use stats::{Add, Ledger, LedgerError, Observation, Once, Outcome, Outcomes, Quality, Reading, Request};
+use stats::{
+    Add, Column, Ledger, LedgerError, Observation, Once, Outcome, Outcomes, Quality, Reading, Request,
+};
 
 use super::keys::{Pair, Prepared};
 use crate::plan::{KindPlan, ReadingSource};
@@ -90,6 +92,7 @@ pub(crate) fn request(prepared: &Prepared, what: What<'_>) -> Request {
     let mut observations = Vec::with_capacity(prepared.keys.len() + prepared.pairs.len());
     for (plan, range) in prepared.row.pipeline.kinds.iter().zip(&prepared.by_kind) {
         let add = match &what {
+            What::Seen if !plan.track.is_empty() => Add::Value(value(plan, prepared)),
             What::Seen => counters(plan.observe.iter().copied()),
             What::Nothing => Add::Nothing,
             What::Said { counters: names, .. } => named(plan, names),
@@ -112,6 +115,14 @@ pub(crate) fn request(prepared: &Prepared, what: What<'_>) -> Request {
         What::Said { once, .. } => Some(once),
     };
     Request { once, observations }
+}
+
+/// The event's value for a kind's track.
+fn value(plan: &KindPlan, prepared: &Prepared) -> Option<i64> {
+    match prepared.row.facts.get(plan.value?)? {
+        Value::Integer(integer) => Some(*integer),
+        _ => None,
+    }
 }
 
 /// One more of each of these counters.
@@ -140,6 +151,7 @@ fn fill(prepared: &mut Prepared, readings: &[Reading]) {
             }
             ReadingSource::Count { kind, .. }
             | ReadingSource::Ratio { kind, .. }
+            | ReadingSource::Track { kind, .. }
             | ReadingSource::FirstAge { kind }
             | ReadingSource::LastAge { kind } => {
                 let readings = prepared.by_kind.get(*kind).and_then(|range| of_keys.get(range.clone()));
@@ -184,6 +196,26 @@ fn reading(plan: &KindPlan, source: &ReadingSource, readings: &[Reading], time: 
             let ages =
                 present(readings).filter_map(|reading| reading.last.map(|last| (time - last).0.max(0)));
             ages.min().map(Value::Integer)
+        }
+        ReadingSource::Track { column, .. } => {
+            let kept = plan.track.get(*column)?;
+            let values = present(readings).filter_map(|reading| {
+                Some(match kept.value(reading.sum(0, *column)) {
+                    stats::Value::Count(count) => Value::Integer(i64::try_from(count).unwrap_or(i64::MAX)),
+                    stats::Value::Integer(integer) => Value::Integer(integer?),
+                    stats::Value::Real(float) => Value::Float(float),
+                    stats::Value::Time(_) => return None,
+                })
+            });
+            values.reduce(|one, other| {
+                let keep = match (&one, &other) {
+                    (Value::Integer(one), Value::Integer(other)) if *kept == Column::Min => one <= other,
+                    (Value::Integer(one), Value::Integer(other)) => one >= other,
+                    (Value::Float(one), Value::Float(other)) => one >= other,
+                    _ => true,
+                };
+                if keep { one } else { other }
+            })
         }
         ReadingSource::Distinct { .. } => None,
     }

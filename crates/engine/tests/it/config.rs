@@ -113,6 +113,176 @@ fn a_rules_mistake_is_marked_inside_its_condition() {
     );
 }
 
+/// A pipeline of JSON objects with one statistic, of which the text gives all but its name and keys.
+fn statistic(text: &str) -> String {
+    format!(
+        "[[field]]\nname = \"n\"\ntype = \"integer\"\n[[field]]\nname = \"f\"\ntype = \"float\"\n\
+         [[kind]]\nname = \"k\"\nnumber = 1\nof = \"n\"\n\
+         [[statistic]]\nname = \"s\"\nkeys = [\"k\"]\n{text}\n"
+    )
+}
+
+#[test]
+fn a_statistic_has_counters_or_a_track() {
+    let check = |text: &str, expected: &[&str]| check(&statistic(text), expected);
+    let track = "track = [\"first\", \"last\", \"count\"]\nkeep = \"30d\"";
+    check(track, &[]);
+    check(
+        "track = [\"sum\", \"min\", \"max\"]\nvalue = \"n\"\ndecay = [\"1h\", \"1d\"]\nkeep = \"30d\"",
+        &[],
+    );
+    check("track = []\ndecay = [\"1h\"]\nkeep = \"30d\"", &[]);
+    check("", &["11:1: [[statistic]] has neither `counts` nor `track` / `track = [...]` and `keep = ...`"]);
+    check("counts = [\"a\"]", &["11:1: [[statistic]] has no `windows` / add `windows = [...]`"]);
+    check("windows = [\"1h\"]", &["11:1: [[statistic]] has no `counts` / add `counts = [...]`"]);
+    check(
+        &format!("{track}\ncounts = [\"a\"]\nwindows = [\"1h\"]"),
+        &["16:10: `s` has `track` and `counts` / make a [[kind]] of the same fact"],
+    );
+    check(
+        &format!("{track}\nreadings = [\"1h\"]"),
+        &["16:12: `s` has `track` and `readings` / leave `readings` out"],
+    );
+    check(
+        "counts = [\"a\"]\nwindows = [\"1h\"]\nvalue = \"n\"\ndecay = [\"1h\"]",
+        &["16:9: `value` is for tracks / add `track = [...]`", "17:9: `decay` is for tracks / leave it out"],
+    );
+    check("track = [\"count\"]", &["14:9: a track has no `keep` / add `keep = \"30d\"`"]);
+    check("track = []\nkeep = \"1d\"", &["14:9: columns: there are none"]);
+    check("track = [\"last\", \"last\"]\nkeep = \"1d\"", &["14:9: columns: one is there twice"]);
+    check(
+        "track = [\"cuont\"]\nkeep = \"1d\"",
+        &["14:10: `track` cannot be \"cuont\" / did you mean `count`?"],
+    );
+    check("track = [\"sum\"]\nkeep = \"1d\"", &["14:10: `sum` has no value / add `value = ...`"]);
+    check(
+        "track = [\"count\"]\nvalue = \"n\"\nkeep = \"1d\"",
+        &["15:9: nothing is kept of `value` / add `sum`, `min` or `max`"],
+    );
+    check(
+        "track = [\"sum\"]\nvalue = \"f\"\nkeep = \"1d\"",
+        &["15:9: `f` is of type float / an integer of a smaller unit, such as cents"],
+    );
+    check(
+        "track = [\"sum\"]\nvalue = \"m\"\nkeep = \"1d\"",
+        &["15:9: there is no fact `m` / did you mean `n`?"],
+    );
+    check(
+        "track = [\"count\"]\ndecay = [\"1s\", \"2s\", \"3s\", \"4s\", \"5s\"]\nkeep = \"1d\"",
+        &["15:34: `decay` has 5 half-lives / at most 4"],
+    );
+}
+
+#[test]
+fn admission_is_bounded() {
+    let check = |admit: &str, expected: &[&str]| {
+        check(&statistic(&format!("track = [\"count\"]\nkeep = \"30d\"\nadmit = {admit}")), expected);
+    };
+    check("{ after = 16, rotate = \"3d\", memory = \"64MiB\" }", &[]);
+    check("{ after = 2, rotate = \"3d\", keys = 10_000_000 }", &[]);
+    check(
+        "{ after = 17, rotate = \"3d\", keys = 1000 }",
+        &["16:19: `after` cannot be 17 / counters have four bits: write an integer from 2 to 16"],
+    );
+    check("{ after = 1, rotate = \"3d\", keys = 1000 }", &["16:19: `after` cannot be 1 / from 2 to 16"]);
+    check("3", &["16:9: `admit` cannot be 3 / a table, written { after = ..., rotate = ... }"]);
+    check("{ rotate = \"3d\", keys = 9 }", &["16:9: `admit` has no `after` / add `after = ...`"]);
+    check(
+        "{ after = 3, rotate = \"3d\", key = 9, memory = \"1MiB\" }",
+        &["16:37: unknown key `key` in `admit` / did you mean `keys`?"],
+    );
+    check(
+        "{ after = 3, rotate = \"3d\" }",
+        &["16:9: `admit` has neither `memory` nor `keys` / add `memory = \"64MiB\"`"],
+    );
+    check(
+        "{ after = 3, rotate = \"3d\", keys = 9, memory = \"1MiB\" }",
+        &["16:44: `admit` has both `memory` and `keys` / leave one of them out"],
+    );
+    let keys = "{ after = 3, rotate = \"3d\", keys = 1_000_000_000 }";
+    let found = problems(&statistic(&format!("track = [\"count\"]\nkeep = \"30d\"\nadmit = {keys}")));
+    assert!(
+        found.contains("16:9: error: the sketch of `s` takes") && found.contains("raise `memory`"),
+        "{found}"
+    );
+}
+
+#[test]
+fn memory_is_shared_with_sketches() {
+    let text = statistic(
+        "track = [\"count\"]\nkeep = \"30d\"\nadmit = { after = 3, rotate = \"3d\", memory = \"64MiB\" }\n\
+         [ledger]\nmemory = \"256MiB\"",
+    );
+    let config = Config::from_text("test.toml", &text, &Overrides::default());
+    assert_eq!(Plan::compile(&config).unwrap().node.ledger_memory, 192 << 20);
+}
+
+#[test]
+fn tracks_take_no_counters() {
+    let track = "track = [\"count\"]\nkeep = \"30d\"\n";
+    let mend =
+        "every event is added to it: what verdicts and feedback add is counted by a statistic with `counts`";
+    let wrong = |at: &str, name: &str| format!("{at}: no statistic has a counter `{name}` / {mend}");
+    check(&statistic(&format!("{track}[observe]\nadd = [\"seen\"]")), &[&wrong("17:8", "seen")]);
+    check(&statistic(&format!("{track}[settle]\ncount = [\"reject\"]")), &[&wrong("17:1", "count")]);
+    check(&statistic(&format!("{track}[feedback]\nspam = [\"bad\"]")), &[&wrong("17:9", "bad")]);
+}
+
+#[test]
+fn rules_read_what_a_track_keeps() {
+    let check = |when: &str, expected: &[&str]| {
+        let track = "track = [\"last\", \"count\"]\ndecay = [\"1h\", \"1d\"]\nkeep = \"30d\"\n";
+        check(
+            &statistic(&format!("{track}[[rule]]\nname = \"X\"\nscore = 1\nwhen = \"{when}\"\n")),
+            expected,
+        );
+    };
+    check("k.count() > 3 && k.decayed('1d') > 0.5 && k.last_age() < duration('1d')", &[]);
+    check(
+        "k.max() > 3",
+        &["20:9: `X`: the track of `k` does not keep `max`: add \"max\" to `track` of its [[statistic]]"],
+    );
+    check(
+        "k.first_age() > duration('1d')",
+        &["20:9: `X`: the track of `k` does not keep `first`: add \"first\" to `track` of its [[statistic]]"],
+    );
+    check(
+        "k.decayed('2h') > 3",
+        &[
+            "20:19: `X`: the track of `k` has no half-life 2h: it has 1h, 1d, and more may be added to `decay` of its [[statistic]]",
+        ],
+    );
+    check("k.count('1h') > 3", &["20:9: `X`: `count` takes no argument / write `k.count()`"]);
+}
+
+#[test]
+fn approximate_counts_have_a_precision() {
+    let check = |text: &str, expected: &[&str]| {
+        let base =
+            "[[field]]\nname = \"n\"\ntype = \"integer\"\n[[kind]]\nname = \"k\"\nnumber = 1\nof = \"n\"\n";
+        let distinct = "[[distinct]]\nname = \"d\"\nnumber = 2\nper = \"k\"\nof = \"n\"\n";
+        check(&format!("{base}{distinct}{text}"), expected);
+    };
+    check("window = \"1d x 7\"\nmethod = \"approximate\"\nprecision = 14", &[]);
+    check("window = \"1d\"\nmethod = \"approximate\"", &[]);
+    check(
+        "window = \"1d\"\nmethod = \"approximate\"\nprecision = 15",
+        &["15:13: `precision` cannot be 15 / from 10 to 14"],
+    );
+    check(
+        "window = \"1d\"\nprecision = 12",
+        &["14:13: an exact count has no precision / add `method = \"approximate\"`"],
+    );
+    check(
+        "window = \"1d\"\nmethod = \"about\"",
+        &["14:10: `method` cannot be \"about\" / expected one of: exact, approximate"],
+    );
+    check(
+        "window = \"1m x 1440\"\nmethod = \"approximate\"",
+        &["13:10: tiers: 1m x 1440: with a precision of 12 a cell could have 605247 words, of at most 65535"],
+    );
+}
+
 #[test]
 fn too_many_entries_are_said_and_not_dropped_in_silence() {
     let rules: String = (0..4097)

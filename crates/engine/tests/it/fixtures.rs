@@ -1,12 +1,18 @@
 //! Data directories that released formats wrote are read for ever. One is added with each new format, and none is
-//! ever written anew.
+//! ever written anew. `UPDATE=1 cargo test -p tollhouse-engine` writes the newest one where it is missing.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::{Directory, Engine, Explanation};
-use event::{Span, Value};
+use event::{Key, Kind, Shingle, Space, Span, Time, Value};
+use stats::{
+    Add, Admit, Catalog, Column, Embedded, Layout, Ledger, Measure, Observation, Once, Quality, Reading,
+    Request, Statistic, Track, Weight,
+};
+use store::log::{Log, Options};
+use store::{Device, FileDevice, MemoryDevice, v1};
 
 use crate::pipeline::{NOW, decide_at, event, plan};
 
@@ -26,8 +32,24 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// What the fixture's writer did. Never change it: it tells what the stored bytes must mean.
-fn write(path: &Path) {
+/// A copy of a fixture that can be opened; git does not keep the secret's mode.
+fn copied(name: &str) -> (tempfile::TempDir, PathBuf) {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("data");
+    copy(&fixture(name), &path);
+    std::fs::set_permissions(path.join("secret"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    (parent, path)
+}
+
+/// Opens a directory with the pipeline's plan, does something, and closes it.
+fn with_engine(path: &Path, act: impl FnOnce(&Engine)) {
+    let engine = Engine::open(&Directory::open(path).unwrap(), plan()).unwrap();
+    act(&engine);
+    engine.close().unwrap();
+}
+
+/// What the writers of all fixtures did with a pipeline. Never change it: it tells what the stored bytes must mean.
+fn write_pipeline(path: &Path) {
     let directory = Directory::create(path, &[]).unwrap();
     let engine = Engine::open(&directory, plan()).unwrap();
     for minute in 0..300 {
@@ -41,18 +63,7 @@ fn write(path: &Path) {
     engine.close().unwrap();
 }
 
-#[test]
-fn format_1() {
-    let stored = fixture("data-1");
-    if !stored.exists() && std::env::var_os("UPDATE").is_some() {
-        write(&stored);
-    }
-    let parent = tempfile::tempdir().unwrap();
-    let path = parent.path().join("data");
-    copy(&stored, &path);
-    std::fs::set_permissions(path.join("secret"), std::fs::Permissions::from_mode(0o600)).unwrap();
-
-    let engine = Engine::open(&Directory::open(&path).unwrap(), plan()).unwrap();
+fn check_pipeline(engine: &Engine) {
     let pipeline = Arc::clone(&engine.plan().pipelines[0]);
     let timeline = |kind: &str, value: &str| {
         pollster::block_on(engine.timeline(&pipeline, kind, value, NOW)).unwrap().timeline
@@ -86,5 +97,290 @@ fn format_1() {
     // The event's mark is still there.
     let mut again = event("2001:db8::1", "z@example.org");
     again.id = Some("order-1".to_owned());
-    assert!(decide_at(&engine, again, NOW + Span::days(3)).duplicate);
+    assert!(decide_at(engine, again, NOW + Span::days(3)).duplicate);
+}
+
+#[test]
+fn format_1() {
+    let (_parent, path) = copied("data-1");
+    with_engine(&path, check_pipeline);
+    with_engine(&path, |engine| {
+        let records = engine.journal().unwrap().recent(1000).unwrap();
+        assert_eq!(records.len(), 303, "one more, which is a duplicate");
+    });
+}
+
+/// An upgrade that is killed or loses power anywhere is finished, or begun anew, when the directory is next opened.
+#[test]
+fn format_1_after_an_interrupted_upgrade() {
+    let stored = fixture("data-1").join("ledger");
+    let mut kept = [0, 0];
+    for successes in 0.. {
+        let device = MemoryDevice::new();
+        device.write("00000000.seg", &std::fs::read(stored.join("00000000.seg")).unwrap());
+        device.fail_after(successes);
+        let options = stats::Options {
+            memory_bytes: 1 << 20,
+            segment_bytes: 1024,
+            durability: stats::Durability::Sync,
+        };
+        let opened = Embedded::open(Arc::new(device.clone()), Catalog::builder().build(), options).is_ok();
+        let left = device.crash(successes);
+        let old = v1::present(&left).unwrap();
+        kept[usize::from(old)] += 1;
+        let (_parent, path) = copied("data-1");
+        let ledger = path.join("ledger");
+        std::fs::remove_file(ledger.join("00000000.seg")).unwrap();
+        for name in left.list().unwrap() {
+            std::fs::write(ledger.join(&name), left.read(&name).unwrap()).unwrap();
+        }
+        with_engine(&path, check_pipeline);
+        with_engine(&path, |engine| assert_eq!(engine.journal().unwrap().recent(1000).unwrap().len(), 303));
+        assert!(!v1::present(&FileDevice::open(&ledger).unwrap()).unwrap());
+        if opened {
+            break;
+        }
+    }
+    assert!(kept[0] > 0 && kept[1] > 5, "{kept:?}");
+}
+
+const SPACE: Space = Space(9);
+/// The time up to which images were let go.
+const FLOOR: Time = Time::from_seconds(1000);
+const WINDOWS: Kind = Kind(1);
+const TRACK: Kind = Kind(2);
+const DISTINCT: Kind = Kind(3);
+const APPROX: Kind = Kind(4);
+const ONCE: Kind = Kind(5);
+const ADMITTED: Kind = Kind(6);
+
+/// A statistic of each form, beside those of the pipeline. Never change it.
+fn catalog() -> Catalog {
+    let tier = |text: &str| text.parse().unwrap();
+    let windows = Layout::new(
+        vec!["seen".to_owned(), "spam".to_owned()],
+        &[tier("10s x 6"), tier("1m x 5")],
+        vec![Span::minutes(1), Span::minutes(5)],
+        None,
+    );
+    let decayed = Column::Decayed { half_life: Span::hours(1), weight: Weight::Value };
+    let columns =
+        vec![Column::First, Column::Last, Column::Count, Column::Sum, Column::Min, Column::Max, decayed];
+    let days = vec![Span::days(1), Span::days(2)];
+    let measures = [
+        (WINDOWS, Measure::Windows(windows.unwrap())),
+        (TRACK, Measure::Track(Track::new(columns, Span::days(30)).unwrap())),
+        (DISTINCT, Measure::Distinct { tier: tier("1d x 2"), windows: days.clone() }),
+        (APPROX, Measure::Approx { tier: tier("1d x 2"), windows: days, precision: 10 }),
+        (ONCE, Measure::Once { window: Span::hours(1) }),
+        (ADMITTED, Measure::Track(Track::new(vec![Column::Count], Span::days(30)).unwrap())),
+    ];
+    let mut builder = Catalog::builder();
+    for (kind, measure) in measures {
+        let admit = (kind == ADMITTED).then_some(Admit { after: 4, rotate: Span::days(2), bytes: 0 });
+        let name = format!("statistic{}", kind.0);
+        builder.add(SPACE, kind, Statistic { kind_name: name.clone(), name, measure, admit }).unwrap();
+    }
+    builder.build()
+}
+
+fn ledger(path: &Path) -> Embedded {
+    let device = FileDevice::open(path.join("ledger")).unwrap();
+    let options =
+        stats::Options { memory_bytes: 1 << 20, segment_bytes: 8192, durability: stats::Durability::Sync };
+    let (ledger, recovery) = Embedded::open(Arc::new(device), catalog(), options).unwrap();
+    assert!(recovery.losses.is_empty() && recovery.truncated_bytes == 0, "{recovery:?}");
+    ledger
+}
+
+/// The numbers are mixed, so that they look like hashes; the leading bits are those of the first.
+fn key(kind: Kind, number: u64) -> Key {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    Key { space: SPACE, kind, shingle: Shingle(mixed ^ mixed >> 31) }
+}
+
+fn distinct(owner: Key, value: u64) -> Add {
+    let mixed = value.wrapping_add(owner.shingle.0).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    Add::Distinct { pair: Shingle(owner.shingle.0 >> 48 << 48 | (mixed ^ mixed >> 31) >> 16) }
+}
+
+fn observe(ledger: &Embedded, once: Option<u64>, observations: Vec<(Key, Time, Add)>) -> Vec<Reading> {
+    let observations =
+        observations.into_iter().map(|(key, time, add)| Observation { key, time, add }).collect();
+    let once = once.map(|number| Once { key: key(ONCE, number), time: NOW });
+    let outcomes = pollster::block_on(ledger.observe(&[Request { once, observations }])).unwrap();
+    outcomes.outcomes().next().unwrap().readings
+}
+
+/// What the writer of the second fixture did with statistics of all forms. Never change it.
+fn write_ledger(path: &Path) {
+    let written = ledger(path);
+    // A cell with columns, one with a single event, one with long entries.
+    for second in 0..400 {
+        let amounts = [(0, 1 + second % 300), (1, second % 7)].into();
+        let time = NOW + Span::seconds(second as i64);
+        observe(&written, None, vec![(key(WINDOWS, 1), time, Add::Counters(amounts))]);
+    }
+    observe(&written, Some(1), vec![(key(WINDOWS, 2), NOW, Add::Counters([(0, 1)].into()))]);
+    for amount in [u64::MAX - 1, 1 << 40, 3] {
+        let amounts = [(1, amount)].into();
+        observe(&written, None, vec![(key(WINDOWS, 3), NOW + Span::seconds(10), Add::Counters(amounts))]);
+    }
+    for number in 0..20 {
+        let time = NOW + Span::minutes(number as i64);
+        observe(&written, None, vec![(key(WINDOWS, 100 + number), time, Add::Counters([(0, 2)].into()))]);
+    }
+    for (minute, value) in [(0, Some(40)), (60, Some(-7)), (30, None), (120, Some(1000))] {
+        let time = NOW + Span::minutes(minute);
+        observe(&written, None, vec![(key(TRACK, 1), time, Add::Value(value))]);
+    }
+    observe(&written, None, vec![(key(TRACK, 2), Time::from_seconds(-5), Add::Value(Some(i64::MIN)))]);
+    written.maintain(FLOOR).unwrap();
+    for (day, values) in [(0, 0..5), (1, 3..9), (1, 4..6)] {
+        for value in values {
+            let owner = key(DISTINCT, 1);
+            observe(&written, None, vec![(owner, NOW + Span::days(day), distinct(owner, value))]);
+        }
+    }
+    for (number, day, values) in [(1, 0, 0..20), (1, 1, 10..30), (2, 0, 0..3000), (2, 1, 2990..3010)] {
+        let owner = key(APPROX, number);
+        let add = |value| (owner, NOW + Span::days(day), distinct(owner, value));
+        observe(&written, None, values.map(add).collect());
+    }
+    for (number, times) in [(1, 2), (2, 9)] {
+        for _ in 0..times {
+            observe(&written, None, vec![(key(ADMITTED, number), NOW, Add::Value(None))]);
+        }
+    }
+    written.close().unwrap();
+}
+
+fn check_ledger(ledger: &Embedded) {
+    let peek = |kind, number, after: Span| {
+        observe(ledger, None, vec![(key(kind, number), NOW + after, Add::Nothing)]).remove(0)
+    };
+    let sums = |reading: &Reading, columns: usize| -> Vec<u64> {
+        (0..2).flat_map(|window| (0..columns).map(move |at| reading.sum(window, at))).collect()
+    };
+    let timeline = |kind, number| pollster::block_on(ledger.timeline(key(kind, number))).unwrap();
+
+    let dense = peek(WINDOWS, 1, Span::seconds(399));
+    assert_eq!((dense.first, dense.last), (Some(NOW), Some(NOW + Span::seconds(399))));
+    let since = |seconds: std::ops::Range<u64>| {
+        [seconds.clone().map(|second| 1 + second % 300).sum(), seconds.map(|second| second % 7).sum::<u64>()]
+    };
+    let minute = since(330..400);
+    assert_eq!(sums(&dense, 2)[..2], minute, "the whole buckets of a minute and a part of one");
+    let all = timeline(WINDOWS, 1).unwrap();
+    let total = |at: usize| all.buckets.iter().map(|bucket| bucket.counts[at]).sum::<u64>();
+    let kept = (all.buckets[0].start - NOW).0.max(0) as u64 / 1_000_000;
+    assert_eq!([total(0), total(1)], since(kept..400));
+    assert!(all.buckets.iter().any(|bucket| bucket.width == Span::minutes(1)), "some were folded");
+    assert_eq!(sums(&peek(WINDOWS, 2, Span::ZERO), 2), [1, 0, 1, 0]);
+    assert_eq!(sums(&peek(WINDOWS, 3, Span::seconds(10)), 2), [0, u64::MAX, 0, u64::MAX]);
+    for number in 0..20 {
+        assert_eq!(sums(&peek(WINDOWS, 100 + number, Span::minutes(number as i64)), 2), [2, 0, 2, 0]);
+    }
+
+    let track = peek(TRACK, 1, Span::hours(2));
+    let at = |minutes| (NOW + Span::minutes(minutes)).0.cast_unsigned();
+    let integer = |number: i64| number.cast_unsigned();
+    let decayed = 40.0 / 4.0 - 7.0 / 2.0 + 1000.0;
+    let expected = [at(0), at(120), 4, 1033, integer(-7), 1000, f64::to_bits(decayed)];
+    assert_eq!((0..7).map(|column| track.sum(0, column)).collect::<Vec<_>>(), expected);
+    let early = peek(TRACK, 2, Span::ZERO);
+    assert_eq!((early.first, early.sum(0, 4)), (Some(Time::from_seconds(-5)), i64::MIN.cast_unsigned()));
+
+    let pairs = peek(DISTINCT, 1, Span::days(1));
+    assert_eq!((pairs.quality, pairs.sum(0, 0), pairs.sum(1, 0)), (Quality::Exact, 6, 11));
+    let owner = key(DISTINCT, 1);
+    for (value, fresh) in [(0, true), (4, false), (8, false), (9, true)] {
+        let again = observe(ledger, Some(1), vec![(owner, NOW + Span::days(1), distinct(owner, value))]);
+        assert_eq!(again[0].fresh, fresh, "value {value}; the request's mark keeps it from being added");
+    }
+    let about = |number| {
+        let reading = peek(APPROX, number, Span::days(1));
+        (reading.quality, reading.sum(0, 0), reading.sum(1, 0))
+    };
+    assert_eq!(about(1), (Quality::Estimated, FEW[0], FEW[1]));
+    assert_eq!(about(2), (Quality::Estimated, MANY[0], MANY[1]));
+    assert_eq!(timeline(ONCE, 1).unwrap().first, NOW);
+    assert_eq!(timeline(ONCE, 2), None);
+
+    let seen = |number| {
+        let reading = peek(ADMITTED, number, Span::ZERO);
+        (reading.quality, reading.sum(0, 0))
+    };
+    assert_eq!(seen(1), (Quality::Estimated, 2), "the sketch remembers");
+    assert_eq!(seen(2), (Quality::Exact, 9));
+    assert_eq!(seen(3), (Quality::Exact, 0));
+    assert!(ledger.verify(&mut |_, _| {}).unwrap().is_sound());
+}
+
+/// Estimates of 20 and 30, and of 20 and 3010.
+const FEW: [u64; 2] = [19, 29];
+const MANY: [u64; 2] = [20, 3012];
+
+#[test]
+fn format_2() {
+    let stored = fixture("data-2");
+    if !stored.exists() && std::env::var_os("UPDATE").is_some() {
+        write_pipeline(&stored);
+        write_ledger(&stored);
+    }
+    let (_parent, path) = copied("data-2");
+    let recovered = || {
+        let device: Arc<dyn Device> = Arc::new(FileDevice::open(path.join("ledger")).unwrap());
+        let (log, recovery) = Log::open(device, Options::default(), &mut |_| {}).unwrap();
+        log.close().unwrap();
+        assert!(recovery.losses.is_empty() && recovery.truncated_bytes == 0, "{recovery:?}");
+        recovery
+    };
+    let with = recovered();
+    assert!(with.segments > 3, "{with:?}");
+    assert_eq!((with.hints, with.floor), (with.segments - 1, FLOOR.0), "the newest one is empty: {with:?}");
+    for hints in [true, false] {
+        let (_parent, path) = copied("data-2");
+        if !hints {
+            for entry in std::fs::read_dir(path.join("ledger")).unwrap().map(|entry| entry.unwrap().path()) {
+                if entry.extension().is_some_and(|extension| extension == "hint") {
+                    std::fs::remove_file(entry).unwrap();
+                }
+            }
+        }
+        let ledger = ledger(&path);
+        check_ledger(&ledger);
+        ledger.close().unwrap();
+        drop(ledger);
+        with_engine(&path, check_pipeline);
+    }
+}
+
+/// Changes the version in a file and brings its checksum up to date, as a later release that keeps the rest would.
+fn of_later_format(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[8] += 1;
+    let crc = crc32fast::hash(&[&bytes[..12], &bytes[16..40]].concat());
+    bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn later_formats_are_refused_untouched() {
+    let names = |path: &Path| {
+        let mut names: Vec<_> = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
+        names.sort();
+        names.into_iter().map(|name| (std::fs::read(&name).unwrap(), name)).collect::<Vec<_>>()
+    };
+    let (_parent, path) = copied("data-2");
+    let ledger = path.join("ledger");
+    of_later_format(&ledger.join("00000000.seg"));
+    let before = names(&ledger);
+    let refused = Engine::open(&Directory::open(&path).unwrap(), plan()).err().unwrap().to_string();
+    assert_eq!(
+        refused,
+        "00000000.seg has format 3, this release reads up to format 2: use the later release"
+    );
+    assert_eq!(names(&ledger), before);
 }

@@ -5,3 +5,4 @@ mod corpora;
 mod fixtures;
 mod journal;
 mod pipeline;
+mod tracks;

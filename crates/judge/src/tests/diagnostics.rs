@@ -251,6 +251,82 @@ rules have no optional fields
 }
 
 #[test]
+fn values_of_a_track() {
+    for source in [
+        "user.count() > 3",
+        "user.sum() < 0 || user.min() < -5 || user.max() != 7",
+        "user.decayed('1h') >= 2.5",
+        "user.sum() / user.count() > 100",
+        "user.first_age() < duration('1d') && user.last_age() > duration('1h')",
+    ] {
+        assert_eq!(rendered(source), "no diagnostic", "{source}");
+    }
+    check(
+        "user.count('1h') > 1",
+        r"
+`count` takes no argument
+  | user.count('1h') > 1
+  | ^^^^^^^^^^^^^^^^
+  = a track has no windows: write `user.count()`",
+    );
+    check(
+        "user.decayed() > 1",
+        r"
+`decayed` takes one half-life, not 0
+  | user.decayed() > 1
+  | ^^^^^^^^^^^^^^
+  = write it as in `user.decayed('1h')`",
+    );
+    check(
+        "user.decayed('2h') > 1",
+        r"
+the track keeps the half-life 1h
+  | user.decayed('2h') > 1
+  |              ^^^^",
+    );
+    check(
+        "user.decayed('0s') > 1",
+        r"
+a half-life is longer than 0
+  | user.decayed('0s') > 1
+  |              ^^^^
+  = write it as in `'1h'`",
+    );
+    check(
+        "user.cuont() > 1 && user.seen('1h') > 1",
+        r"
+`user` has a track and no counter `cuont`
+  | user.cuont() > 1 && user.seen('1h') > 1
+  |      ^^^^^
+  = did you mean `count`?
+`user` has a track and no counter `seen`
+  | user.cuont() > 1 && user.seen('1h') > 1
+  |                          ^^^^
+  = it has `count`, `decayed`, `max`, `min`, `sum`",
+    );
+    check(
+        "ratio(user.sum(), user.count()) > 1",
+        r"
+`ratio` takes counters, and `user` has a track
+  | ratio(user.sum(), user.count()) > 1
+  |       ^^^^^^^^^^
+  = divide its values with `/`: `user.sum() / user.count()`
+`ratio` takes counters, and `user` has a track
+  | ratio(user.sum(), user.count()) > 1
+  |                   ^^^^^^^^^^^^
+  = divide its values with `/`: `user.sum() / user.count()`",
+    );
+    check(
+        "user.count() < 0",
+        r"
+this is always false
+  | user.count() < 0
+  | ^^^^^^^^^^^^^^^^
+  = counts, sizes, ages and ratios are never below 0; `has(...)` asks if there is one",
+    );
+}
+
+#[test]
 fn names_and_counters() {
     check(
         "mail.subjet == 'a'",

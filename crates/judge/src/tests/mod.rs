@@ -8,7 +8,7 @@ mod verdicts;
 
 use event::{Column, Facts, Schema, SchemaBuilder, Slot, Span, Time, Type, Value};
 
-use crate::{Names, ReadingRequest, Scope, ScopeError};
+use crate::{Names, ReadingRequest, Scope, ScopeError, TrackValue};
 
 const FACTS: [(&str, Type); 13] = [
     ("event.time", Type::Time),
@@ -25,7 +25,9 @@ const FACTS: [(&str, Type); 13] = [
     ("conn.ip", Type::Ip),
     ("ip", Type::Ip),
 ];
-const KINDS: [&str; 4] = ["from", "ip", "link_domain", "subject"];
+const KINDS: [&str; 5] = ["from", "ip", "link_domain", "subject", "user"];
+/// The kind with a track.
+const TRACK: &str = "user";
 const COUNTERS: [&str; 4] = ["seen", "spam", "ham", "complaint"];
 
 /// A scope over the facts above, which adds a column for every reading.
@@ -71,6 +73,12 @@ impl Scope for TestScope {
                 ([&numerator.counters[..], &denominator.counters].concat(), numerator.window)
             }
             ReadingRequest::Distinct { window, .. } => (vec![], Some(*window)),
+            ReadingRequest::Track { value: TrackValue::Decayed(half_life), .. }
+                if *half_life != Span::hours(1) =>
+            {
+                return Err(ScopeError::Window("the track keeps the half-life 1h".to_owned()));
+            }
+            ReadingRequest::Track { .. } => (vec![], None),
             ReadingRequest::LastAge { kind: "subject" } => {
                 return Err(ScopeError::Unavailable(
                     "`subject` does not keep when it was last seen".to_owned(),
@@ -95,6 +103,10 @@ impl Scope for TestScope {
 
     fn is_kind(&self, name: &str) -> bool {
         KINDS.contains(&name)
+    }
+
+    fn is_track(&self, kind: &str) -> bool {
+        kind == TRACK
     }
 
     fn is_distinct(&self, name: &str) -> bool {

@@ -100,7 +100,7 @@ pub(super) async fn top(
     let counter = match params.counter.or_else(first) {
         Some(counter) => counter,
         None if known => {
-            return Err(NOT_APPLICABLE.failure(format!("nothing is counted for the kind `{kind}`")));
+            return Err(NOT_APPLICABLE.failure(format!("the kind `{kind}` has no counters")));
         }
         None => String::new(),
     };

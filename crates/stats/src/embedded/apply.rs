@@ -318,7 +318,8 @@ impl Cells<'_> {
         let at = self.keys.again(hash, before)?;
         let (tag, missing) = self.keys.touch(at);
         if tag != planned.number | pair {
-            self.translate(at, tag, planned, pair);
+            self.translate(at, hash, tag, planned, pair);
+            return self.find(hash, None, planned, pair);
         }
         let last = planned.plan.last(self.keys.words(at));
         if last.is_some_and(|last| planned.is_gone(last, self.horizon)) {
@@ -329,13 +330,13 @@ impl Cells<'_> {
     }
 
     #[cold]
-    fn translate(&mut self, at: store::Place, tag: u16, planned: &Planned, pair: u16) {
+    fn translate(&mut self, at: store::Place, hash: Hash, tag: u16, planned: &Planned, pair: u16) {
         let old = self.keys.words(at).to_vec();
         let mut new = Vec::new();
         if let Some(defined) = self.world.defined(tag) {
             definition::translated(&old, defined, &planned.defined, &mut new);
         }
-        let mut cell = self.keys.change(at);
+        let mut cell = self.keys.change(at, hash);
         cell.words_mut().fill(0);
         cell.resize(new.len());
         cell.words_mut()[..new.len()].copy_from_slice(&new);
@@ -355,7 +356,7 @@ impl Cells<'_> {
             Some((at, _)) => at,
             None => self.keys.create(hash, planned.number | pair, NEW_WORDS),
         };
-        change(planned, &mut self.keys.change(at));
+        change(planned, &mut self.keys.change(at, hash));
     }
 
     #[inline]
@@ -383,7 +384,7 @@ impl Cells<'_> {
         if found.is_none()
             && let Some(sketch) = &planned.sketch
         {
-            let hash = place.hash.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let hash = place.hash.bits();
             sightings = if adds {
                 sketch.see(self.shard, hash, *time)
             } else {
@@ -401,7 +402,8 @@ impl Cells<'_> {
         }
         if !adds {
             if let Add::Distinct { pair } = add {
-                brief.fresh = !planned.is_approx && self.is_fresh(*pair, *time, planned, key);
+                brief.fresh =
+                    !planned.is_approx && self.is_fresh(*pair, *time, planned, key, &mut brief.quality);
             }
             return brief;
         }
@@ -409,21 +411,21 @@ impl Cells<'_> {
             Add::Nothing => {}
             Add::Counters(amounts) => {
                 let at = self.at(found, place, planned);
-                planned.plan.add(&mut self.keys.change(at), *time, amounts.iter());
+                planned.plan.add(&mut self.keys.change(at, place.hash), *time, amounts.iter());
             }
             Add::Value(value) => {
                 let at = self.at(found, place, planned);
-                let mut cell = self.keys.change(at);
+                let mut cell = self.keys.change(at, place.hash);
                 // What the sketch has seen of it goes with it: a count does not start again.
                 (0..sightings).for_each(|_| planned.plan.add_value(&mut cell, *time, None));
                 planned.plan.add_value(&mut cell, *time, *value);
             }
             Add::Distinct { pair } if planned.is_approx => {
                 let at = self.at(found, place, planned);
-                planned.plan.add_hash(&mut self.keys.change(at), *time, pair.0);
+                planned.plan.add_hash(&mut self.keys.change(at, place.hash), *time, pair.0);
             }
             Add::Distinct { pair } => {
-                brief.fresh = self.is_fresh(*pair, *time, planned, key);
+                brief.fresh = self.is_fresh(*pair, *time, planned, key, &mut brief.quality);
                 if brief.fresh {
                     let (_, hash) = Hash::of(key.space.0, key.kind.0 | PAIR, pair.0);
                     self.change(hash, planned, PAIR, |planned, cell| planned.plan.add(cell, *time, [(0, 1)]));
@@ -445,12 +447,23 @@ impl Cells<'_> {
         }
     }
 
-    /// Whether a pair was not seen in the time's period, and the period is not forgotten.
-    fn is_fresh(&mut self, pair: event::Shingle, time: Time, planned: &Planned, key: &event::Key) -> bool {
+    /// Whether a pair was not seen in the time's period, and the period is not forgotten. Where the pair's marks could
+    /// not be read, neither answer can be trusted, and the quality says so.
+    fn is_fresh(
+        &mut self,
+        pair: event::Shingle,
+        time: Time,
+        planned: &Planned,
+        key: &event::Key,
+        quality: &mut Quality,
+    ) -> bool {
         let (_, hash) = Hash::of(key.space.0, key.kind.0 | PAIR, pair.0);
         let bucket = planned.plan.bucket(time);
         match self.find(hash, None, planned, PAIR) {
-            Some((at, _)) => {
+            Some((at, missing)) => {
+                if missing {
+                    *quality = Quality::Missing;
+                }
                 let (seen, kept) = planned.plan.fine(self.keys.words(at), bucket);
                 !seen && kept
             }

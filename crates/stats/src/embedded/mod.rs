@@ -54,10 +54,10 @@ const RETRY: Duration = Duration::from_secs(1);
 pub enum Durability {
     /// Before the answer. Waiting requests share one sync.
     Sync,
-    /// This long after the answer at most, if the disk keeps up.
+    /// This long after the answer and two flushes at most: a flush begins so long after the one before has ended.
     Interval(Span),
-    /// When the system pleases; written every second, synced when closed, when a segment is sealed, and before a
-    /// merge removes one.
+    /// When the system pleases; written every second, so that a killed process loses no more than that. Synced when
+    /// closed, for a snapshot, when a segment is sealed, and before a merge removes one.
     None,
 }
 
@@ -115,6 +115,8 @@ pub struct Options {
 pub struct Embedded {
     inner: Arc<Inner>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Held while the catalog is replaced.
+    changing: Mutex<()>,
 }
 
 struct Inner {
@@ -206,14 +208,20 @@ impl Embedded {
         definitions.dedup();
         let mut registry = Registry::default();
         for key in definitions {
-            if let Some((_, words)) = store.get(key)? {
-                registry.restore(key.shingle as u16, &words)?;
+            match store.get(key) {
+                Ok(Some((_, words))) => registry.restore(key.shingle as u16, &words)?,
+                Ok(None) => {}
+                // Its number is a hash of what it says: where the configuration still says it, its cells are read.
+                Err(StoreError::Damaged { .. }) => {
+                    tracing::error!(number = key.shingle, "a definition is damaged: its cells may be missing");
+                }
+                Err(error) => return Err(error.into()),
             }
         }
         let mut world = World::new(catalog, registry, &store, None)?;
         sketches::restore(&mut world, &store)?;
         let inner = Arc::new(Inner::new(store, world, options));
-        let embedded = Embedded { inner, threads: Mutex::default() };
+        let embedded = Embedded { inner, threads: Mutex::default(), changing: Mutex::default() };
         embedded.spawn("ledger-flush", Inner::flush_on)?;
         embedded.spawn("ledger-merge", Inner::merge_on)?;
         Ok((embedded, recovery))
@@ -238,7 +246,8 @@ impl Embedded {
         let store = Store::in_memory(store::Options::new(memory_bytes));
         let world = World::new(catalog, Registry::default(), &store, None)?;
         let options = Options { memory_bytes, segment_bytes: 0, durability: Durability::None };
-        Ok(Embedded { inner: Arc::new(Inner::new(store, world, options)), threads: Mutex::default() })
+        let inner = Arc::new(Inner::new(store, world, options));
+        Ok(Embedded { inner, threads: Mutex::default(), changing: Mutex::default() })
     }
 
     /// Replaces the catalog between two requests. Cells are translated when they are next used: counters by name,
@@ -248,9 +257,10 @@ impl Embedded {
     /// # Errors
     /// [`LedgerError::Catalog`] if a kind number would change its meaning; the store's. The old catalog then stays.
     pub fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError> {
-        let mut world = self.inner.world.write().unwrap_or_else(PoisonError::into_inner);
-        let new = World::new(catalog, world.registry.clone(), &self.inner.store, Some(&world))?;
-        *world = Arc::new(new);
+        let _only = lock(&self.changing);
+        let before = self.inner.world();
+        let new = World::new(catalog, before.registry.clone(), &self.inner.store, Some(&before))?;
+        *self.inner.world.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
         Ok(())
     }
 

@@ -295,14 +295,14 @@ fn put(
     }
     let Some(at) = place else {
         let at = keys.create(hash, number, cell.words.len());
-        write(keys, at, &cell.words, number);
+        write(keys, at, hash, &cell.words, number);
         return Put::Created;
     };
     let (tag, _) = keys.touch(at);
     let old = keys.words(at).to_vec();
     let live = world.defined(tag).filter(|defined| defined.plan.expires(&old).0 > horizon);
     let Some(known) = live else {
-        write(keys, at, &cell.words, number);
+        write(keys, at, hash, &cell.words, number);
         return Put::Created;
     };
     let planned = world.planned(cell.key.space, cell.key.kind).ok();
@@ -320,12 +320,12 @@ fn put(
     let mut words = brought(tag, &old, known);
     let more = brought(number, &cell.words, given);
     defined.plan.merge(&mut words, &more);
-    write(keys, at, &words, target | tag & PAIR);
+    write(keys, at, hash, &words, target | tag & PAIR);
     Put::Merged
 }
 
-fn write(keys: &mut Keys<'_>, at: Place, words: &[u64], tag: u16) {
-    let mut cell = keys.change(at);
+fn write(keys: &mut Keys<'_>, at: Place, hash: Hash, words: &[u64], tag: u16) {
+    let mut cell = keys.change(at, hash);
     cell.words_mut().fill(0);
     cell.resize(words.len());
     if let Some(room) = cell.words_mut().get_mut(..words.len()) {

@@ -13,8 +13,8 @@ use crate::definition::fnv;
 use crate::ledger::LedgerError;
 use crate::sketch::{Sketch, SketchOptions};
 
-/// Words of an image that one record holds.
-const PART_WORDS: usize = 16_000;
+/// Bytes of an image that one record holds.
+const PART_BYTES: usize = 128 << 10;
 
 /// Each statistic's sketch once, with its name.
 fn each(world: &World) -> impl Iterator<Item = (&str, SketchOptions, &Arc<Sketch>)> {
@@ -35,14 +35,9 @@ pub(super) fn keep(world: &World, store: &Store) -> Result<(), LedgerError> {
     for (name, _, sketch) in each(world) {
         let mut bytes = Vec::new();
         sketch.write_to(&mut bytes).map_err(|error| StoreError::Io { what: name.to_owned(), error })?;
-        let words = pack(&bytes);
-        let image = |(words, part): (&[u64], u32)| {
-            let mut words = words.to_vec();
-            // Zero words at the end are not kept.
-            words.push(1);
-            (key(name, part), 0, words)
-        };
-        let images: Vec<_> = words.chunks(PART_WORDS).zip(0..).map(image).collect();
+        // A part without words ends it: there may be more of an image that was larger.
+        let parts = bytes.chunks(PART_BYTES).map(pack).chain([Vec::new()]);
+        let images: Vec<_> = parts.zip(0..).map(|(words, part)| (key(name, part), 0, words)).collect();
         store.put(&images, i64::MAX)?;
     }
     Ok(())
@@ -52,18 +47,20 @@ pub(super) fn keep(world: &World, store: &Store) -> Result<(), LedgerError> {
 pub(super) fn restore(world: &mut World, store: &Store) -> Result<(), LedgerError> {
     let mut restored = Vec::new();
     for (name, options, _) in each(world) {
-        let mut words = Vec::new();
+        let mut bytes = Vec::new();
         for part in 0.. {
             match store.get(key(name, part)) {
-                Ok(Some((_, mut part))) => {
-                    part.pop();
-                    words.append(&mut part);
-                }
+                Ok(Some((_, words))) => match unpack(&words) {
+                    Some(mut part) => bytes.append(&mut part),
+                    None => break,
+                },
                 Ok(None) | Err(StoreError::Damaged { .. }) => break,
                 Err(error) => return Err(error.into()),
             }
         }
-        let Some(bytes) = unpack(&words) else { continue };
+        if bytes.is_empty() {
+            continue;
+        }
         match Sketch::restore(options, &mut io::Cursor::new(bytes)) {
             Ok(sketch) => restored.push((name.to_owned(), Arc::new(sketch))),
             Err(error) => tracing::warn!(statistic = name, %error, "an admission sketch starts anew"),

@@ -4,6 +4,7 @@ mod catalogs;
 mod conformance;
 mod faults;
 mod kill;
+mod measures;
 mod model;
 mod portable;
 mod support;

@@ -321,8 +321,8 @@ impl Log {
         fetch::fetch_many(wanted, |slot| self.segment(slot), pool, each);
     }
 
-    /// Adds to the bytes that count in a record's segment: [`record_bytes`] of the [`trimmed`] words when its position is kept, the same
-    /// below zero when it is let go. Costs one atomic addition.
+    /// Adds to the bytes that count in a record's segment: [`record_bytes`] of the [`trimmed`] words when its position
+    /// is kept, the same below zero when it is let go. Costs one atomic addition.
     pub fn account(&self, position: Position, delta: i64) {
         self.live.of(position.slot()).fetch_add(delta, Ordering::Relaxed);
     }
@@ -396,7 +396,7 @@ impl Log {
         // A segment need not have a hint; one that stays is removed when the log is next opened. It goes first: on a
         // disk that is full this makes room for the floor.
         let _ = self.device.remove(&hint_name(segment.id));
-        writer.commit(true)?;
+        writer.commit_here()?;
         self.device.remove(&segment.name()).map_err(StoreError::io(segment.name()))?;
         write(&self.slots)[usize::from(slot)] = None;
         self.live.of(slot).store(0, Ordering::Relaxed);

@@ -325,8 +325,8 @@ fn end_in(segment: &Found, newest: bool, end: &mut End, buffer: &mut Vec<u8>) ->
     Ok(ends)
 }
 
-/// Cuts off what lies behind the bytes to be kept of each segment, newest first: whatever interrupts this, what is left is still an unfinished
-/// group at the end.
+/// Cuts off what lies behind the bytes to be kept of each segment, newest first: whatever interrupts this, what is left
+/// is still an unfinished group at the end.
 fn cut_tail(
     device: &dyn Device,
     table: &[Option<Arc<Segment>>],
@@ -343,6 +343,8 @@ fn cut_tail(
             segment.blob.truncate(kept).map_err(StoreError::io(segment.name()))?;
             segment.blob.sync().map_err(StoreError::io(segment.name()))?;
             segment.size.store(kept, Ordering::Relaxed);
+        } else {
+            segment.blob.sync().map_err(StoreError::io(segment.name()))?;
         }
     }
     Ok(())

@@ -202,9 +202,9 @@ impl<'a> Writer<'a> {
         Ok(Writer { log, state, over: false })
     }
 
-    /// Adds a record to the group, without the zero words at its end. It expires at `expires`, in microseconds
-    /// since the Unix epoch rounded up to a minute, and not before the present floor has passed. It can be read at the answered
-    /// position once [`Log::is_written`] says so, at the latest after [`Writer::commit`].
+    /// Adds a record to the group, without the zero words at its end. It expires at `expires`, in microseconds since
+    /// the Unix epoch, rounded up to a minute, and not before the present floor has passed. It can be read at the
+    /// answered position once [`Log::is_written`] says so, at the latest after [`Writer::commit`].
     ///
     /// # Errors
     /// [`StoreError::TooLarge`] for a value of more than [`WORDS_MAX`] words, which changes nothing. After any other
@@ -244,15 +244,23 @@ impl<'a> Writer<'a> {
     /// [`StoreError::Full`] if the group was taken back because there is no room; after any other error nothing is
     /// written any more, and it is unknown whether the group will be found when the log is next opened.
     pub fn commit(&mut self, sync: bool) -> Result<(), StoreError> {
-        let done = self.end_group(sync);
+        let done = self.end_group(sync, false);
         self.settle(done)
     }
 
-    fn end_group(&mut self, sync: bool) -> Result<(), StoreError> {
+    /// Commits durably, and makes sure that a group ends in the active segment, be it one without records: so that
+    /// the end of the log is found there, and not in a segment that is about to be removed.
+    pub(crate) fn commit_here(&mut self) -> Result<(), StoreError> {
+        let blank = self.state.size == SEGMENT_HEADER_BYTES as u64;
+        let done = self.end_group(true, blank);
+        self.settle(done)
+    }
+
+    fn end_group(&mut self, sync: bool, always: bool) -> Result<(), StoreError> {
         self.check()?;
         // A floor that was raised is worth a frame without records.
         let floor = self.log.floor();
-        if self.state.count > 0 || self.state.index > 0 || floor > self.state.floor {
+        if always || self.state.count > 0 || self.state.index > 0 || floor > self.state.floor {
             if self.state.count == 0 {
                 self.state.start_frame(floor, self.log.segment_bytes());
             }
@@ -328,7 +336,6 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Starts a frame that has room for a record of `bytes`, in the next segment if need be.
     /// Writes out the frame that is being filled if it is half full, so that the next few pushes need not. For callers
     /// that push under a lock of their own, and call this without it.
     ///
@@ -342,6 +349,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Starts a frame that has room for a record of `bytes`, in the next segment if need be.
     fn make_room(&mut self, bytes: usize) -> Result<(), StoreError> {
         self.check()?;
         if self.state.count > 0 {

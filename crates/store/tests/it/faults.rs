@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use store::log::{Log, Position, RecordKey, StoreError, WORDS_MAX};
-use store::{FileDevice, MemoryDevice, Options};
+use store::log::{Log, Options, Position, RecordKey, StoreError, WORDS_MAX};
+use store::{FileDevice, MemoryDevice};
 
 use crate::support::{append, key, name, numbers, open, words};
 
@@ -274,6 +274,19 @@ fn slots_are_given_out_again_after_the_others() {
     assert_eq!(visits.iter().map(|visit| visit.position.slot()).collect::<Vec<_>>(), [0, 1, 2, 3]);
     let ids: Vec<u32> = log.segments().iter().map(|segment| segment.id).collect();
     assert_eq!(ids, [0, 2, 4, 5]);
+}
+
+#[test]
+fn the_end_of_the_log_is_found_without_the_segment_in_which_a_group_ended() {
+    let device = MemoryDevice::new();
+    let (log, ..) = open(&device, 200);
+    append(&log, &[1, 2, 3, 4, 5, 6], true).unwrap();
+    log.begin().unwrap().seal().unwrap();
+    let slots: Vec<u16> = log.segments().iter().map(|segment| segment.slot).collect();
+    assert!(slots.len() > 3, "the group lies in several segments, and the active one is empty");
+    assert!(log.remove(slots[slots.len() - 2]).unwrap());
+    let kept: Vec<u64> = numbers(&log, &open(&device.torn(0), 200).2);
+    assert!(kept.starts_with(&[1, 2]), "{kept:?}");
 }
 
 #[test]

@@ -1,8 +1,11 @@
-//! The log's promises, checked from outside over crash images, injected faults and arbitrary bytes.
+//! The promises of the log and of the store, checked from outside over crash images, injected faults and arbitrary bytes.
 
 mod damage;
 mod faults;
 mod hints;
 mod model;
+mod store_model;
+mod store_threads;
 mod support;
+mod toy;
 mod upgrade;

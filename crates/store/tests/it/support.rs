@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use store::log::{Log, RecordKey, Recovery, Visit};
-use store::{MemoryDevice, Options, StoreError};
+use store::log::{Log, Options, RecordKey, Recovery, Visit};
+use store::{MemoryDevice, StoreError};
 
 /// SplitMix64.
 pub(crate) struct Random(pub(crate) u64);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use store::log::{Log, RecordKey};
-use store::{Device, MemoryDevice, Options, StoreError, v1};
+use store::log::{Log, Options, RecordKey};
+use store::{Device, MemoryDevice, StoreError, v1};
 
 use crate::support::name;
 
@@ -67,7 +67,7 @@ type Contents = BTreeMap<u64, u64>;
 
 fn upgrade(device: &MemoryDevice) -> Result<v1::Upgraded, StoreError> {
     let device: Arc<dyn Device> = Arc::new(device.clone());
-    v1::upgrade(&device, Options { segment_bytes: 200 }, &mut |image, writer| {
+    v1::upgrade(&device, Options { segment_bytes: 200 }, &|_| false, &mut |image, writer| {
         let key = RecordKey { space: 0, kind: 0, shingle: u64::from(image.key[0]) };
         assert_eq!(image.expires, LATER);
         writer.push(key, 0, image.expires, &[image.value.len() as u64, u64::from(image.value[0])])?;
@@ -151,12 +151,25 @@ fn damage_costs_a_group_and_is_said() {
 fn what_convert_refuses_leaves_all_as_it_was() {
     let device = filled();
     let shared: Arc<dyn Device> = Arc::new(device.clone());
-    let refused = v1::upgrade(&shared, Options::default(), &mut |_, _| Err(StoreError::TooLarge("no")));
+    let refused =
+        v1::upgrade(&shared, Options::default(), &|_| false, &mut |_, _| Err(StoreError::TooLarge("no")));
     assert!(refused.is_err());
     assert_eq!(device.read(&name(3)), filled().read(&name(3)));
     assert!(v1::present(&device).unwrap());
     upgrade(&device).unwrap();
     assert_eq!(contents(&device), expected());
+}
+
+#[test]
+fn some_keys_can_be_given_before_the_others() {
+    let shared: Arc<dyn Device> = Arc::new(filled());
+    let mut keys = Vec::new();
+    let upgraded =
+        v1::upgrade(&shared, Options::default(), &|key| matches!(key[0], 1 | 6), &mut |image, _| {
+            keys.push(image.key[0]);
+            Ok(())
+        });
+    assert_eq!((upgraded.unwrap().images, keys), (5, vec![1, 6, 2, 3, 5]));
 }
 
 #[test]
@@ -167,7 +180,7 @@ fn what_an_earlier_release_has_written_is_brought_over() {
     device.write(&name(0), &bytes.unwrap());
     let shared: Arc<dyn Device> = Arc::new(device.clone());
     let mut keys = Vec::new();
-    let upgraded = v1::upgrade(&shared, Options::default(), &mut |image, writer| {
+    let upgraded = v1::upgrade(&shared, Options::default(), &|_| false, &mut |image, writer| {
         keys.push(image.key);
         writer.push(RecordKey::default(), 0, image.expires, &[image.value.len() as u64])?;
         Ok(())

@@ -1,0 +1,211 @@
+//! A `[[statistic]]`, checked: counters over windows or a track, and the sketch in front of either.
+
+use event::{Schema, Slot, Span, Type};
+use stats::{Admit, Column, Layout, LayoutError, Measure, Sketch, Tier, Track, Weight};
+
+use crate::config::{Problems, View, expected};
+use crate::track;
+
+/// Readings of a key that are no counters.
+const RESERVED: [&str; 2] = ["first_age", "last_age"];
+
+/// Share of keys that a sketch made for a number of keys may admit too early.
+const EARLY: f64 = 0.01;
+
+/// A statistic as configured.
+pub(super) struct StatisticDraft<'a> {
+    pub(super) name: String,
+    pub(super) view: View<'a>,
+    pub(super) kept: Kept,
+    pub(super) admit: Option<Admit>,
+}
+
+/// What is kept per key.
+pub(super) enum Kept {
+    /// Counters; their windows are known once all rules have asked.
+    Windows { counters: Vec<String>, tiers: Vec<Tier>, keep: Option<Span> },
+    /// A track, and the fact that its values are taken from.
+    Track { track: Track, value: Option<Slot> },
+}
+
+impl<'a> StatisticDraft<'a> {
+    /// The statistic, and whether it can be kept; if not, it has been said why.
+    pub(super) fn compile(
+        name: &str,
+        view: View<'a>,
+        schema: &Schema,
+        problems: &mut Problems,
+    ) -> (StatisticDraft<'a>, bool) {
+        let (kept, sound) = if view.is_given("track") {
+            let kept = track(name, view, schema, problems);
+            let sound = kept.is_some();
+            (kept.unwrap_or(Kept::Windows { counters: Vec::new(), tiers: Vec::new(), keep: None }), sound)
+        } else {
+            windows(view, problems)
+        };
+        let admit = view.table("admit").and_then(|view| admit(view, problems));
+        (StatisticDraft { name: name.to_owned(), view, kept, admit }, sound)
+    }
+
+    /// Names of the counters; a track has none.
+    pub(super) fn counters(&self) -> &[String] {
+        match &self.kept {
+            Kept::Windows { counters, .. } => counters,
+            Kept::Track { .. } => &[],
+        }
+    }
+
+    /// What is kept, with readings over these windows.
+    pub(super) fn measure(&self, windows: Vec<Span>) -> Result<Measure, LayoutError> {
+        match &self.kept {
+            Kept::Windows { counters, tiers, keep } => {
+                Layout::new(counters.clone(), tiers, windows, *keep).map(Measure::Windows)
+            }
+            Kept::Track { track, .. } => Ok(Measure::Track(track.clone())),
+        }
+    }
+}
+
+fn windows(view: View<'_>, problems: &mut Problems) -> (Kept, bool) {
+    for key in ["value", "decay"].into_iter().filter(|key| view.is_given(key)) {
+        let help = "add `track = [...]` instead of `counts` and `windows`, or leave it out".to_owned();
+        problems.add(view.origin(key), format!("`{key}` is for tracks"), Some(help));
+    }
+    let lacks: Vec<&str> = ["counts", "windows"].into_iter().filter(|key| !view.is_given(key)).collect();
+    match lacks[..] {
+        [] => {}
+        [key] => {
+            let message = format!("[[statistic]] has no `{key}`");
+            problems.add(view.origin(""), message, Some(format!("add `{key} = [...]`")));
+        }
+        _ => {
+            let help = "add `counts = [...]` and `windows = [...]` for counters over time, or `track = [...]` and \
+                        `keep = ...` for a few values over all events";
+            let message = "[[statistic]] has neither `counts` nor `track`";
+            problems.add(view.origin(""), message, Some(help.to_owned()));
+        }
+    }
+    let (mut tiers, mut sound) = (Vec::new(), lacks.is_empty());
+    for (text, origin) in view.strings("windows") {
+        match text.parse::<Tier>() {
+            Ok(tier) => tiers.push(tier),
+            Err(error) => {
+                problems.add(origin, format!("`{text}` is no tier"), Some(error.to_string()));
+                sound = false;
+            }
+        }
+    }
+    let counters: Vec<String> = view.strings("counts").into_iter().map(|(name, _)| name.to_owned()).collect();
+    for (counter, origin) in view.strings("counts") {
+        if RESERVED.contains(&counter) || judge::VALUE_METHODS.contains(&counter) {
+            let message = format!("a counter cannot be called `{counter}`");
+            problems.add(origin, message, Some("rules call something else by that name".to_owned()));
+        }
+    }
+    let keep = view.span("keep");
+    // The layout is made again with its windows: now what is wrong with the tiers is said once.
+    if let (true, Err(error)) = (sound, Layout::new(counters.clone(), &tiers, Vec::new(), keep)) {
+        problems.add(view.origin("windows"), error.to_string(), None);
+        sound = false;
+    }
+    (Kept::Windows { counters, tiers, keep }, sound)
+}
+
+fn track(name: &str, view: View<'_>, schema: &Schema, problems: &mut Problems) -> Option<Kept> {
+    if let Some(key) = ["counts", "windows", "readings"].into_iter().find(|key| view.is_given(key)) {
+        let message = format!("`{name}` has `track` and `{key}`");
+        let help = match key {
+            "readings" => {
+                "a track has no windows, and all of it is read for every event: leave `readings` out"
+            }
+            _ => "a statistic has counters or a track: make a [[kind]] of the same fact for the other one",
+        };
+        problems.add(view.origin(key), message, Some(help.to_owned()));
+        return None;
+    }
+    let value = view.str("value").map(|value| value_slot(value, view, schema, problems));
+    let mut columns = Vec::new();
+    for (word, origin) in view.strings("track") {
+        let of_value = matches!(word, "sum" | "min" | "max");
+        if of_value && value.is_none() {
+            let help = "add `value = ...`: the integer fact that it is over".to_owned();
+            problems.add(origin, format!("`{word}` has no value"), Some(help));
+        }
+        columns.extend(track::column(word));
+    }
+    let weight = if value.is_some() { Weight::Value } else { Weight::One };
+    let half_lives = view.strings("decay");
+    if let Some((_, origin)) = half_lives.get(Track::DECAYED_MAX) {
+        let message = format!("`decay` has {} half-lives", half_lives.len());
+        problems.add(origin, message, Some(format!("at most {} are kept", Track::DECAYED_MAX)));
+        return None;
+    }
+    let parsed = half_lives.iter().filter_map(|(text, _)| text.parse().ok());
+    columns.extend(parsed.map(|half_life| Column::Decayed { half_life, weight }));
+    let is_used = |column: &Column| !matches!(column, Column::First | Column::Last | Column::Count);
+    if value.is_some() && !columns.iter().any(is_used) {
+        let help = "add `sum`, `min` or `max` to `track`, or `decay`".to_owned();
+        problems.add(view.origin("value"), "nothing is kept of `value`", Some(help));
+    }
+    let Some(keep) = view.span("keep") else {
+        // One that failed its check has been told of.
+        if !view.is_given("keep") {
+            let help = "add `keep = \"30d\"`: how long a key is kept after its last event".to_owned();
+            problems.add(view.origin("track"), "a track has no `keep`", Some(help));
+        }
+        return None;
+    };
+    if columns.is_empty() && (!view.strings("track").is_empty() || !half_lives.is_empty()) {
+        // None of the words is one: that has been told.
+        return None;
+    }
+    match Track::new(columns, keep) {
+        Ok(track) => Some(Kept::Track { track, value: value.flatten() }),
+        Err(error) => {
+            problems.add(view.origin("track"), error.to_string(), None);
+            None
+        }
+    }
+}
+
+fn value_slot(value: &str, view: View<'_>, schema: &Schema, problems: &mut Problems) -> Option<Slot> {
+    let origin = view.origin("value");
+    let Some(slot) = schema.slot(value) else {
+        let integers = schema.columns().iter().filter(|column| column.kind == Type::Integer);
+        let help = expected(value, integers.map(|column| column.name.as_str()));
+        problems.add(origin, format!("there is no fact `{value}`"), Some(help));
+        return None;
+    };
+    let kind = schema.column(slot).kind;
+    if kind != Type::Integer {
+        let help = match kind {
+            Type::Float => "tracks are exact: send it as an integer of a smaller unit, such as cents",
+            _ => "expected a fact of type integer",
+        };
+        problems.add(origin, format!("`{value}` is of type {kind}"), Some(help.to_owned()));
+        return None;
+    }
+    Some(slot)
+}
+
+fn admit(view: View<'_>, problems: &mut Problems) -> Option<Admit> {
+    let bytes = match (view.is_given("memory"), view.is_given("keys")) {
+        (true, false) => usize::try_from(view.size("memory")?).ok()?,
+        (false, true) => Sketch::bytes_for(u64::try_from(view.integer("keys")?).ok()?, EARLY),
+        (true, true) => {
+            let help = "leave one of them out: `keys` is how much memory so many keys need".to_owned();
+            problems.add(view.origin("keys"), "`admit` has both `memory` and `keys`", Some(help));
+            return None;
+        }
+        (false, false) => {
+            let help =
+                "add `memory = \"64MiB\"`, or `keys = ...`: how many keys are expected within `rotate`";
+            let message = "`admit` has neither `memory` nor `keys`";
+            problems.add(view.origin(""), message, Some(help.to_owned()));
+            return None;
+        }
+    };
+    // What does not fit was told of when the text was checked.
+    let after = u8::try_from(view.integer("after")?).ok().filter(|after| Admit::AFTER.contains(after))?;
+    Some(Admit { after, rotate: view.span("rotate")?, bytes })
+}

@@ -1,0 +1,138 @@
+//! Runs, flushes and merges at the same time.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use store::log::RecordKey;
+use store::{MemoryDevice, Options, Store};
+
+use crate::support::Random;
+use crate::toy::{Toy, key, open, transact};
+
+const PAIRS: u64 = 60;
+
+/// The keys of a pair, which lie in different shards.
+fn pair(number: u64) -> [RecordKey; 2] {
+    [key(2 * number), key(2 * number + 1)]
+}
+
+/// Counts of all pairs; both keys of a pair must have the same.
+fn counts(store: &Store, context: &str) -> BTreeMap<u64, u64> {
+    let mut found = BTreeMap::new();
+    store
+        .each(&Toy, &mut |key, _, words| {
+            found.insert(key, words[1]);
+        })
+        .unwrap();
+    let mut counts = BTreeMap::new();
+    for number in 0..PAIRS {
+        let [one, other] = pair(number).map(|key| found.remove(&key));
+        assert_eq!(one, other, "{context}: pair {number}");
+        counts.insert(number, one.unwrap_or(0));
+    }
+    assert!(found.is_empty());
+    counts
+}
+
+fn count(store: &Store, number: u64, words: u64) -> u64 {
+    let epoch = transact(store, &pair(number), 0, |_, cell| {
+        let count = cell.get(1).copied().unwrap_or(0) + 1;
+        cell.clear();
+        cell.resize(2 + words as usize, count);
+        cell[0] = i64::MAX.cast_unsigned();
+    });
+    epoch.unwrap()
+}
+
+fn hammer(seed: u64, threads: u64, flushes: u64) {
+    let options = Options { memory_bytes: Store::SHARDS * 3_000, segment_bytes: 8_000 };
+    let device = MemoryDevice::new();
+    let (store, _) = open(&device, options);
+    let done = AtomicBool::new(false);
+    // Per pair, what has been counted, and what of it a crash may not lose.
+    let counted: Vec<AtomicU64> = (0..PAIRS).map(|_| AtomicU64::new(0)).collect();
+    std::thread::scope(|scope| {
+        let working = (0..threads).map(|thread| {
+            let (store, counted, done) = (&store, &counted, &done);
+            scope.spawn(move || {
+                let mut random = Random(seed * 1_000 + thread);
+                while !done.load(Ordering::SeqCst) {
+                    // A few of them all the time, so that they change between a cut and their collection.
+                    let among = [4, PAIRS][random.below(2) as usize];
+                    let number = random.below(among);
+                    count(store, number, random.below(30));
+                    counted[number as usize].fetch_add(1, Ordering::SeqCst);
+                }
+            })
+        });
+        let working: Vec<_> = working.collect();
+        let flushing = scope.spawn(|| {
+            let mut random = Random(seed);
+            for _ in 0..flushes {
+                let before: Vec<u64> = counted.iter().map(|count| count.load(Ordering::SeqCst)).collect();
+                if random.below(8) == 0 {
+                    device.set_capacity(Some(device.used() + random.below(6_000)));
+                }
+                let flushed = store.flush(true, || Toy);
+                device.set_capacity(None);
+                let (left, _) = open(&device.crash(random.below(u64::MAX)), options);
+                let found = counts(&left, &format!("seed {seed}, a crash"));
+                if flushed.is_ok() {
+                    let lost = (0..PAIRS).find(|number| found[number] < before[*number as usize]);
+                    assert_eq!(lost, None, "seed {seed}: counts of a finished flush are lost");
+                }
+            }
+        });
+        let merging = scope.spawn(|| {
+            while !done.load(Ordering::SeqCst) {
+                // The disk may be full just now.
+                let _ = store.merge(0, u64::MAX, || Toy);
+                std::thread::yield_now();
+            }
+        });
+        let flushed = flushing.join();
+        done.store(true, Ordering::SeqCst);
+        for thread in working {
+            thread.join().unwrap();
+        }
+        flushed.unwrap();
+        merging.join().unwrap();
+    });
+    let expected: BTreeMap<u64, u64> =
+        (0..).zip(&counted).map(|(number, count)| (number, count.load(Ordering::SeqCst))).collect();
+    assert_eq!(counts(&store, "at the end"), expected);
+    store.close(|| Toy).unwrap();
+    assert_eq!(counts(&open(&device, options).0, "reopened"), expected);
+}
+
+#[test]
+fn runs_are_whole_in_every_crash_beside_flushes_and_merges() {
+    for seed in 0..4 {
+        hammer(seed, 3, 40);
+    }
+}
+
+#[test]
+fn a_store_can_be_closed_while_it_is_merged() {
+    for seed in 0..20 {
+        let device = MemoryDevice::new();
+        let options = Options { memory_bytes: 1 << 20, segment_bytes: 2_000 };
+        let (store, _) = open(&device, options);
+        for round in 0..40 {
+            count(&store, round % PAIRS, round % 40);
+            count(&store, round % 5, seed);
+            store.flush(false, || Toy).unwrap();
+        }
+        let before = counts(&store, "before");
+        std::thread::scope(|scope| {
+            let merging = scope.spawn(|| store.merge(0, u64::MAX, || Toy));
+            store.close(|| Toy).unwrap();
+            // It is finished before, or finds the store closed.
+            let merged = merging.join().unwrap();
+            assert!(merged.is_ok() || matches!(merged, Err(store::StoreError::Failed(_))), "{merged:?}");
+        });
+        assert!(store.flush(true, || Toy).is_err());
+        assert_eq!(counts(&store, "closed"), before);
+        assert_eq!(counts(&open(&device, options).0, "reopened"), before);
+    }
+}
