@@ -6,8 +6,8 @@ use std::sync::Arc;
 use store::MemoryDevice;
 use store::log::{Log, Options, Position, Record, RecordKey, Recovery, StoreError, Visit};
 
-use stats::random::Random;
 use crate::simulation::{Failure, Tally, guarded};
+use stats::random::Random;
 
 /// Runs the simulation of a seed.
 ///
