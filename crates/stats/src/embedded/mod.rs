@@ -561,7 +561,11 @@ impl Inner {
     fn flush(&self, sync: bool) -> Result<(), LedgerError> {
         self.check_poison()?;
         let dirty = self.store.dirty_bytes();
-        self.flushed(self.store.flush(sync, || self.world()))?;
+        match self.store.flush(sync, || self.world()) {
+            // Closed in between, which has written all.
+            Err(StoreError::Failed(_)) if self.closed.load(Ordering::SeqCst) => return Ok(()),
+            flushed => self.flushed(flushed)?,
+        }
         if dirty > 0 {
             lock(&self.signal).merge += 2 * dirty;
             self.signalled.notify_all();

@@ -13,12 +13,12 @@ use crate::options::{DataOption, JsonOption, stopped};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  tollhouse snapshot --server http://127.0.0.1:8377      In `snapshots` of the server's data directory
+  tollhouse snapshot --server http://127.0.0.1:8377      In `snapshots` of its data directory
   tollhouse snapshot --data ./data /backup/2026-11-21    No server may run on it
   tollhouse restore ./data/snapshots/20261121T090753Z --data ./new
 
-A snapshot is a data directory itself, with the secret. Files that never change again are shared with
-the original as hard links where the file system can: only a copy on another disk is a backup.")]
+A snapshot is a data directory itself, with the secret. Files that never change again are hard
+links where the file system can: only a copy on another disk is a backup.")]
 pub(crate) struct Args {
     /// Where to make it; it must not exist
     #[arg(value_name = "TARGET", required_unless_present = "server")]
