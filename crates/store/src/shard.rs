@@ -178,6 +178,8 @@ struct PageMeta {
     class: u8,
     /// It is in its class's list of pages with room.
     listed: bool,
+    /// Its cells are being moved to other pages.
+    leaving: bool,
     live: u16,
     /// First word of the first free cell, plus one; a free cell's first word holds the next.
     free: u16,
@@ -226,6 +228,8 @@ pub(crate) struct Shard {
     hand: u32,
     /// Looks at the budget that are left out, because the last one found next to nothing to evict.
     patience: u32,
+    /// Looks at the pages that are left out.
+    compact_patience: u32,
     /// Runs that have found cells here which must stay.
     pub(crate) pins: u32,
     pub(crate) tally: Tally,
@@ -267,6 +271,7 @@ impl Shard {
             resized: Vec::new(),
             hand: 0,
             patience: 0,
+            compact_patience: 0,
             pins: 0,
             tally: Tally::default(),
         }
@@ -562,17 +567,25 @@ impl Shard {
             let Some(number) = self.room[usize::from(class)].last().copied() else {
                 let number = self.spare.pop().unwrap_or_else(|| {
                     self.cells.push();
-                    self.metas.push(PageMeta { class: 0, listed: false, live: 0, free: 0, bump: 0 });
+                    self.metas.push(PageMeta {
+                        class: 0,
+                        listed: false,
+                        leaving: false,
+                        live: 0,
+                        free: 0,
+                        bump: 0,
+                    });
                     self.metas.len() as u32 - 1
                 });
-                self.metas[number as usize] = PageMeta { class, listed: true, live: 0, free: 0, bump: 0 };
+                self.metas[number as usize] =
+                    PageMeta { class, listed: true, leaving: false, live: 0, free: 0, bump: 0 };
                 self.room[usize::from(class)].push(number);
                 continue;
             };
             let meta = &mut self.metas[number as usize];
             let bits = self.cells.bits();
             let page = self.cells.page_mut(number as usize);
-            let first = if meta.class != class {
+            let first = if meta.class != class || meta.leaving {
                 None
             } else if meta.free > 0 {
                 let first = usize::from(meta.free) - 1;
@@ -617,7 +630,7 @@ impl Shard {
         meta.live -= 1;
         if meta.live == 0 {
             // Its class's list may still name it; who finds it there sees that it has another class.
-            *meta = PageMeta { class: 0, listed: false, live: 0, free: 0, bump: 0 };
+            *meta = PageMeta { class: 0, listed: false, leaving: false, live: 0, free: 0, bump: 0 };
             self.spare.push(number as u32);
             return;
         }
@@ -626,6 +639,18 @@ impl Shard {
         if !meta.listed {
             meta.listed = true;
             self.room[usize::from(class)].push(number as u32);
+        }
+    }
+
+    /// Copies the words that fit from one cell to another, header included.
+    fn copy(&mut self, (from, from_class): (u64, u8), (to, to_class): (u64, u8)) {
+        let kept = class_words(from_class).min(class_words(to_class));
+        let mut line = [0; 16];
+        for start in (0..kept).step_by(line.len()) {
+            let end = kept.min(start + line.len());
+            let line = &mut line[..end - start];
+            line.copy_from_slice(&self.cell(from, from_class)[start..end]);
+            self.cell_mut(to, to_class)[start..end].copy_from_slice(line);
         }
     }
 
@@ -1009,6 +1034,46 @@ impl Shard {
         stored
     }
 
+    /// Moves the cells of pages that are at most half full together, if pages take more than a budget by an eighth: what
+    /// one size of cells has given up is then there for others.
+    pub(crate) fn compact(&mut self, budget: usize) {
+        let used = (self.metas.len() - self.spare.len()) * self.cells.page_words() * 8;
+        if used <= budget + budget / 8 {
+            return;
+        }
+        if self.compact_patience > 0 {
+            self.compact_patience -= 1;
+            return;
+        }
+        self.compact_patience = 64;
+        let page_words = self.cells.page_words();
+        let is_sparse = |meta: &PageMeta| {
+            meta.class != 0 && 2 * usize::from(meta.live) * class_words(meta.class) <= page_words
+        };
+        // One pass over the index for many pages at once.
+        if self.metas.iter().filter(|meta| is_sparse(meta)).count() * 16 < self.metas.len() {
+            return;
+        }
+        for meta in &mut self.metas {
+            meta.leaving = is_sparse(meta);
+        }
+        for slot in 0..self.buckets * SLOTS as u32 {
+            let place = self.at(slot);
+            let Place { entry, class, .. } = place;
+            if class == 0
+                || entry & HOT == 0
+                || !self.is_small(class)
+                || !self.metas[self.place_of(entry).0].leaving
+            {
+                continue;
+            }
+            let to = self.allocate(class);
+            self.copy((entry, class), (to, class));
+            self.release(entry, class);
+            self.set_entry(place, to, true, class);
+        }
+    }
+
     /// All cells in memory.
     pub(crate) fn each_hot(&self, each: &mut dyn FnMut(Hash, u16, &[u64])) {
         for number in 0..self.buckets * SLOTS as u32 {
@@ -1063,14 +1128,7 @@ impl CellMut<'_> {
     fn move_to(&mut self, class: u8) {
         let shard = &mut *self.shard;
         let reference = shard.allocate(class);
-        let kept = class_words(class).min(class_words(self.class));
-        let mut line = [0; 16];
-        for start in (0..kept).step_by(line.len()) {
-            let end = kept.min(start + line.len());
-            let line = &mut line[..end - start];
-            line.copy_from_slice(&shard.cell(self.reference, self.class)[start..end]);
-            shard.cell_mut(reference, class)[start..end].copy_from_slice(line);
-        }
+        shard.copy((self.reference, self.class), (reference, class));
         shard.release(self.reference, self.class);
         if shard.durable {
             shard.dirty_words = shard.dirty_words - class_words(self.class) + class_words(class);

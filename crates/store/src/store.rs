@@ -687,6 +687,7 @@ impl Store {
         if shard.live_bytes() > cells {
             shard.evict(cells, self);
         }
+        shard.compact(cells);
     }
 }
 

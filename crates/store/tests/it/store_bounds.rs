@@ -88,3 +88,22 @@ fn keys_that_come_again_outlast_a_flood_of_others() {
         assert!(kept * 100 >= hot * 99, "{kept} of {hot} are in memory, durable {durable}");
     }
 }
+
+#[test]
+fn memory_follows_cells_that_change_their_size() {
+    // Without a disk, where nothing is dirty and so all of it can go.
+    let memory_bytes = 8 << 20;
+    let store = Store::in_memory(Options { memory_bytes, segment_bytes: 0 });
+    let mut random = Random(5);
+    // Each size fills the budget some times over, and leaves its pages to the next.
+    for words in [4, 12, 20, 9, 5] {
+        let keys = memory_bytes as u64 / (words as u64 * 8);
+        for number in 0..keys {
+            write(&store, (words as u64) << 32 | number, words, random.below(1000));
+        }
+        let usage = store.usage();
+        // An eighth for pages in part empty, and pages and lists that no shard can be without.
+        let bound = memory_bytes as u64 * 5 / 4 + (5 << 20);
+        assert!(usage.memory_bytes <= bound && usage.hot > keys / 8, "{words}: {usage:?}");
+    }
+}
