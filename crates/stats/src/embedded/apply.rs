@@ -116,7 +116,12 @@ impl Inner {
             for place in group {
                 place.found = match keys.find(place.hash) {
                     Found::Hot(found) => Some(found),
-                    Found::Absent => None,
+                    Found::Absent => {
+                        if let Some(sketch) = &world.plans[usize::from(place.plan)].sketch {
+                            sketch.touch(sketch.line(shard, place.hash.bits()));
+                        }
+                        None
+                    }
                     Found::Cold(_, position, words) => {
                         match images.get(&(shard, place.hash)) {
                             Some((at, record)) if *at == position => {
