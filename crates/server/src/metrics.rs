@@ -132,7 +132,6 @@ impl Collector for Holdings {
             ),
             ("ledger_disk_bytes", "Length of the ledger's files", ledger.disk_bytes),
             ("ledger_live_bytes", "The part of it that is the newest of a key", ledger.live_bytes),
-            ("ledger_full", "1 while nothing is added because the disk is full", u64::from(ledger.full)),
             (
                 "ledger_poisoned",
                 "1 if nothing is added any more since a write failed",

@@ -6,7 +6,7 @@
 //!                                              └─► the model ──────────────────────────┴─► equal, or the seed fails
 //! ```
 //!
-//! `SEEDS=0..10000 cargo run --release -p tollhouse-sim` runs many; `./test` runs a few.
+//! `cargo run --release -p tollhouse-sim --example sim -- 0..10000` runs many; `./test` runs a few.
 //!
 //! What a seed does not fix: the ledger's flusher is a thread of its own. A simulation waits for it whenever it asks
 //! for a flush, and intervals are longer than a run, so that the order of steps is fixed but for two things: without a

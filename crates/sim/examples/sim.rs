@@ -1,4 +1,4 @@
-//! Runs simulations of the ledger, or of the log alone: `cargo run --release -p tollhouse-sim -- [log] 0..10000`.
+//! Runs simulations of the ledger, or of the log alone: `cargo run --release -p tollhouse-sim --example sim -- [log] 0..10000`.
 
 use std::process::ExitCode;
 
