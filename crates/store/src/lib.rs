@@ -11,6 +11,7 @@
 
 mod arena;
 mod device;
+mod index;
 pub mod log;
 mod memory;
 mod shard;

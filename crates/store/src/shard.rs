@@ -1,19 +1,5 @@
 //! One share of the keys: an index of all of them, and the cells of those that are in memory.
 //!
-//! # Index
-//! Buckets of one cache line, each with five entries of twelve bytes, probed linearly from the bucket that the
-//! leading bits of the hash name (as in a table ordered by hash, growing is one pass over memory in order):
-//!
-//! ```text
-//! words 0..5   entries: 40 bits reference, 1 bit hot, 23 low bits of the hash
-//! words 5..8   five times the 32 high bits of the hash, then 5 x 6 bits size class (0: free), 1 bit: a key of this
-//!              bucket, or of one before it, lies behind it
-//! ```
-//!
-//! The reference of a hot entry is its cell's address, that of a cold one the position of its image on disk. With the
-//! number of the shard, the 55 bits of hash are the whole 64 bits of a shingle, mixed with its kind: the directory
-//! needs no key beside them.
-//!
 //! # Cells
 //! A header word (tag, position of the newest image on disk, flags) and the value's words, in slabs of size classes
 //! with four classes to a doubling; values above [`SMALL_WORDS`] lie on the heap.
@@ -25,6 +11,7 @@
 use std::sync::Arc;
 
 use crate::arena::{Arena, Pages, prefetch};
+use crate::index::{Entry, Index, LOW_BITS};
 use crate::log::{Position, WORDS_MAX};
 
 /// Bits of the shingle that choose a shard. With fewer, an entry could not hold the others.
@@ -34,14 +21,8 @@ const LOW_ROUTE_BITS: u32 = 16 - SHARD_BITS;
 /// Number of shards.
 pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
 
-const BUCKET_WORDS: usize = 1 << BUCKET_BITS;
-const BUCKET_BITS: u32 = 3;
-const SLOTS: usize = 5;
-const REFERENCE_BITS: u32 = 40;
-const REFERENCE: u64 = (1 << REFERENCE_BITS) - 1;
-const HOT: u64 = 1 << REFERENCE_BITS;
-const LOW_BITS: u32 = 23;
-const OVERFLOW: u64 = 1 << 62;
+/// Words of a cache line.
+const LINE_WORDS: usize = 8;
 
 /// Cells up to this many words, header included, lie in slabs, or up to half a page where pages are smaller.
 const SMALL_WORDS: usize = 256;
@@ -55,6 +36,7 @@ const MISSING: u64 = 4;
 const TOUCHED: u64 = 0x18;
 const TOUCHED_ONE: u64 = 0x08;
 const POSITION_SHIFT: u32 = 8;
+const POSITION_MASK: u64 = (1 << 40) - 1;
 const TAG_SHIFT: u32 = 48;
 
 /// A key's hash within its shard, 55 bits.
@@ -84,13 +66,21 @@ impl Hash {
         self.0
     }
 
+    /// From what [`Hash::high`] and [`Hash::low`] say.
     #[inline(always)]
-    fn high(self) -> u32 {
+    pub(crate) fn from_halves(high: u32, low: u64) -> Hash {
+        Hash(u64::from(high) << LOW_BITS | low)
+    }
+
+    /// The 32 high bits, which name a key's place.
+    #[inline(always)]
+    pub(crate) fn high(self) -> u32 {
         (self.0 >> LOW_BITS) as u32
     }
 
+    /// The 23 bits below them.
     #[inline(always)]
-    fn low(self) -> u64 {
+    pub(crate) fn low(self) -> u64 {
         self.0 & ((1 << LOW_BITS) - 1)
     }
 }
@@ -150,17 +140,13 @@ pub(crate) fn value_class(words: usize) -> u8 {
     class_of(words + 1)
 }
 
-/// Where a key's entry and its cell lie; good until the shard's next change that moves or removes a cell, which
+/// Where a key's entry and its cell lie; good until the shard's next change that moves or removes one, which
 /// [`Shard::again`] notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Number of the entry in the index.
-    slot: u32,
-    class: u8,
+    entry: Entry,
     /// The shard's version when it was found.
     version: u32,
-    /// The entry's first word.
-    entry: u64,
 }
 
 /// A key of the index.
@@ -195,12 +181,8 @@ pub(crate) struct Tally {
 }
 
 pub(crate) struct Shard {
-    index: Pages,
-    buckets: u32,
-    entries: u32,
-    /// Entries removed since the index was built: marks of overflow stay behind them.
-    removed: u32,
-    /// Counted up when a cell moves or goes.
+    index: Index,
+    /// Counted up when an entry or a cell moves or goes.
     version: u32,
     hot: u32,
     durable: bool,
@@ -249,10 +231,7 @@ impl Shard {
     pub(crate) fn new(arena: &Arc<Arena>, durable: bool) -> Shard {
         let cells = Pages::new(arena.clone());
         Shard {
-            index: Pages::new(arena.clone()),
-            buckets: 0,
-            entries: 0,
-            removed: 0,
+            index: Index::new(arena),
             version: 0,
             hot: 0,
             durable,
@@ -279,7 +258,7 @@ impl Shard {
 
     /// Keys, hot and cold.
     pub(crate) fn entries(&self) -> u64 {
-        u64::from(self.entries)
+        u64::from(self.index.len())
     }
 
     /// Keys in memory.
@@ -318,75 +297,27 @@ impl Shard {
 
     // --- index ---
 
-    #[inline(always)]
-    fn home(&self, hash: Hash) -> u32 {
-        ((u64::from(hash.high()) * u64::from(self.buckets)) >> 32) as u32
-    }
-
-    #[inline(always)]
-    fn bucket(&self, bucket: u32) -> &[u64; BUCKET_WORDS] {
-        let bits = self.index.bits() - BUCKET_BITS;
-        let page = self.index.page(bucket as usize >> bits);
-        &page.as_chunks::<BUCKET_WORDS>().0[bucket as usize & ((1 << bits) - 1)]
-    }
-
-    #[inline(always)]
-    fn bucket_mut(&mut self, bucket: u32) -> &mut [u64; BUCKET_WORDS] {
-        bucket_of(&mut self.index, bucket)
-    }
-
-    /// Asks for the line where a key would be.
+    /// Asks for the lines where a key would be.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: Hash) {
-        if self.buckets > 0 {
-            let home = self.home(hash);
-            prefetch(&self.bucket(home)[0]);
-            // One in a few lies there.
-            prefetch(&self.bucket((home + 1).min(self.buckets - 1))[0]);
-        }
+        self.index.prefetch(hash);
     }
 
     /// Finds a key's entry, and asks for its cell.
     #[inline(always)]
     pub(crate) fn find(&self, hash: Hash) -> Found {
-        if self.buckets == 0 {
-            return Found::Absent;
-        }
-        let home = self.home(hash);
-        let mut number = home;
-        loop {
-            let bucket = self.bucket(number);
-            for slot in 0..SLOTS {
-                if high_of(bucket, slot) == hash.high() && bucket[slot] >> (REFERENCE_BITS + 1) == hash.low()
-                {
-                    let class = class_at(bucket, slot);
-                    if class != 0 {
-                        return self.found(bucket[slot], number * SLOTS as u32 + slot as u32, class);
-                    }
-                }
-            }
-            number += 1;
-            if number == self.buckets {
-                number = 0;
-            }
-            if bucket[7] & OVERFLOW == 0 || number == home {
-                return Found::Absent;
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn found(&self, entry: u64, slot: u32, class: u8) -> Found {
-        let place = Place { slot, class, version: self.version, entry };
-        if entry & HOT == 0 {
-            return Found::Cold(place, Position::from_bits(entry & REFERENCE), class_words(class) - 1);
+        let Some(entry) = self.index.find(hash) else { return Found::Absent };
+        let place = Place { entry, version: self.version };
+        let Entry { class, reference, .. } = entry;
+        if !entry.is_hot {
+            return Found::Cold(place, Position::from_bits(reference), class_words(class) - 1);
         }
         if self.is_small(class) {
-            let (page, first) = self.place_of(entry);
+            let (page, first) = self.place_of(reference);
             let page = self.cells.page(page);
             prefetch(&page[first]);
             // Cells of three words and the like cross a line now and then.
-            prefetch(&page[first + class_words(class).min(BUCKET_WORDS) - 1]);
+            prefetch(&page[first + class_words(class).min(LINE_WORDS) - 1]);
         }
         Found::Hot(place)
     }
@@ -403,89 +334,43 @@ impl Shard {
         }
     }
 
-    /// What lies in a slot of the index; of class 0 if it is free.
-    fn at(&self, slot: u32) -> Place {
-        let bucket = self.bucket(slot / SLOTS as u32);
-        let class = class_at(bucket, slot as usize % SLOTS);
-        Place { slot, class, version: self.version, entry: bucket[slot as usize % SLOTS] }
-    }
-
-    fn hash_at(&self, place: Place) -> Hash {
-        hash_of(self.bucket(place.slot / SLOTS as u32), place.slot as usize % SLOTS)
-    }
-
-    fn set_entry(&mut self, place: Place, reference: u64, hot: bool, class: u8) {
-        let slot = place.slot as usize % SLOTS;
-        let bucket = self.bucket_mut(place.slot / SLOTS as u32);
-        let low = bucket[slot] >> (REFERENCE_BITS + 1);
-        bucket[slot] = reference & REFERENCE | u64::from(hot) << REFERENCE_BITS | low << (REFERENCE_BITS + 1);
-        set_class(bucket, slot, class);
+    fn set_entry(&mut self, entry: Entry, reference: u64, is_hot: bool, class: u8) {
+        self.index.set(Entry { class, is_hot, reference, ..entry });
     }
 
     /// Adds an entry for a key that has none.
-    fn insert(&mut self, hash: Hash, reference: u64, hot: bool, class: u8) -> Place {
-        if self.removed > 2 * self.buckets {
-            self.rebuild(self.buckets);
+    fn insert(&mut self, hash: Hash, reference: u64, is_hot: bool, class: u8) -> Place {
+        let slots = self.index.slots();
+        let (slot, moved) = self.index.insert(hash, reference, is_hot, class);
+        if moved {
+            self.version = self.version.wrapping_add(1);
         }
-        if self.is_full() {
-            self.rebuild(self.buckets + self.buckets / 10 + 2);
+        if self.index.slots() != slots {
+            // Entries lie about in the order of their hashes, so the hand stays between the same ones.
+            let share = u64::from(self.hand) * u64::from(self.index.slots()) / u64::from(slots.max(1));
+            self.hand = share as u32;
         }
-        self.entries += 1;
-        let entry = reference & REFERENCE | u64::from(hot) << REFERENCE_BITS;
-        let slot = put(&mut self.index, self.buckets, hash, entry, class);
-        Place { slot, class, version: self.version, entry }
+        Place { entry: Entry { slot, class, is_hot, reference }, version: self.version }
     }
 
-    fn remove_entry(&mut self, place: Place) {
-        set_class(self.bucket_mut(place.slot / SLOTS as u32), place.slot as usize % SLOTS, 0);
+    fn remove_entry(&mut self, entry: Entry) {
+        self.index.remove(entry.slot);
         self.version = self.version.wrapping_add(1);
-        self.entries -= 1;
-        self.removed += 1;
-    }
-
-    /// Moves all entries into an index of this many buckets.
-    fn rebuild(&mut self, buckets: u32) {
-        let mut index = Pages::new(self.index.arena().clone());
-        while index.bytes() < buckets as usize * BUCKET_WORDS * 8 {
-            index.push();
-        }
-        for number in 0..self.buckets {
-            let bucket = self.bucket(number);
-            for slot in 0..SLOTS {
-                let class = class_at(bucket, slot);
-                if class != 0 {
-                    put(&mut index, buckets, hash_of(bucket, slot), bucket[slot] & (REFERENCE | HOT), class);
-                }
-            }
-        }
-        self.index = index;
-        // Entries lie in the order of their hashes, so the hand stays between the same ones.
-        self.hand = (u64::from(self.hand) * u64::from(buckets) / u64::from(self.buckets.max(1))) as u32;
-        self.buckets = buckets;
-        self.version = self.version.wrapping_add(1);
-        self.removed = 0;
     }
 
     /// Whether the next new key makes the index grow.
     pub(crate) fn is_full(&self) -> bool {
-        // Above nine tenths, runs of full buckets become long.
-        u64::from(self.entries + 1) * 10 > u64::from(self.buckets) * SLOTS as u64 * 9
+        self.index.is_full()
     }
 
-    /// Makes room for so many keys at once.
+    /// Makes room for so many keys at once, before there are places.
     pub(crate) fn reserve(&mut self, keys: u32) {
-        let buckets = (u64::from(keys) * 10 / (SLOTS as u64 * 9) + 2) as u32;
-        if buckets > self.buckets {
-            self.rebuild(buckets);
-        }
+        self.index.reserve(keys);
     }
 
-    /// Gives back what an index is larger than it has to be.
+    /// Gives back what the index is larger than it has to be, while there are no places.
     pub(crate) fn shrink(&mut self) {
-        let fit = (u64::from(self.entries) * 100 / (SLOTS as u64 * 86) + 2) as u32;
-        if u64::from(fit) * 10 < u64::from(self.buckets) * 9 {
-            self.rebuild(fit);
-        }
+        self.index.shrink();
     }
 
     /// Points a key at an image on disk, which supersedes the one that it had. Answers that one and its class.
@@ -496,8 +381,8 @@ impl Shard {
                 None
             }
             Found::Cold(place, old, _) => {
-                let old_class = place.class;
-                self.set_entry(place, position.bits(), false, class);
+                let old_class = place.entry.class;
+                self.set_entry(place.entry, position.bits(), false, class);
                 Some((old, old_class))
             }
             Found::Hot(_) => None,
@@ -516,7 +401,7 @@ impl Shard {
     #[inline(always)]
     fn place_of(&self, reference: u64) -> (usize, usize) {
         let bits = self.cells.bits();
-        let address = (reference & REFERENCE) as usize;
+        let address = reference as usize;
         (address >> bits, address & ((1 << bits) - 1))
     }
 
@@ -527,7 +412,7 @@ impl Shard {
         if self.is_small(class) {
             &self.cells.page(page)[first..first + words]
         } else {
-            &self.large[(reference & REFERENCE) as usize]
+            &self.large[reference as usize]
         }
     }
 
@@ -538,7 +423,7 @@ impl Shard {
         if self.is_small(class) {
             &mut self.cells.page_mut(page)[first..first + words]
         } else {
-            &mut self.large[(reference & REFERENCE) as usize]
+            &mut self.large[reference as usize]
         }
     }
 
@@ -619,7 +504,7 @@ impl Shard {
         let words = class_words(class);
         self.cell_words -= words;
         if !self.is_small(class) {
-            let address = (reference & REFERENCE) as usize;
+            let address = reference as usize;
             self.large_words -= words;
             self.large[address] = Box::default();
             self.large_free.push(address as u32);
@@ -657,25 +542,23 @@ impl Shard {
     /// A cell's tag.
     #[inline(always)]
     pub(crate) fn tag(&self, place: Place) -> u16 {
-        let Place { entry, class, .. } = place;
-        (self.cell(entry, class)[0] >> TAG_SHIFT) as u16
+        let Entry { reference, class, .. } = place.entry;
+        (self.cell(reference, class)[0] >> TAG_SHIFT) as u16
     }
 
     /// A cell's words.
     #[inline(always)]
     pub(crate) fn words(&self, place: Place) -> &[u64] {
-        let Place { entry, class, .. } = place;
-        &self.cell(entry, class)[1..]
+        let Entry { reference, class, .. } = place.entry;
+        &self.cell(reference, class)[1..]
     }
 
     /// Notes that a cell was used, for eviction; answers its tag, and whether its image could not be read.
     #[inline(always)]
     pub(crate) fn touch(&mut self, place: Place) -> (u16, bool) {
-        let Place { entry, class, .. } = place;
-        let header = &mut self.cell_mut(entry, class)[0];
-        if *header & TOUCHED != TOUCHED {
-            *header += TOUCHED_ONE;
-        }
+        let Entry { reference, class, .. } = place.entry;
+        let header = &mut self.cell_mut(reference, class)[0];
+        *header += u64::from(*header & TOUCHED != TOUCHED) * TOUCHED_ONE;
         ((*header >> TAG_SHIFT) as u16, *header & MISSING != 0)
     }
 
@@ -700,7 +583,7 @@ impl Shard {
         if at != position {
             return;
         }
-        let before = place.class;
+        let before = place.entry.class;
         let words = image.unwrap_or_default();
         let class = class_of(words.len() + 1);
         let reference = self.allocate(class);
@@ -710,7 +593,7 @@ impl Shard {
             | if image.is_none() { MISSING } else { 0 };
         cell[1..=words.len()].copy_from_slice(words);
         self.hot += 1;
-        self.set_entry(place, reference, true, class);
+        self.set_entry(place.entry, reference, true, class);
         self.resize_image(position, before, class);
     }
 
@@ -730,14 +613,14 @@ impl Shard {
 
     /// Lets go of a cell and its key. Answers the image that is dead by that.
     pub(crate) fn forget(&mut self, place: Place) -> Option<(Position, u8)> {
-        let Place { entry, class, .. } = place;
-        let header = self.cell(entry, class)[0];
+        let Entry { reference, class, .. } = place.entry;
+        let header = self.cell(reference, class)[0];
         if header & DIRTY != 0 {
             self.dirty_words -= class_words(class);
         }
-        self.release(entry, class);
+        self.release(reference, class);
         self.hot -= 1;
-        self.remove_entry(place);
+        self.remove_entry(place.entry);
         self.tally.expired += 1;
         let position = position_of(header);
         (position != Position::NONE).then_some((position, class))
@@ -749,8 +632,8 @@ impl Shard {
         if at != position {
             return None;
         }
-        let class = place.class;
-        self.remove_entry(place);
+        let class = place.entry.class;
+        self.remove_entry(place.entry);
         self.tally.expired += 1;
         Some(class)
     }
@@ -761,52 +644,52 @@ impl Shard {
         if at != from {
             return None;
         }
-        let before = place.class;
-        self.set_entry(place, to.bits(), false, class);
+        let before = place.entry.class;
+        self.set_entry(place.entry, to.bits(), false, class);
         Some(before)
     }
 
     /// A cell to be changed in this epoch.
     #[inline(always)]
     pub(crate) fn change(&mut self, place: Place, hash: Hash, epoch: u64) -> CellMut<'_> {
-        let Place { entry, class, .. } = place;
-        let header = self.cell(entry, class)[0];
+        let Entry { reference, class, .. } = place.entry;
+        let header = self.cell(reference, class)[0];
         if (header & DIRTY == 0 || header & PARITY != parity_bit(epoch)) && self.durable {
-            self.mark(hash, entry, class, header, epoch);
+            self.mark(hash, reference, class, header, epoch);
         }
-        CellMut { shard: self, place, reference: entry & REFERENCE, class }
+        CellMut { shard: self, place, reference, class }
     }
 
     #[cold]
-    fn keep_before(&mut self, hash: Hash, entry: u64, class: u8) {
-        let cell = self.cell(entry, class);
+    fn keep_before(&mut self, hash: Hash, reference: u64, class: u8) {
+        let cell = self.cell(reference, class);
         let tag = cell[0] >> TAG_SHIFT;
         let words = trimmed(&cell[1..]).to_vec();
         self.before.extend([hash.0, tag << 32 | words.len() as u64]);
         self.before.extend(words);
     }
 
-    fn mark(&mut self, hash: Hash, entry: u64, class: u8, header: u64, epoch: u64) {
+    fn mark(&mut self, hash: Hash, reference: u64, class: u8, header: u64, epoch: u64) {
         if header & DIRTY == 0 {
             self.dirty_words += class_words(class);
         } else {
             // Dirty since before the cut of a flush that has not come to it yet: what that flush is to write is kept.
-            self.keep_before(hash, entry, class);
+            self.keep_before(hash, reference, class);
         }
         self.dirty[epoch as usize & 1].push(hash);
-        self.cell_mut(entry, class)[0] = header & !PARITY | DIRTY | parity_bit(epoch);
+        self.cell_mut(reference, class)[0] = header & !PARITY | DIRTY | parity_bit(epoch);
     }
 
     /// Marks a clean cell dirty whose image lies at `position`, so that it is written somewhere else.
     pub(crate) fn renew(&mut self, hash: Hash, position: Position, epoch: u64) -> bool {
         let Found::Hot(place) = self.find(hash) else { return false };
-        let Place { entry, class, .. } = place;
-        let header = self.cell(entry, class)[0];
+        let Entry { reference, class, .. } = place.entry;
+        let header = self.cell(reference, class)[0];
         if position_of(header) != position {
             return false;
         }
         if header & DIRTY == 0 {
-            self.mark(hash, entry, class, header, epoch);
+            self.mark(hash, reference, class, header, epoch);
         }
         true
     }
@@ -816,8 +699,8 @@ impl Shard {
         match self.find(hash) {
             Found::Cold(_, at, _) => at == position,
             Found::Hot(place) => {
-                let Place { entry, class, .. } = place;
-                let header = self.cell(entry, class)[0];
+                let Entry { reference, class, .. } = place.entry;
+                let header = self.cell(reference, class)[0];
                 position_of(header) == position && header & DIRTY == 0
             }
             Found::Absent => false,
@@ -859,8 +742,8 @@ impl Shard {
                 self.find(*later);
             }
             let Found::Hot(place) = self.find(hash) else { continue };
-            let Place { entry, class, .. } = place;
-            let cell = self.cell_mut(entry, class);
+            let Entry { reference, class, .. } = place.entry;
+            let cell = self.cell_mut(reference, class);
             let header = cell[0];
             if header & DIRTY == 0 || header & PARITY != parity_bit(old) {
                 continue;
@@ -895,30 +778,28 @@ impl Shard {
         self.before = Vec::new();
         for hash in std::mem::take(&mut self.dirty[old as usize & 1]) {
             let Found::Hot(place) = self.find(hash) else { continue };
-            let Place { entry, class, .. } = place;
-            let header = &mut self.cell_mut(entry, class)[0];
+            let Entry { reference, class, .. } = place.entry;
+            let header = &mut self.cell_mut(reference, class)[0];
             if *header & DIRTY != 0 && *header & PARITY == parity_bit(old) {
                 *header = *header & !PARITY | parity_bit(epoch);
                 self.dirty[epoch as usize & 1].push(hash);
             }
         }
-        for number in 0..self.buckets * SLOTS as u32 {
-            let place = self.at(number);
-            let Place { entry, class, .. } = place;
-            if class == 0 || entry & HOT == 0 {
+        for number in 0..self.index.slots() {
+            let Some(entry @ Entry { reference, class, is_hot: true, .. }) = self.index.at(number) else {
                 continue;
-            }
-            let header = self.cell(entry, class)[0];
+            };
+            let header = self.cell(reference, class)[0];
             let position = position_of(header);
             if position == Position::NONE || !lost(position) {
                 continue;
             }
             account(position, -class_bytes(class));
             let header = header | Position::NONE.bits() << POSITION_SHIFT;
-            self.cell_mut(entry, class)[0] = header;
+            self.cell_mut(reference, class)[0] = header;
             if header & DIRTY == 0 {
-                let hash = self.hash_at(place);
-                self.mark(hash, entry, class, header, epoch);
+                let hash = self.index.hash_at(entry.slot);
+                self.mark(hash, reference, class, header, epoch);
             }
         }
     }
@@ -936,7 +817,7 @@ impl Shard {
             self.patience -= 1;
             return;
         }
-        let slots = self.buckets * SLOTS as u32;
+        let slots = self.index.slots();
         // A round finds every cell, and after four each of them has been counted down; no more than some
         // microseconds at a time.
         let mut steps = (slots * 4).min(EVICT_STEPS);
@@ -946,22 +827,19 @@ impl Shard {
             if self.hand >= slots {
                 self.hand = 0;
             }
-            let place = self.at(self.hand);
+            let entry = self.index.at(self.hand);
             self.hand += 1;
-            let Place { entry, class, .. } = place;
-            if class == 0 || entry & HOT == 0 {
-                continue;
-            }
+            let Some(entry @ Entry { reference, class, is_hot: true, .. }) = entry else { continue };
             let durable = self.durable;
-            let header = &mut self.cell_mut(entry, class)[0];
+            let header = &mut self.cell_mut(reference, class)[0];
             let position = position_of(*header);
             if !durable {
                 if *header & TOUCHED != 0 {
                     *header -= TOUCHED_ONE;
                     continue;
                 }
-                self.release(entry, class);
-                self.remove_entry(place);
+                self.release(reference, class);
+                self.remove_entry(entry);
             } else {
                 if *header & DIRTY != 0 || position == Position::NONE || !retire.written(position) {
                     continue;
@@ -970,8 +848,8 @@ impl Shard {
                     *header -= TOUCHED_ONE;
                     continue;
                 }
-                self.release(entry, class);
-                self.set_entry(place, position.bits(), false, class);
+                self.release(reference, class);
+                self.set_entry(entry, position.bits(), false, class);
             }
             self.hot -= 1;
             self.tally.evictions += 1;
@@ -990,27 +868,25 @@ impl Shard {
         gone: &dyn Fn(Position) -> bool,
         dead: &mut dyn FnMut(Position, u8),
     ) {
-        for number in 0..self.buckets * SLOTS as u32 {
-            let place = self.at(number);
-            let Place { entry, class, .. } = place;
-            if class == 0 {
-                continue;
-            }
-            if entry & HOT == 0 {
-                let position = Position::from_bits(entry & REFERENCE);
+        for number in 0..self.index.slots() {
+            let Some(entry) = self.index.at(number) else { continue };
+            let Entry { reference, class, is_hot, .. } = entry;
+            if !is_hot {
+                let position = Position::from_bits(reference);
                 if gone(position) {
-                    self.remove_entry(place);
+                    self.remove_entry(entry);
                     self.tally.expired += 1;
                     dead(position, class);
                 }
                 continue;
             }
-            let header = &mut self.cell_mut(entry, class)[0];
+            let header = &mut self.cell_mut(reference, class)[0];
             let position = position_of(*header);
             if position != Position::NONE && gone(position) {
                 *header |= Position::NONE.bits() << POSITION_SHIFT;
                 dead(position, class);
             }
+            let place = Place { entry, version: self.version };
             if self.pins == 0
                 && expired(self.tag(place), self.words(place))
                 && let Some((position, class)) = self.forget(place)
@@ -1022,16 +898,14 @@ impl Shard {
 
     /// Keys that have an image on disk which is their newest.
     pub(crate) fn stored(&self) -> u64 {
-        let mut stored = 0;
-        for number in 0..self.buckets * SLOTS as u32 {
-            let Place { entry, class, .. } = self.at(number);
-            let kept = || {
-                let header = self.cell(entry, class)[0];
+        let is_stored = |entry: Entry| {
+            !entry.is_hot || {
+                let header = self.cell(entry.reference, entry.class)[0];
                 header & DIRTY == 0 && position_of(header) != Position::NONE
-            };
-            stored += u64::from(class != 0 && (entry & HOT == 0 || kept()));
-        }
-        stored
+            }
+        };
+        let entries = (0..self.index.slots()).filter_map(|slot| self.index.at(slot));
+        entries.filter(|entry| is_stored(*entry)).count() as u64
     }
 
     /// Moves the cells of pages that are at most half full together, if pages take more than a budget by an eighth: what
@@ -1057,31 +931,26 @@ impl Shard {
         for meta in &mut self.metas {
             meta.leaving = is_sparse(meta);
         }
-        for slot in 0..self.buckets * SLOTS as u32 {
-            let place = self.at(slot);
-            let Place { entry, class, .. } = place;
-            if class == 0
-                || entry & HOT == 0
-                || !self.is_small(class)
-                || !self.metas[self.place_of(entry).0].leaving
-            {
+        for slot in 0..self.index.slots() {
+            let Some(entry @ Entry { reference, class, is_hot: true, .. }) = self.index.at(slot) else {
+                continue;
+            };
+            if !self.is_small(class) || !self.metas[self.place_of(reference).0].leaving {
                 continue;
             }
             let to = self.allocate(class);
-            self.copy((entry, class), (to, class));
-            self.release(entry, class);
-            self.set_entry(place, to, true, class);
+            self.copy((reference, class), (to, class));
+            self.release(reference, class);
+            self.set_entry(entry, to, true, class);
         }
     }
 
     /// All cells in memory.
     pub(crate) fn each_hot(&self, each: &mut dyn FnMut(Hash, u16, &[u64])) {
-        for number in 0..self.buckets * SLOTS as u32 {
-            let place = self.at(number);
-            let Place { entry, class, .. } = place;
-            if class != 0 && entry & HOT != 0 {
-                let cell = self.cell(entry, class);
-                each(self.hash_at(place), (cell[0] >> TAG_SHIFT) as u16, &cell[1..]);
+        for number in 0..self.index.slots() {
+            if let Some(Entry { slot, reference, class, is_hot: true }) = self.index.at(number) {
+                let cell = self.cell(reference, class);
+                each(self.index.hash_at(slot), (cell[0] >> TAG_SHIFT) as u16, &cell[1..]);
             }
         }
     }
@@ -1133,7 +1002,7 @@ impl CellMut<'_> {
         if shard.durable {
             shard.dirty_words = shard.dirty_words - class_words(self.class) + class_words(class);
         }
-        shard.set_entry(self.place, reference, true, class);
+        shard.set_entry(self.place.entry, reference, true, class);
         let position = position_of(shard.cell(reference, class)[0]);
         shard.resize_image(position, self.class, class);
         self.reference = reference;
@@ -1148,64 +1017,13 @@ fn parity_bit(epoch: u64) -> u64 {
 
 #[inline(always)]
 fn position_of(header: u64) -> Position {
-    Position::from_bits(header >> POSITION_SHIFT & REFERENCE)
+    Position::from_bits(header >> POSITION_SHIFT & POSITION_MASK)
 }
 
 /// Without the zeros at its end.
 fn trimmed(words: &[u64]) -> &[u64] {
     let used = words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
     &words[..used]
-}
-
-#[inline(always)]
-fn high_of(bucket: &[u64; BUCKET_WORDS], slot: usize) -> u32 {
-    (bucket[SLOTS + slot / 2] >> (slot % 2 * 32)) as u32
-}
-
-#[inline(always)]
-fn class_at(bucket: &[u64; BUCKET_WORDS], slot: usize) -> u8 {
-    (bucket[7] >> (32 + 6 * slot) & 0x3f) as u8
-}
-
-#[inline(always)]
-fn set_class(bucket: &mut [u64; BUCKET_WORDS], slot: usize, class: u8) {
-    let shift = 32 + 6 * slot;
-    bucket[7] = bucket[7] & !(0x3f << shift) | u64::from(class) << shift;
-}
-
-#[inline(always)]
-fn hash_of(bucket: &[u64; BUCKET_WORDS], slot: usize) -> Hash {
-    Hash(u64::from(high_of(bucket, slot)) << LOW_BITS | bucket[slot] >> (REFERENCE_BITS + 1))
-}
-
-#[inline(always)]
-fn bucket_of(index: &mut Pages, bucket: u32) -> &mut [u64; BUCKET_WORDS] {
-    let bits = index.bits() - BUCKET_BITS;
-    let page = index.page_mut(bucket as usize >> bits);
-    &mut page.as_chunks_mut::<BUCKET_WORDS>().0[bucket as usize & ((1 << bits) - 1)]
-}
-
-/// Puts an entry into the first free slot from its home on; there is one.
-fn put(index: &mut Pages, buckets: u32, hash: Hash, reference: u64, class: u8) -> u32 {
-    let mut number = ((u64::from(hash.high()) * u64::from(buckets)) >> 32) as u32;
-    loop {
-        let bucket = bucket_of(index, number);
-        for slot in 0..SLOTS {
-            if class_at(bucket, slot) == 0 {
-                bucket[slot] = reference | hash.low() << (REFERENCE_BITS + 1);
-                let shift = slot % 2 * 32;
-                let word = &mut bucket[SLOTS + slot / 2];
-                *word = *word & !(0xffff_ffff << shift) | u64::from(hash.high()) << shift;
-                set_class(bucket, slot, class);
-                return number * SLOTS as u32 + slot as u32;
-            }
-        }
-        bucket[7] |= OVERFLOW;
-        number += 1;
-        if number == buckets {
-            number = 0;
-        }
-    }
 }
 
 #[cfg(test)]
@@ -1282,8 +1100,8 @@ mod tests {
             let expected = model.get(&looked);
             let found = match shard.find(crowded(looked)) {
                 Found::Cold(place, position, words) => {
-                    assert_eq!(words + 1, class_words(place.class));
-                    Some((position, place.class))
+                    assert_eq!(words + 1, class_words(place.entry.class));
+                    Some((position, place.entry.class))
                 }
                 _ => None,
             };
@@ -1353,15 +1171,15 @@ mod tests {
             }
             let mut expected: HashMap<Position, i64> = HashMap::new();
             shard.settle(|at, bytes| *counted.entry(at).or_default() += bytes);
-            for slot in 0..shard.buckets * SLOTS as u32 {
-                let place = shard.at(slot);
-                let position = match place.entry & HOT {
-                    _ if place.class == 0 => Position::NONE,
-                    0 => Position::from_bits(place.entry & REFERENCE),
-                    _ => position_of(shard.cell(place.entry, place.class)[0]),
+            for slot in 0..shard.index.slots() {
+                let Some(Entry { class, is_hot, reference, .. }) = shard.index.at(slot) else { continue };
+                let position = if is_hot {
+                    position_of(shard.cell(reference, class)[0])
+                } else {
+                    Position::from_bits(reference)
                 };
                 if position != Position::NONE {
-                    expected.insert(position, class_bytes(place.class));
+                    expected.insert(position, class_bytes(class));
                 }
             }
             counted.retain(|_, bytes| *bytes != 0);

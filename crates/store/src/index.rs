@@ -1,0 +1,408 @@
+//! The index of a shard: an entry of twelve bytes for each of its keys.
+//!
+//! Buckets of one cache line, each with five entries:
+//!
+//! ```text
+//! words 0..5   entries: 40 bits reference, 1 bit hot, 23 low bits of the hash
+//! words 5..8   five times the 32 high bits of the hash, then 5 x 6 bits size class (0: free), 1 bit: a key at home
+//!              here may lie elsewhere, 1 bit: a key on its way from its second bucket may lie behind this one
+//! ```
+//!
+//! A key may be in either of two buckets: its home, which the leading bits of the hash name, or a second one among the
+//! [`NEAR`] behind it, which others do. Both are asked for before either is looked at. Where both are full, an entry of
+//! theirs moves to the other bucket that it may be in; if none can, the key takes the next free slot behind its second
+//! bucket (cuckoo hashing with buckets, Dietzfelbinger and Weidling 2007, with one move at most). At nine tenths full,
+//! four of five keys are at home, and one in a hundred and fifty is in neither of its two. Homes are in the order of
+//! hashes, so growing is one pass over memory in order.
+//!
+//! The reference of a hot entry is its cell's address, that of a cold one the position of its image on disk. With the
+//! number of the shard, the 55 bits of hash are the whole 64 bits of a shingle, mixed with its kind: the directory
+//! needs no key beside them.
+
+use std::sync::Arc;
+
+use crate::arena::{Arena, Pages, prefetch};
+use crate::shard::Hash;
+
+const BUCKET_BITS: u32 = 3;
+const BUCKET_WORDS: usize = 1 << BUCKET_BITS;
+type Bucket = [u64; BUCKET_WORDS];
+/// Entries of a bucket.
+const SLOTS: usize = 5;
+/// How far a key's second bucket is from its home, at most: half a page of the system, so that they share its address
+/// translation.
+const NEAR: u32 = 32;
+
+const REFERENCE_BITS: u32 = 40;
+const REFERENCE: u64 = (1 << REFERENCE_BITS) - 1;
+const HOT: u64 = 1 << REFERENCE_BITS;
+/// Low bits of a hash, which stand beside the reference.
+pub(crate) const LOW_BITS: u32 = 23;
+const CLASS_SHIFT: u32 = 32;
+const CLASS_BITS: usize = 6;
+const CLASS: u64 = (1 << CLASS_BITS) - 1;
+const AWAY: u64 = 1 << 62;
+const PASSED: u64 = 1 << 63;
+
+/// What stands in a slot, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Number of the slot.
+    pub(crate) slot: u32,
+    /// Size class of the cell or the image; never 0.
+    pub(crate) class: u8,
+    pub(crate) is_hot: bool,
+    pub(crate) reference: u64,
+}
+
+/// The entries of one shard.
+pub(crate) struct Index {
+    pages: Pages,
+    buckets: u32,
+    entries: u32,
+    /// Entries removed since it was built: what they have set in their buckets stays behind.
+    removed: u32,
+}
+
+impl Index {
+    pub(crate) fn new(arena: &Arc<Arena>) -> Index {
+        Index { pages: Pages::new(arena.clone()), buckets: 0, entries: 0, removed: 0 }
+    }
+
+    /// Number of entries.
+    pub(crate) fn len(&self) -> u32 {
+        self.entries
+    }
+
+    /// Slots, free ones included.
+    pub(crate) fn slots(&self) -> u32 {
+        self.buckets * SLOTS as u32
+    }
+
+    /// Memory of the entries.
+    pub(crate) fn bytes(&self) -> usize {
+        self.pages.bytes()
+    }
+
+    /// Memory of the list of pages.
+    pub(crate) fn list_bytes(&self) -> usize {
+        self.pages.list_bytes()
+    }
+
+    #[inline(always)]
+    fn bucket(&self, bucket: u32) -> &Bucket {
+        let bits = self.pages.bits() - BUCKET_BITS;
+        let page = self.pages.page(bucket as usize >> bits);
+        &page.as_chunks().0[bucket as usize & ((1 << bits) - 1)]
+    }
+
+    #[inline(always)]
+    fn bucket_mut(&mut self, bucket: u32) -> &mut Bucket {
+        let bits = self.pages.bits() - BUCKET_BITS;
+        let page = self.pages.page_mut(bucket as usize >> bits);
+        &mut page.as_chunks_mut().0[bucket as usize & ((1 << bits) - 1)]
+    }
+
+    #[inline(always)]
+    fn home(&self, hash: Hash) -> u32 {
+        ((u64::from(hash.high()) * u64::from(self.buckets)) >> 32) as u32
+    }
+
+    /// A key's second bucket; its home once more where there is one only.
+    #[inline(always)]
+    fn second(&self, home: u32, hash: Hash) -> u32 {
+        let second = home + 1 + hash.low() as u32 % NEAR;
+        if second < self.buckets { second } else { second % self.buckets }
+    }
+
+    fn next(&self, bucket: u32) -> u32 {
+        if bucket + 1 == self.buckets { 0 } else { bucket + 1 }
+    }
+
+    /// Asks for the lines where a key would be.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, hash: Hash) {
+        if self.buckets > 0 {
+            let home = self.home(hash);
+            prefetch(&self.bucket(home)[0]);
+            prefetch(&self.bucket(self.second(home, hash))[0]);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn find(&self, hash: Hash) -> Option<Entry> {
+        if self.buckets == 0 {
+            return None;
+        }
+        let home = self.home(hash);
+        let bucket = self.bucket(home);
+        if let Some(slot) = slot_of(bucket, hash) {
+            return Some(entry(bucket, home, slot));
+        }
+        if bucket[7] & AWAY == 0 {
+            return None;
+        }
+        let second = self.second(home, hash);
+        let mut number = second;
+        loop {
+            let bucket = self.bucket(number);
+            if let Some(slot) = slot_of(bucket, hash) {
+                return Some(entry(bucket, number, slot));
+            }
+            number = self.next(number);
+            if bucket[7] & PASSED == 0 || number == second {
+                return None;
+            }
+        }
+    }
+
+    /// What stands in a slot below [`Index::slots`]; `None` if it is free.
+    #[inline]
+    pub(crate) fn at(&self, slot: u32) -> Option<Entry> {
+        let (number, slot) = (slot / SLOTS as u32, slot as usize % SLOTS);
+        let bucket = self.bucket(number);
+        (class_of(bucket, slot) != 0).then(|| entry(bucket, number, slot))
+    }
+
+    /// The hash of the key whose entry stands in a slot.
+    pub(crate) fn hash_at(&self, slot: u32) -> Hash {
+        hash_of(self.bucket(slot / SLOTS as u32), slot as usize % SLOTS)
+    }
+
+    /// Changes the entry in a slot, whose key stays.
+    pub(crate) fn set(&mut self, entry: Entry) {
+        let Entry { slot, class, is_hot, reference } = entry;
+        let bucket = self.bucket_mut(slot / SLOTS as u32);
+        let slot = slot as usize % SLOTS;
+        let low = bucket[slot] >> (REFERENCE_BITS + 1);
+        bucket[slot] = packed(reference, is_hot) | low << (REFERENCE_BITS + 1);
+        set_class(bucket, slot, class);
+    }
+
+    /// Adds an entry for a key that has none. Answers its slot, and whether others may have another one by now.
+    pub(crate) fn insert(&mut self, hash: Hash, reference: u64, is_hot: bool, class: u8) -> (u32, bool) {
+        let mut moved = false;
+        if self.removed > 2 * self.buckets {
+            self.rebuild(self.buckets);
+            moved = true;
+        }
+        if self.is_full() {
+            self.rebuild(self.buckets + self.buckets / 10 + 2);
+            moved = true;
+        }
+        self.entries += 1;
+        let (slot, others) = self.put(hash, packed(reference, is_hot), class);
+        (slot, moved || others)
+    }
+
+    /// Frees a slot.
+    pub(crate) fn remove(&mut self, slot: u32) {
+        set_class(self.bucket_mut(slot / SLOTS as u32), slot as usize % SLOTS, 0);
+        self.entries -= 1;
+        self.removed += 1;
+    }
+
+    /// Whether the next new key makes it grow.
+    pub(crate) fn is_full(&self) -> bool {
+        // Above that, more and more keys are in neither of their buckets.
+        u64::from(self.entries + 1) * 100 > u64::from(self.slots()) * 92
+    }
+
+    /// Makes room for so many keys at once.
+    pub(crate) fn reserve(&mut self, keys: u32) {
+        let buckets = (u64::from(keys) * 100 / (SLOTS as u64 * 92) + 2) as u32;
+        if buckets > self.buckets {
+            self.rebuild(buckets);
+        }
+    }
+
+    /// Gives back what it is larger than it has to be.
+    pub(crate) fn shrink(&mut self) {
+        let fit = (u64::from(self.entries) * 100 / (SLOTS as u64 * 88) + 2) as u32;
+        if u64::from(fit) * 10 < u64::from(self.buckets) * 9 {
+            self.rebuild(fit);
+        }
+    }
+
+    /// Moves all entries into so many buckets.
+    fn rebuild(&mut self, buckets: u32) {
+        let mut pages = Pages::new(self.pages.arena().clone());
+        while pages.bytes() < buckets as usize * BUCKET_WORDS * 8 {
+            pages.push();
+        }
+        let new = Index { pages, buckets, entries: self.entries, removed: 0 };
+        let old = std::mem::replace(self, new);
+        for number in 0..old.buckets {
+            let bucket = old.bucket(number);
+            for slot in 0..SLOTS {
+                let class = class_of(bucket, slot);
+                if class != 0 {
+                    self.put(hash_of(bucket, slot), bucket[slot] & (REFERENCE | HOT), class);
+                }
+            }
+        }
+    }
+
+    /// Puts an entry where it may be; there is a free slot. Answers its slot, and whether another has left its own.
+    fn put(&mut self, hash: Hash, packed: u64, class: u8) -> (u32, bool) {
+        let home = self.home(hash);
+        let second = self.second(home, hash);
+        if let Some(slot) = free_in(self.bucket(home)) {
+            return (self.fill(home, slot, hash, packed, class), false);
+        }
+        let free = free_in(self.bucket(second)).map(|slot| (second, slot));
+        if free.is_none() {
+            for number in [home, second] {
+                if let Some(slot) = self.make_way(number) {
+                    if number != home {
+                        self.bucket_mut(home)[7] |= AWAY;
+                    }
+                    return (self.fill(number, slot, hash, packed, class), true);
+                }
+            }
+        }
+        self.bucket_mut(home)[7] |= AWAY;
+        let (mut number, mut free) = (second, free.map(|(_, slot)| slot));
+        loop {
+            if let Some(slot) = free {
+                return (self.fill(number, slot, hash, packed, class), false);
+            }
+            self.bucket_mut(number)[7] |= PASSED;
+            number = self.next(number);
+            free = free_in(self.bucket(number));
+        }
+    }
+
+    /// Moves one entry of a full bucket to the other bucket that it may be in. Answers the slot that is free by that.
+    fn make_way(&mut self, number: u32) -> Option<usize> {
+        for slot in 0..SLOTS {
+            let bucket = self.bucket(number);
+            let hash = hash_of(bucket, slot);
+            let home = self.home(hash);
+            let second = self.second(home, hash);
+            let other = match number {
+                number if number == home => second,
+                number if number == second => home,
+                _ => continue,
+            };
+            if let Some(free) = free_in(self.bucket(other)) {
+                let (packed, class) = (bucket[slot] & (REFERENCE | HOT), class_of(bucket, slot));
+                self.fill(other, free, hash, packed, class);
+                if other == second {
+                    self.bucket_mut(home)[7] |= AWAY;
+                }
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    /// Writes an entry.
+    fn fill(&mut self, number: u32, slot: usize, hash: Hash, packed: u64, class: u8) -> u32 {
+        let bucket = self.bucket_mut(number);
+        bucket[slot] = packed | hash.low() << (REFERENCE_BITS + 1);
+        let shift = slot % 2 * 32;
+        let word = &mut bucket[SLOTS + slot / 2];
+        *word = *word & !(0xffff_ffff << shift) | u64::from(hash.high()) << shift;
+        set_class(bucket, slot, class);
+        number * SLOTS as u32 + slot as u32
+    }
+}
+
+#[inline(always)]
+fn packed(reference: u64, is_hot: bool) -> u64 {
+    reference & REFERENCE | u64::from(is_hot) << REFERENCE_BITS
+}
+
+#[inline(always)]
+fn entry(bucket: &Bucket, number: u32, slot: usize) -> Entry {
+    Entry {
+        slot: number * SLOTS as u32 + slot as u32,
+        class: class_of(bucket, slot),
+        is_hot: bucket[slot] & HOT != 0,
+        reference: bucket[slot] & REFERENCE,
+    }
+}
+
+/// The slot of a key's entry.
+#[inline(always)]
+fn slot_of(bucket: &Bucket, hash: Hash) -> Option<usize> {
+    // All slots without a branch between them: where a key lies cannot be foretold, and what follows a wrong guess
+    // waits for the line.
+    let mut hits = 0u32;
+    for slot in 0..SLOTS {
+        let high = high_of(bucket, slot) == hash.high();
+        let low = bucket[slot] >> (REFERENCE_BITS + 1) == hash.low();
+        hits |= u32::from(high & low) << slot;
+    }
+    // What was removed leaves its hash behind.
+    while hits != 0 {
+        let slot = hits.trailing_zeros() as usize % SLOTS;
+        if class_of(bucket, slot) != 0 {
+            return Some(slot);
+        }
+        hits &= hits - 1;
+    }
+    None
+}
+
+#[inline]
+fn free_in(bucket: &Bucket) -> Option<usize> {
+    (0..SLOTS).find(|slot| class_of(bucket, *slot) == 0)
+}
+
+#[inline(always)]
+fn high_of(bucket: &Bucket, slot: usize) -> u32 {
+    (bucket[SLOTS + slot / 2] >> (slot % 2 * 32)) as u32
+}
+
+#[inline(always)]
+fn class_of(bucket: &Bucket, slot: usize) -> u8 {
+    (bucket[7] >> (CLASS_SHIFT as usize + CLASS_BITS * slot) & CLASS) as u8
+}
+
+#[inline(always)]
+fn set_class(bucket: &mut Bucket, slot: usize, class: u8) {
+    let shift = CLASS_SHIFT as usize + CLASS_BITS * slot;
+    bucket[7] = bucket[7] & !(CLASS << shift) | u64::from(class) << shift;
+}
+
+#[inline(always)]
+fn hash_of(bucket: &Bucket, slot: usize) -> Hash {
+    Hash::from_halves(high_of(bucket, slot), bucket[slot] >> (REFERENCE_BITS + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SplitMix64.
+    fn mixed(number: u64) -> u64 {
+        let number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    #[test]
+    fn most_keys_are_at_home_and_few_are_in_neither_of_their_buckets() {
+        let mut index = Index::new(&Arena::new(0));
+        let keys = 60_000;
+        (0..keys).for_each(|key| {
+            index.insert(Hash::of(1, 1, mixed(key)).1, key, false, 1);
+        });
+        let (mut at_home, mut in_neither) = (0, 0);
+        for key in 0..keys {
+            let hash = Hash::of(1, 1, mixed(key)).1;
+            let found = index.find(hash).expect("it was inserted");
+            assert_eq!(found.reference, key);
+            let home = index.home(hash);
+            let number = found.slot / SLOTS as u32;
+            at_home += u64::from(number == home);
+            in_neither += u64::from(number != home && number != index.second(home, hash));
+        }
+        assert!(u64::from(index.slots()) * 82 < keys * 100, "{} slots", index.slots());
+        assert!(at_home * 100 > keys * 75, "{at_home} at home");
+        assert!(in_neither * 50 < keys, "{in_neither} in neither");
+    }
+}
