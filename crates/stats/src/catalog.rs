@@ -39,7 +39,7 @@ impl Admit {
     pub const AFTER: std::ops::RangeInclusive<u8> = 2..=16;
 
     pub(crate) fn options(&self) -> SketchOptions {
-        SketchOptions { shards: store::Store::SHARDS, bytes: self.bytes, rotate: self.rotate }
+        SketchOptions { shards: store::Store::PARTS, bytes: self.bytes, rotate: self.rotate }
     }
 }
 

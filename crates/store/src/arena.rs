@@ -1,16 +1,15 @@
 //! Memory in pages, cut from large extents for which huge pages are asked: with a hundred million cells a look-up
-//! would otherwise spend more time in the system's page tables than in cells. Our pages are larger where there is more
-//! memory, so that the lists of them stay in the processor's caches.
+//! would otherwise spend more time in the system's page tables than in cells. Our pages are to be larger where there is
+//! more memory, so that the lists of them stay in the processor's caches.
 //!
 //! The only unsafe code of the crate. It rests on one rule: a page belongs to one [`Pages`] at a time, or is free.
 //! [`Pages`] hands out its pages under its own borrow, as a vector of boxes would.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ops::RangeInclusive;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bits of a word's number within the smallest and the largest page.
-const PAGE_BITS: std::ops::RangeInclusive<u32> = 6..=13;
 /// The alignment of huge pages on the systems that have them.
 const HUGE_BYTES: usize = 2 << 20;
 
@@ -24,7 +23,7 @@ pub(crate) struct Arena {
 #[derive(Default)]
 struct Free {
     extents: Vec<NonNull<u8>>,
-    /// Pages that were given back.
+    /// Pages that were given back, with what was written there.
     pages: Vec<NonNull<u64>>,
     /// Bytes of the newest extent that were never taken.
     fresh: usize,
@@ -37,11 +36,12 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// An arena for about so much memory.
-    pub(crate) fn new(memory_bytes: usize) -> Arc<Arena> {
-        let page_bits = (memory_bytes >> 18).checked_ilog2().unwrap_or(0);
+    /// An arena for about so much memory, in pages of a power of two of words: at most the share asked for, and within
+    /// bounds for its logarithm.
+    pub(crate) fn new(memory_bytes: usize, pages: usize, page_bits: RangeInclusive<u32>) -> Arc<Arena> {
+        let bits = (memory_bytes / pages.max(1) / 8).checked_ilog2().unwrap_or(0);
         Arc::new(Arena {
-            page_bits: page_bits.clamp(*PAGE_BITS.start(), *PAGE_BITS.end()),
+            page_bits: bits.clamp(*page_bits.start(), *page_bits.end()),
             extent_bytes: (memory_bytes / 16).clamp(HUGE_BYTES, 64 << 20).next_multiple_of(HUGE_BYTES),
             free: Mutex::new(Free::default()),
         })
@@ -53,10 +53,11 @@ impl Arena {
         Layout::from_size_align(self.extent_bytes + HUGE_BYTES, 16).unwrap_or(Layout::new::<u64>())
     }
 
-    fn take(&self) -> NonNull<u64> {
+    /// A page, and whether it is blank.
+    fn take(&self) -> (NonNull<u64>, bool) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(page) = free.pages.pop() {
-            return page;
+            return (page, false);
         }
         if free.fresh == 0 {
             // SAFETY: the layout's size is not zero.
@@ -70,7 +71,7 @@ impl Arena {
         free.fresh -= 8 << self.page_bits;
         let start = free.extents.last().map_or(NonNull::dangling(), |extent| self.start(*extent));
         // SAFETY: `at` is a multiple of a page below `extent_bytes`, which the allocation holds behind `start`.
-        unsafe { start.add(at).cast::<u64>() }
+        (unsafe { start.add(at).cast::<u64>() }, true)
     }
 
     /// The first boundary of a huge page in an extent.
@@ -144,18 +145,24 @@ impl Pages {
         self.pages.len() << self.bits << 3
     }
 
-    /// Adds a page of zeros.
+    /// Adds a page that may hold anything.
     pub(crate) fn push(&mut self) {
-        let page = self.arena.take();
-        // SAFETY: the page is ours alone, aligned, and all its bytes belong to the extent.
-        unsafe { page.as_ptr().write_bytes(0, 1 << self.bits) };
+        self.pages.push(self.arena.take().0);
+    }
+
+    /// Adds a page of zeros.
+    pub(crate) fn push_blank(&mut self) {
+        let (page, is_blank) = self.arena.take();
         self.pages.push(page);
+        if !is_blank {
+            self.page_mut(self.pages.len() - 1).fill(0);
+        }
     }
 
     #[inline(always)]
     pub(crate) fn page(&self, number: usize) -> &[u64] {
-        // SAFETY: the page is ours alone, initialised when it was pushed, and lives as long as the arena we hold; it
-        // is borrowed as we are.
+        // SAFETY: the page is ours alone, initialised since its extent was allocated with zeros, and lives as long as
+        // the arena we hold; it is borrowed as we are.
         unsafe { std::slice::from_raw_parts(self.pages[number].as_ptr(), 1 << self.bits) }
     }
 
@@ -196,11 +203,11 @@ mod tests {
 
     #[test]
     fn pages_are_apart_and_come_back_blank() {
-        let arena = Arena::new(0);
+        let arena = Arena::new(0, 1, 6..=6);
         let (mut a, mut b) = (Pages::new(arena.clone()), Pages::new(arena.clone()));
         for number in 0..20 {
-            a.push();
-            b.push();
+            a.push_blank();
+            b.push_blank();
             a.page_mut(number).fill(1);
             b.page_mut(number)[63] = 2;
         }
@@ -208,15 +215,17 @@ mod tests {
         assert!((0..20).all(|number| b.page(number).iter().sum::<u64>() == 2));
         assert_eq!(b.bytes(), 20 * 512);
         drop(a);
-        b.push();
+        b.push_blank();
         assert!(b.page(20).iter().all(|word| *word == 0));
         prefetch(&b.page(20)[5]);
+        b.push();
+        assert_eq!(b.page(21).len(), 64);
     }
 
     #[test]
     fn an_arena_lives_as_long_as_its_pages() {
-        let mut pages = Pages::new(Arena::new(8 << 30));
-        pages.push();
+        let mut pages = Pages::new(Arena::new(8 << 30, 1 << 16, 6..=13));
+        pages.push_blank();
         pages.page_mut(0)[8191] = 7;
         let other = std::thread::spawn(move || pages.page(0)[8191]);
         assert_eq!(other.join().unwrap(), 7);
@@ -224,10 +233,10 @@ mod tests {
 
     #[test]
     fn more_than_one_extent() {
-        let arena = Arena::new(0);
+        let arena = Arena::new(0, 1, 6..=6);
         let mut pages = Pages::new(arena.clone());
         let count = 2 * HUGE_BYTES / 512 + 1;
-        (0..count).for_each(|_| pages.push());
+        (0..count).for_each(|_| pages.push_blank());
         (0..count).for_each(|number| pages.page_mut(number).fill(number as u64));
         assert!((0..count).all(|number| pages.page(number)[0] == number as u64));
         assert_eq!(arena.free.lock().unwrap().extents.len(), 3);

@@ -1,6 +1,6 @@
-//! The index of a shard: an entry of twelve bytes for each of its keys.
+//! The index of a shard: an entry of twelve bytes for each of its keys, in [`TABLES`] tables that grow one by one.
 //!
-//! Buckets of one cache line, each with five entries:
+//! A table has buckets of one cache line, each with five entries:
 //!
 //! ```text
 //! words 0..5   entries: 40 bits reference, 1 bit hot, 23 low bits of the hash
@@ -16,13 +16,16 @@
 //! hashes, so growing is one pass over memory in order.
 //!
 //! The reference of a hot entry is its cell's address, that of a cold one the position of its image on disk. With the
-//! number of the shard, the 55 bits of hash are the whole 64 bits of a shingle, mixed with its kind: the directory
+//! numbers of shard and table, the 55 bits of hash are the whole 64 bits of a shingle, mixed with its kind: the directory
 //! needs no key beside them.
 
 use std::sync::Arc;
 
 use crate::arena::{Arena, Pages, prefetch};
 use crate::shard::Hash;
+
+/// Tables of an index.
+pub(crate) const TABLES: usize = 8;
 
 const BUCKET_BITS: u32 = 3;
 const BUCKET_WORDS: usize = 1 << BUCKET_BITS;
@@ -57,16 +60,14 @@ pub(crate) struct Entry {
 
 /// The entries of one shard.
 pub(crate) struct Index {
-    pages: Pages,
-    buckets: u32,
+    tables: [Table; TABLES],
     entries: u32,
-    /// Entries removed since it was built: what they have set in their buckets stays behind.
-    removed: u32,
+    bytes: usize,
 }
 
 impl Index {
     pub(crate) fn new(arena: &Arc<Arena>) -> Index {
-        Index { pages: Pages::new(arena.clone()), buckets: 0, entries: 0, removed: 0 }
+        Index { tables: std::array::from_fn(|_| Table::new(arena)), entries: 0, bytes: 0 }
     }
 
     /// Number of entries.
@@ -74,19 +75,153 @@ impl Index {
         self.entries
     }
 
-    /// Slots, free ones included.
-    pub(crate) fn slots(&self) -> u32 {
-        self.buckets * SLOTS as u32
-    }
-
     /// Memory of the entries.
     pub(crate) fn bytes(&self) -> usize {
-        self.pages.bytes()
+        self.bytes
     }
 
-    /// Memory of the list of pages.
+    /// Memory of the lists of pages.
     pub(crate) fn list_bytes(&self) -> usize {
-        self.pages.list_bytes()
+        self.tables.iter().map(|table| table.pages.list_bytes()).sum()
+    }
+
+    #[inline(always)]
+    fn table(&self, hash: Hash) -> &Table {
+        &self.tables[hash.table()]
+    }
+
+    /// Changes a table.
+    fn change<T>(&mut self, table: usize, change: impl FnOnce(&mut Table) -> T) -> T {
+        let table = &mut self.tables[table];
+        let before = table.pages.bytes();
+        let changed = change(table);
+        self.bytes = self.bytes - before + table.pages.bytes();
+        changed
+    }
+
+    /// All slots are below this. Those of the tables alternate.
+    pub(crate) fn slots(&self) -> u32 {
+        self.tables.iter().map(Table::slots).max().unwrap_or(0) * TABLES as u32
+    }
+
+    /// The slots of a table.
+    pub(crate) fn slots_of(&self, table: usize) -> impl Iterator<Item = u32> + use<> {
+        (0..self.tables[table].slots()).map(move |slot| shared(slot, table))
+    }
+
+    /// Asks for the lines where a key would be.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, hash: Hash) {
+        self.table(hash).prefetch(hash);
+    }
+
+    #[inline(always)]
+    pub(crate) fn find(&self, hash: Hash) -> Option<Entry> {
+        let table = hash.table();
+        let (bucket, number, slot) = self.tables[table].find(hash)?;
+        Some(entry(bucket, shared(number * SLOTS as u32 + slot as u32, table), slot))
+    }
+
+    /// What stands in a slot; `None` if it is free.
+    #[inline]
+    pub(crate) fn at(&self, slot: u32) -> Option<Entry> {
+        let (table, number, at) = apart(slot);
+        let table = &self.tables[table];
+        if number >= table.buckets {
+            return None;
+        }
+        let bucket = table.bucket(number);
+        (class_of(bucket, at) != 0).then(|| entry(bucket, slot, at))
+    }
+
+    /// The hash of the key whose entry stands in a slot.
+    pub(crate) fn hash_at(&self, slot: u32) -> Hash {
+        let (table, number, at) = apart(slot);
+        hash_of(self.tables[table].bucket(number), at).in_table(table)
+    }
+
+    /// Changes the entry in a slot, whose key stays.
+    pub(crate) fn set(&mut self, entry: Entry) {
+        let Entry { slot, class, is_hot, reference } = entry;
+        let (table, number, slot) = apart(slot);
+        let bucket = self.tables[table].bucket_mut(number);
+        let low = bucket[slot] >> (REFERENCE_BITS + 1);
+        bucket[slot] = packed(reference, is_hot) | low << (REFERENCE_BITS + 1);
+        set_class(bucket, slot, class);
+    }
+
+    /// Adds an entry for a key that has none. Answers its slot, and whether others may have another one by now.
+    pub(crate) fn insert(&mut self, hash: Hash, reference: u64, is_hot: bool, class: u8) -> (u32, bool) {
+        let number = hash.table();
+        let table = &self.tables[number];
+        let rebuilt = table.is_full() || table.removed > 2 * table.buckets;
+        if rebuilt {
+            self.change(number, |table| {
+                let more = if table.is_full() { table.buckets / 10 + 2 } else { 0 };
+                table.rebuild(table.buckets + more);
+            });
+        }
+        self.entries += 1;
+        let table = &mut self.tables[number];
+        table.entries += 1;
+        let (slot, moved) = table.put(hash, packed(reference, is_hot), class);
+        (shared(slot, number), rebuilt || moved)
+    }
+
+    /// Frees a slot.
+    pub(crate) fn remove(&mut self, slot: u32) {
+        let (table, number, slot) = apart(slot);
+        let table = &mut self.tables[table];
+        set_class(table.bucket_mut(number), slot, 0);
+        table.entries -= 1;
+        table.removed += 1;
+        self.entries -= 1;
+    }
+
+    /// Before a key is added: makes its table twice as large if it is full. For loading, in the course of which it would
+    /// be moved again and again.
+    pub(crate) fn reserve(&mut self, hash: Hash) {
+        if self.table(hash).is_full() {
+            self.change(hash.table(), |table| table.rebuild(2 * table.buckets + 8));
+        }
+    }
+
+    /// Gives back what is larger than it has to be.
+    pub(crate) fn shrink(&mut self) {
+        for table in 0..TABLES {
+            self.change(table, Table::shrink);
+        }
+    }
+}
+
+/// The number of a slot among those of all tables.
+#[inline(always)]
+fn shared(slot: u32, table: usize) -> u32 {
+    slot * TABLES as u32 + table as u32
+}
+
+/// The table, the bucket and the slot in there.
+#[inline(always)]
+fn apart(slot: u32) -> (usize, u32, usize) {
+    let local = slot / TABLES as u32;
+    (slot as usize % TABLES, local / SLOTS as u32, local as usize % SLOTS)
+}
+
+struct Table {
+    pages: Pages,
+    buckets: u32,
+    entries: u32,
+    /// Entries removed since it was built: what they have set in their buckets stays behind.
+    removed: u32,
+}
+
+impl Table {
+    fn new(arena: &Arc<Arena>) -> Table {
+        Table { pages: Pages::new(arena.clone()), buckets: 0, entries: 0, removed: 0 }
+    }
+
+    fn slots(&self) -> u32 {
+        self.buckets * SLOTS as u32
     }
 
     #[inline(always)]
@@ -119,9 +254,8 @@ impl Index {
         if bucket + 1 == self.buckets { 0 } else { bucket + 1 }
     }
 
-    /// Asks for the lines where a key would be.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, hash: Hash) {
+    fn prefetch(&self, hash: Hash) {
         if self.buckets > 0 {
             let home = self.home(hash);
             prefetch(&self.bucket(home)[0]);
@@ -129,15 +263,16 @@ impl Index {
         }
     }
 
+    /// The bucket that has a key's entry, its number, and the slot in there.
     #[inline(always)]
-    pub(crate) fn find(&self, hash: Hash) -> Option<Entry> {
+    fn find(&self, hash: Hash) -> Option<(&Bucket, u32, usize)> {
         if self.buckets == 0 {
             return None;
         }
         let home = self.home(hash);
         let bucket = self.bucket(home);
         if let Some(slot) = slot_of(bucket, hash) {
-            return Some(entry(bucket, home, slot));
+            return Some((bucket, home, slot));
         }
         if bucket[7] & AWAY == 0 {
             return None;
@@ -147,7 +282,7 @@ impl Index {
         loop {
             let bucket = self.bucket(number);
             if let Some(slot) = slot_of(bucket, hash) {
-                return Some(entry(bucket, number, slot));
+                return Some((bucket, number, slot));
             }
             number = self.next(number);
             if bucket[7] & PASSED == 0 || number == second {
@@ -156,68 +291,14 @@ impl Index {
         }
     }
 
-    /// What stands in a slot below [`Index::slots`]; `None` if it is free.
-    #[inline]
-    pub(crate) fn at(&self, slot: u32) -> Option<Entry> {
-        let (number, slot) = (slot / SLOTS as u32, slot as usize % SLOTS);
-        let bucket = self.bucket(number);
-        (class_of(bucket, slot) != 0).then(|| entry(bucket, number, slot))
-    }
-
-    /// The hash of the key whose entry stands in a slot.
-    pub(crate) fn hash_at(&self, slot: u32) -> Hash {
-        hash_of(self.bucket(slot / SLOTS as u32), slot as usize % SLOTS)
-    }
-
-    /// Changes the entry in a slot, whose key stays.
-    pub(crate) fn set(&mut self, entry: Entry) {
-        let Entry { slot, class, is_hot, reference } = entry;
-        let bucket = self.bucket_mut(slot / SLOTS as u32);
-        let slot = slot as usize % SLOTS;
-        let low = bucket[slot] >> (REFERENCE_BITS + 1);
-        bucket[slot] = packed(reference, is_hot) | low << (REFERENCE_BITS + 1);
-        set_class(bucket, slot, class);
-    }
-
-    /// Adds an entry for a key that has none. Answers its slot, and whether others may have another one by now.
-    pub(crate) fn insert(&mut self, hash: Hash, reference: u64, is_hot: bool, class: u8) -> (u32, bool) {
-        let mut moved = false;
-        if self.removed > 2 * self.buckets {
-            self.rebuild(self.buckets);
-            moved = true;
-        }
-        if self.is_full() {
-            self.rebuild(self.buckets + self.buckets / 10 + 2);
-            moved = true;
-        }
-        self.entries += 1;
-        let (slot, others) = self.put(hash, packed(reference, is_hot), class);
-        (slot, moved || others)
-    }
-
-    /// Frees a slot.
-    pub(crate) fn remove(&mut self, slot: u32) {
-        set_class(self.bucket_mut(slot / SLOTS as u32), slot as usize % SLOTS, 0);
-        self.entries -= 1;
-        self.removed += 1;
-    }
-
     /// Whether the next new key makes it grow.
-    pub(crate) fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         // Above that, more and more keys are in neither of their buckets.
         u64::from(self.entries + 1) * 100 > u64::from(self.slots()) * 92
     }
 
-    /// Makes room for so many keys at once.
-    pub(crate) fn reserve(&mut self, keys: u32) {
-        let buckets = (u64::from(keys) * 100 / (SLOTS as u64 * 92) + 2) as u32;
-        if buckets > self.buckets {
-            self.rebuild(buckets);
-        }
-    }
-
     /// Gives back what it is larger than it has to be.
-    pub(crate) fn shrink(&mut self) {
+    fn shrink(&mut self) {
         let fit = (u64::from(self.entries) * 100 / (SLOTS as u64 * 88) + 2) as u32;
         if u64::from(fit) * 10 < u64::from(self.buckets) * 9 {
             self.rebuild(fit);
@@ -228,9 +309,9 @@ impl Index {
     fn rebuild(&mut self, buckets: u32) {
         let mut pages = Pages::new(self.pages.arena().clone());
         while pages.bytes() < buckets as usize * BUCKET_WORDS * 8 {
-            pages.push();
+            pages.push_blank();
         }
-        let new = Index { pages, buckets, entries: self.entries, removed: 0 };
+        let new = Table { pages, buckets, entries: self.entries, removed: 0 };
         let old = std::mem::replace(self, new);
         for number in 0..old.buckets {
             let bucket = old.bucket(number);
@@ -317,7 +398,7 @@ fn packed(reference: u64, is_hot: bool) -> u64 {
 #[inline(always)]
 fn entry(bucket: &Bucket, number: u32, slot: usize) -> Entry {
     Entry {
-        slot: number * SLOTS as u32 + slot as u32,
+        slot: number,
         class: class_of(bucket, slot),
         is_hot: bucket[slot] & HOT != 0,
         reference: bucket[slot] & REFERENCE,
@@ -386,7 +467,7 @@ mod tests {
 
     #[test]
     fn most_keys_are_at_home_and_few_are_in_neither_of_their_buckets() {
-        let mut index = Index::new(&Arena::new(0));
+        let mut index = Index::new(&Arena::new(0, 1, 6..=6));
         let keys = 60_000;
         (0..keys).for_each(|key| {
             index.insert(Hash::of(1, 1, mixed(key)).1, key, false, 1);
@@ -396,12 +477,12 @@ mod tests {
             let hash = Hash::of(1, 1, mixed(key)).1;
             let found = index.find(hash).expect("it was inserted");
             assert_eq!(found.reference, key);
-            let home = index.home(hash);
-            let number = found.slot / SLOTS as u32;
+            let table = index.table(hash);
+            let (home, (_, number, _)) = (table.home(hash), apart(found.slot));
             at_home += u64::from(number == home);
-            in_neither += u64::from(number != home && number != index.second(home, hash));
+            in_neither += u64::from(number != home && number != table.second(home, hash));
         }
-        assert!(u64::from(index.slots()) * 82 < keys * 100, "{} slots", index.slots());
+        assert!(index.bytes() as u64 * 10 < keys * 165, "{} bytes", index.bytes());
         assert!(at_home * 100 > keys * 75, "{at_home} at home");
         assert!(in_neither * 50 < keys, "{in_neither} in neither");
     }

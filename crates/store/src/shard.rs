@@ -2,7 +2,7 @@
 //!
 //! # Cells
 //! A header word (tag, position of the newest image on disk, flags) and the value's words, in slabs of size classes
-//! with four classes to a doubling; values above [`SMALL_WORDS`] lie on the heap.
+//! with four classes to a doubling; values above a [`PAGE_CELLS`]th of a page lie on the heap.
 //!
 //! # What counts
 //! The newest image of a key counts in its segment for [`class_bytes`] of the class in the key's entry. Whoever changes
@@ -11,21 +11,24 @@
 use std::sync::Arc;
 
 use crate::arena::{Arena, Pages, prefetch};
-use crate::index::{Entry, Index, LOW_BITS};
+use crate::index::{Entry, Index, LOW_BITS, TABLES};
 use crate::log::{Position, WORDS_MAX};
 
-/// Bits of the shingle that choose a shard. With fewer, an entry could not hold the others.
-const SHARD_BITS: u32 = 9;
+/// Bits of the shingle that choose a shard, and a table of its index. With fewer, an entry could not hold the others.
+const SHARD_BITS: u32 = 6;
+const TABLE_BITS: u32 = TABLES.ilog2();
 /// The other bits that a key and its pairs have in common.
-const LOW_ROUTE_BITS: u32 = 16 - SHARD_BITS;
+const LOW_ROUTE_BITS: u32 = 16 - SHARD_BITS - TABLE_BITS;
+/// Bits of a hash below the number of its table.
+const ENTRY_BITS: u32 = 48 + LOW_ROUTE_BITS;
 /// Number of shards.
 pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
 
 /// Words of a cache line.
 const LINE_WORDS: usize = 8;
 
-/// Cells up to this many words, header included, lie in slabs, or up to half a page where pages are smaller.
-const SMALL_WORDS: usize = 256;
+/// Pages have room for so many cells, at least; larger ones lie on the heap.
+const PAGE_CELLS: usize = 4;
 
 /// Entries that one look at the budget visits.
 const EVICT_STEPS: u32 = 4096;
@@ -39,7 +42,7 @@ const POSITION_SHIFT: u32 = 8;
 const POSITION_MASK: u64 = (1 << 40) - 1;
 const TAG_SHIFT: u32 = 48;
 
-/// A key's hash within its shard, 55 bits.
+/// A key's hash within its shard: the number of its table, and 55 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Hash(u64);
 
@@ -49,24 +52,41 @@ impl Hash {
     pub fn of(space: u16, kind: u16, shingle: u64) -> (usize, Hash) {
         let rest = (shingle ^ mixed(space, kind)) & ((1 << 48) - 1);
         let route = shingle >> 48;
-        (
-            (route >> LOW_ROUTE_BITS) as usize,
-            Hash(rest << LOW_ROUTE_BITS | route & ((1 << LOW_ROUTE_BITS) - 1)),
-        )
+        let table = route >> LOW_ROUTE_BITS & (TABLES as u64 - 1);
+        let low = route & ((1 << LOW_ROUTE_BITS) - 1);
+        let hash = table << ENTRY_BITS | rest << LOW_ROUTE_BITS | low;
+        ((route >> (LOW_ROUTE_BITS + TABLE_BITS)) as usize, Hash(hash))
     }
 
     /// The shingle again.
     pub(crate) fn shingle(self, space: u16, kind: u16, shard: usize) -> u64 {
-        let route = (shard as u64) << LOW_ROUTE_BITS | self.0 & ((1 << LOW_ROUTE_BITS) - 1);
+        let part = (self.part(shard) as u64) << LOW_ROUTE_BITS;
+        let route = part | self.0 & ((1 << LOW_ROUTE_BITS) - 1);
         route << 48 | (self.0 >> LOW_ROUTE_BITS ^ mixed(space, kind)) & ((1 << 48) - 1)
     }
 
-    /// The 55 bits, for further hashing.
-    pub fn bits(self) -> u64 {
-        self.0
+    /// Which of [`crate::Store::PARTS`] parts of all keys it belongs to; a shard has some of them, one a table.
+    pub fn part(self, shard: usize) -> usize {
+        shard << TABLE_BITS | self.table()
     }
 
-    /// From what [`Hash::high`] and [`Hash::low`] say.
+    /// The bits that tell keys of a part apart, 55 of them, for further hashing.
+    pub fn bits(self) -> u64 {
+        self.0 & ((1 << ENTRY_BITS) - 1)
+    }
+
+    /// The table that has the key.
+    #[inline(always)]
+    pub(crate) fn table(self) -> usize {
+        (self.0 >> ENTRY_BITS) as usize % TABLES
+    }
+
+    /// The same hash in a table.
+    pub(crate) fn in_table(self, table: usize) -> Hash {
+        Hash(self.bits() | (table as u64) << ENTRY_BITS)
+    }
+
+    /// From what [`Hash::high`] and [`Hash::low`] say, in the first table.
     #[inline(always)]
     pub(crate) fn from_halves(high: u32, low: u64) -> Hash {
         Hash(u64::from(high) << LOW_BITS | low)
@@ -166,11 +186,11 @@ struct PageMeta {
     listed: bool,
     /// Its cells are being moved to other pages.
     leaving: bool,
-    live: u16,
+    live: u32,
     /// First word of the first free cell, plus one; a free cell's first word holds the next.
-    free: u16,
+    free: u32,
     /// Words in use from the start.
-    bump: u16,
+    bump: u32,
 }
 
 /// What a shard did.
@@ -212,6 +232,8 @@ pub(crate) struct Shard {
     patience: u32,
     /// Looks at the pages that are left out.
     compact_patience: u32,
+    /// Tables that are still to be gone through for the cells of pages that are being left.
+    compacting: usize,
     /// Runs that have found cells here which must stay.
     pub(crate) pins: u32,
     pub(crate) tally: Tally,
@@ -228,14 +250,14 @@ pub(crate) trait Retire {
 
 impl Shard {
     /// An empty share. Without a disk nothing is ever written, so nothing is dirty either.
-    pub(crate) fn new(arena: &Arc<Arena>, durable: bool) -> Shard {
-        let cells = Pages::new(arena.clone());
+    pub(crate) fn new(index: &Arc<Arena>, cells: &Arc<Arena>, durable: bool) -> Shard {
+        let cells = Pages::new(cells.clone());
         Shard {
-            index: Index::new(arena),
+            index: Index::new(index),
             version: 0,
             hot: 0,
             durable,
-            small_class: class_of(SMALL_WORDS.min(cells.page_words() / 2)),
+            small_class: class_of(cells.page_words() / PAGE_CELLS),
             cells,
             metas: Vec::new(),
             room: Vec::new(),
@@ -251,6 +273,7 @@ impl Shard {
             hand: 0,
             patience: 0,
             compact_patience: 0,
+            compacting: 0,
             pins: 0,
             tally: Tally::default(),
         }
@@ -340,15 +363,9 @@ impl Shard {
 
     /// Adds an entry for a key that has none.
     fn insert(&mut self, hash: Hash, reference: u64, is_hot: bool, class: u8) -> Place {
-        let slots = self.index.slots();
         let (slot, moved) = self.index.insert(hash, reference, is_hot, class);
         if moved {
             self.version = self.version.wrapping_add(1);
-        }
-        if self.index.slots() != slots {
-            // Entries lie about in the order of their hashes, so the hand stays between the same ones.
-            let share = u64::from(self.hand) * u64::from(self.index.slots()) / u64::from(slots.max(1));
-            self.hand = share as u32;
         }
         Place { entry: Entry { slot, class, is_hot, reference }, version: self.version }
     }
@@ -358,14 +375,9 @@ impl Shard {
         self.version = self.version.wrapping_add(1);
     }
 
-    /// Whether the next new key makes the index grow.
-    pub(crate) fn is_full(&self) -> bool {
-        self.index.is_full()
-    }
-
-    /// Makes room for so many keys at once, before there are places.
-    pub(crate) fn reserve(&mut self, keys: u32) {
-        self.index.reserve(keys);
+    /// Makes room for a new key and many more if there is none, before there are places.
+    pub(crate) fn reserve(&mut self, hash: Hash) {
+        self.index.reserve(hash);
     }
 
     /// Gives back what the index is larger than it has to be, while there are no places.
@@ -473,12 +485,12 @@ impl Shard {
             let first = if meta.class != class || meta.leaving {
                 None
             } else if meta.free > 0 {
-                let first = usize::from(meta.free) - 1;
-                meta.free = page[first] as u16;
+                let first = meta.free as usize - 1;
+                meta.free = page[first] as u32;
                 Some(first)
-            } else if usize::from(meta.bump) + words <= page.len() {
-                let first = usize::from(meta.bump);
-                meta.bump += words as u16;
+            } else if meta.bump as usize + words <= page.len() {
+                let first = meta.bump as usize;
+                meta.bump += words as u32;
                 Some(first)
             } else {
                 None
@@ -520,7 +532,7 @@ impl Shard {
             return;
         }
         self.cells.page_mut(number)[first] = u64::from(meta.free);
-        meta.free = first as u16 + 1;
+        meta.free = first as u32 + 1;
         if !meta.listed {
             meta.listed = true;
             self.room[usize::from(class)].push(number as u32);
@@ -861,14 +873,15 @@ impl Shard {
     }
 
     /// Lets go of cells that `expired` says so of, and of the keys whose image lies where `gone` says: in a file
-    /// that is about to be removed. `dead` hears of images that do not count any more.
+    /// that is about to be removed; of one table. `dead` hears of images that do not count any more.
     pub(crate) fn sweep(
         &mut self,
+        table: usize,
         expired: &dyn Fn(u16, &[u64]) -> bool,
         gone: &dyn Fn(Position) -> bool,
         dead: &mut dyn FnMut(Position, u8),
     ) {
-        for number in 0..self.index.slots() {
+        for number in self.index.slots_of(table) {
             let Some(entry) = self.index.at(number) else { continue };
             let Entry { reference, class, is_hot, .. } = entry;
             if !is_hot {
@@ -896,15 +909,15 @@ impl Shard {
         }
     }
 
-    /// Keys that have an image on disk which is their newest.
-    pub(crate) fn stored(&self) -> u64 {
+    /// Keys that have an image on disk which is their newest, of one table.
+    pub(crate) fn stored(&self, table: usize) -> u64 {
         let is_stored = |entry: Entry| {
             !entry.is_hot || {
                 let header = self.cell(entry.reference, entry.class)[0];
                 header & DIRTY == 0 && position_of(header) != Position::NONE
             }
         };
-        let entries = (0..self.index.slots()).filter_map(|slot| self.index.at(slot));
+        let entries = self.index.slots_of(table).filter_map(|slot| self.index.at(slot));
         entries.filter(|entry| is_stored(*entry)).count() as u64
     }
 
@@ -915,23 +928,27 @@ impl Shard {
         if used <= budget + budget / 8 {
             return;
         }
-        if self.compact_patience > 0 {
-            self.compact_patience -= 1;
-            return;
+        if self.compacting == 0 {
+            if self.compact_patience > 0 {
+                self.compact_patience -= 1;
+                return;
+            }
+            self.compact_patience = 64;
+            let page_words = self.cells.page_words();
+            let is_sparse = |meta: &PageMeta| {
+                meta.class != 0 && 2 * meta.live as usize * class_words(meta.class) <= page_words
+            };
+            // One pass over the index for many pages at once.
+            if self.metas.iter().filter(|meta| is_sparse(meta)).count() * 16 < self.metas.len() {
+                return;
+            }
+            for meta in &mut self.metas {
+                meta.leaving = is_sparse(meta);
+            }
+            self.compacting = TABLES;
         }
-        self.compact_patience = 64;
-        let page_words = self.cells.page_words();
-        let is_sparse = |meta: &PageMeta| {
-            meta.class != 0 && 2 * usize::from(meta.live) * class_words(meta.class) <= page_words
-        };
-        // One pass over the index for many pages at once.
-        if self.metas.iter().filter(|meta| is_sparse(meta)).count() * 16 < self.metas.len() {
-            return;
-        }
-        for meta in &mut self.metas {
-            meta.leaving = is_sparse(meta);
-        }
-        for slot in 0..self.index.slots() {
+        self.compacting -= 1;
+        for slot in self.index.slots_of(self.compacting) {
             let Some(entry @ Entry { reference, class, is_hot: true, .. }) = self.index.at(slot) else {
                 continue;
             };
@@ -945,9 +962,9 @@ impl Shard {
         }
     }
 
-    /// All cells in memory.
-    pub(crate) fn each_hot(&self, each: &mut dyn FnMut(Hash, u16, &[u64])) {
-        for number in 0..self.index.slots() {
+    /// All cells in memory, of one table.
+    pub(crate) fn each_hot(&self, table: usize, each: &mut dyn FnMut(Hash, u16, &[u64])) {
+        for number in self.index.slots_of(table) {
             if let Some(Entry { slot, reference, class, is_hot: true }) = self.index.at(number) {
                 let cell = self.cell(reference, class);
                 each(self.index.hash_at(slot), (cell[0] >> TAG_SHIFT) as u16, &cell[1..]);
@@ -1056,7 +1073,12 @@ mod tests {
     /// Hashes that crowd at the first, the last, and a few other buckets, with equal halves.
     fn crowded(number: u64) -> Hash {
         let high = [0, 1, u64::from(u32::MAX), u64::from(u32::MAX) - 1, 0x8000_0000][number as usize % 5];
-        Hash((high << LOW_BITS) | (number / 5))
+        Hash((high << LOW_BITS) | (number / 5)).in_table(number as usize % 2)
+    }
+
+    fn small() -> Shard {
+        let arena = Arena::new(0, 1, 6..=6);
+        Shard::new(&arena, &arena, true)
     }
 
     #[test]
@@ -1075,7 +1097,7 @@ mod tests {
             let (space, kind) = (random.below(1 << 16) as u16, random.below(1 << 16) as u16);
             let shingle = random.below(u64::MAX);
             let (shard, hash) = Hash::of(space, kind, shingle);
-            assert!(shard < SHARDS && hash.0 < 1 << 55);
+            assert!(shard < SHARDS && hash.0 < 1 << 58 && hash.part(shard) == (shingle >> 55) as usize);
             assert_eq!(hash.shingle(space, kind, shard), shingle);
         }
     }
@@ -1083,7 +1105,7 @@ mod tests {
     #[test]
     fn an_index_finds_what_was_put_there_and_nothing_else() {
         let mut random = Random(2);
-        let mut shard = Shard::new(&Arena::new(0), true);
+        let mut shard = small();
         let mut model: HashMap<u64, (Position, u8)> = HashMap::new();
         for step in 0..if cfg!(miri) { 300 } else { 30_000 } {
             let number = random.below(if step % 1_000 < 500 { 90 } else { 20 });
@@ -1109,7 +1131,7 @@ mod tests {
             assert_eq!(shard.entries(), model.len() as u64);
             match random.below(200) {
                 0 => shard.shrink(),
-                1 => shard.reserve(random.below(300) as u32),
+                1 => shard.reserve(crowded(looked)),
                 _ => {}
             }
         }
@@ -1128,7 +1150,7 @@ mod tests {
     /// One shard over a list of images, flushed in small steps, with changes, loads and evictions between them.
     fn flushes(seed: u64) {
         let mut random = Random(seed);
-        let mut shard = Shard::new(&Arena::new(0), true);
+        let mut shard = small();
         let keys = 4 + random.below(40);
         let (mut now, mut disk) = (Contents::new(), Contents::new());
         // Every image that was written: number, tag, words. Positions are indices.
@@ -1192,11 +1214,13 @@ mod tests {
                 .for_each(|_| step(&mut random, &mut shard, keys, epoch, &mut now, &images, u64::MAX));
         }
         let mut words: usize = 0;
-        shard.each_hot(&mut |hash, tag, cell| {
-            let number = (0..keys).find(|number| crowded(*number) == hash).unwrap();
-            assert_eq!(now[&number], (tag, trimmed(cell).to_vec()), "seed {seed}");
-            words += cell.len() + 1;
-        });
+        for table in 0..TABLES {
+            shard.each_hot(table, &mut |hash, tag, cell| {
+                let number = (0..keys).find(|number| crowded(*number) == hash).unwrap();
+                assert_eq!(now[&number], (tag, trimmed(cell).to_vec()), "seed {seed}");
+                words += cell.len() + 1;
+            });
+        }
         assert_eq!((shard.live_bytes(), shard.entries()), (words * 8, now.len() as u64), "seed {seed}");
     }
 

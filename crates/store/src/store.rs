@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::arena::Arena;
 use crate::device::Device;
+use crate::index::TABLES;
 use crate::log::{
     self, Log, Position, Record, RecordKey, Recovery, SegmentUsage, StoreError, Verification, Visit, Writer,
     minutes_up,
@@ -26,6 +27,10 @@ use crate::shard::{CellMut, Found, Hash, Place, Retire, SHARDS, Shard, class_byt
 
 /// Cells that a flush collects under one lock of a shard: some microseconds.
 const COLLECT: usize = 128;
+/// Pages that memory is cut into: enough for those of the tables of all indexes, and for those of all sizes of cells in
+/// all shards, to be full but for a few in a hundred; few enough for the lists of them to stay in caches.
+const INDEX_PAGES: usize = 1 << 15;
+const CELL_PAGES: usize = 1 << 12;
 /// Live bytes that a merge copies between two commits.
 const COPY_BYTES: usize = 1 << 20;
 
@@ -140,6 +145,8 @@ pub struct Cold {
 impl Store {
     /// Number of shards.
     pub const SHARDS: usize = SHARDS;
+    /// Number of parts that keys are divided into: each shard has some of them, see [`Hash::part`].
+    pub const PARTS: usize = SHARDS * TABLES;
 
     /// Opens a store over a device. `visit` hears of every image on disk, superseded ones and expired ones included.
     ///
@@ -170,10 +177,11 @@ impl Store {
     }
 
     fn new(options: Options, durable: bool) -> Store {
-        let arena = Arena::new(options.memory_bytes);
+        let index = Arena::new(options.memory_bytes, INDEX_PAGES, 6..=13);
+        let cells = Arena::new(options.memory_bytes, CELL_PAGES, 6..=16);
         Store {
             log: None,
-            shards: (0..SHARDS).map(|_| Mutex::new(Shard::new(&arena, durable))).collect(),
+            shards: (0..SHARDS).map(|_| Mutex::new(Shard::new(&index, &cells, durable))).collect(),
             shard_bytes: options.memory_bytes / SHARDS,
             segment_bytes: u64::from(options.segment_bytes),
             epoch: RwLock::new(0),
@@ -558,14 +566,17 @@ impl Store {
     }
 
     fn sweep_shard(&self, number: usize, now: i64, gone: &[u16], meaning: &dyn Meaning) {
-        let mut shard = lock(&self.shards[number]);
-        let before = shard.dirty_bytes();
-        shard.sweep(
-            &|tag, words| meaning.expires(tag, words) <= now,
-            &|position| gone.contains(&position.slot()),
-            &mut |position, class| self.account(position, -class_bytes(class)),
-        );
-        self.dirtied(before, shard.dirty_bytes());
+        for table in 0..TABLES {
+            let mut shard = lock(&self.shards[number]);
+            let before = shard.dirty_bytes();
+            shard.sweep(
+                table,
+                &|tag, words| meaning.expires(tag, words) <= now,
+                &|position| gone.contains(&position.slot()),
+                &mut |position, class| self.account(position, -class_bytes(class)),
+            );
+            self.dirtied(before, shard.dirty_bytes());
+        }
     }
 
     /// Calls `each` with the keys that are on disk alone, segment by segment, and then with those in memory. A key
@@ -592,10 +603,12 @@ impl Store {
             }
         }
         for (number, shard) in self.shards.iter().enumerate() {
-            lock(shard).each_hot(&mut |hash, tag, words| {
-                let (space, kind) = meaning.kind(tag);
-                each(RecordKey { space, kind, shingle: hash.shingle(space, kind, number) }, tag, words);
-            });
+            for table in 0..TABLES {
+                lock(shard).each_hot(table, &mut |hash, tag, words| {
+                    let (space, kind) = meaning.kind(tag);
+                    each(RecordKey { space, kind, shingle: hash.shingle(space, kind, number) }, tag, words);
+                });
+            }
         }
         Ok(())
     }
@@ -613,7 +626,8 @@ impl Store {
             let (shard, hash) = Hash::of(space, kind, shingle);
             found += u64::from(lock(&self.shards[shard]).is_at(hash, seen.position));
         })?;
-        let stored: u64 = self.shards.iter().map(|shard| lock(shard).stored()).sum();
+        let stored = |shard: &Mutex<Shard>| (0..TABLES).map(|table| lock(shard).stored(table)).sum::<u64>();
+        let stored: u64 = self.shards.iter().map(stored).sum();
         Ok((verification, stored.saturating_sub(found)))
     }
 
@@ -738,10 +752,8 @@ impl<'a> Loader<'a> {
         let Some((shard, hash, position, class)) = self.ahead.pop_front() else { return };
         self.weigh(position, class_bytes(class));
         let shard = &mut *self.shards[shard];
-        if shard.is_full() {
-            // Twice as large: it would be moved again and again. What is too much goes in the end.
-            shard.reserve(2 * shard.entries() as u32 + 64);
-        }
+        // What is too much goes in the end.
+        shard.reserve(hash);
         if let Some((old, class)) = shard.point(hash, position, class) {
             self.weigh(old, -class_bytes(class));
         }

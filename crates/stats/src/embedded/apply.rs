@@ -118,7 +118,7 @@ impl Inner {
                     Found::Hot(found) => Some(found),
                     Found::Absent => {
                         if let Some(sketch) = &world.plans[usize::from(place.plan)].sketch {
-                            sketch.touch(sketch.line(shard, place.hash.bits()));
+                            sketch.touch(sketch.line(place.hash.part(shard), place.hash.bits()));
                         }
                         None
                     }
@@ -389,12 +389,8 @@ impl Cells<'_> {
         if found.is_none()
             && let Some(sketch) = &planned.sketch
         {
-            let hash = place.hash.bits();
-            sightings = if adds {
-                sketch.see(self.shard, hash, *time)
-            } else {
-                sketch.estimate(self.shard, hash, *time)
-            };
+            let (part, hash) = (place.hash.part(self.shard), place.hash.bits());
+            sightings = if adds { sketch.see(part, hash, *time) } else { sketch.estimate(part, hash, *time) };
             if sightings > 0 {
                 brief.quality = Quality::Estimated;
                 if planned.is_track {

@@ -41,7 +41,7 @@ use world::{DEFINITIONS, World};
 
 /// Requests are applied in runs of about this many observations: enough to have many cells on their way from memory at
 /// once, few enough for a flush, which waits for them.
-const RUN: usize = 4096;
+const RUN: usize = 1024;
 /// Keys that one [`Ledger::maintain`] looks through for cells that have expired, about.
 const SWEEP_KEYS: u64 = 4 << 20;
 /// Live bytes that one [`Ledger::maintain`] may write again.
