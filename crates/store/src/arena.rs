@@ -1,32 +1,41 @@
 //! Memory in pages, cut from large extents for which huge pages are asked: with a hundred million cells a look-up
-//! would otherwise spend more time in the system's page tables than in cells. Our pages are to be larger where there is
-//! more memory, so that the lists of them stay in the processor's caches.
+//! would otherwise spend more time in the system's page tables than in cells. An arena may cut its pages from those of
+//! another, so that what belongs together lies together, and is reached with few of the processor's address
+//! translations.
 //!
 //! The only unsafe code of the crate. It rests on one rule: a page belongs to one [`Pages`] at a time, or is free.
 //! [`Pages`] hands out its pages under its own borrow, as a vector of boxes would.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::ops::RangeInclusive;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The alignment of huge pages on the systems that have them.
 const HUGE_BYTES: usize = 2 << 20;
+const EXTENT_BYTES_MAX: usize = 64 << 20;
 
-/// Where pages come from, and go back to. Extents are kept until the arena is dropped.
+/// Where pages of one size come from, and go back to. Extents are kept until the arena is dropped.
 pub(crate) struct Arena {
     page_bits: u32,
     extent_bytes: usize,
     free: Mutex<Free>,
 }
 
-#[derive(Default)]
 struct Free {
-    extents: Vec<NonNull<u8>>,
+    extents: Extents,
     /// Pages that were given back, with what was written there.
     pages: Vec<NonNull<u64>>,
     /// Bytes of the newest extent that were never taken.
     fresh: usize,
+    /// Whether they are zero.
+    is_blank: bool,
+}
+
+enum Extents {
+    /// Of the system.
+    Own(Vec<NonNull<u8>>),
+    /// Pages of another arena.
+    Cut(Pages),
 }
 
 // SAFETY: the pointers are to memory that the arena alone owns, and are only followed by `Pages` for pages that it
@@ -36,15 +45,27 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// An arena for about so much memory, in pages of a power of two of words: at most the share asked for, and within
-    /// bounds for its logarithm.
-    pub(crate) fn new(memory_bytes: usize, pages: usize, page_bits: RangeInclusive<u32>) -> Arc<Arena> {
-        let bits = (memory_bytes / pages.max(1) / 8).checked_ilog2().unwrap_or(0);
-        Arc::new(Arena {
-            page_bits: bits.clamp(*page_bits.start(), *page_bits.end()),
-            extent_bytes: (memory_bytes / 16).clamp(HUGE_BYTES, 64 << 20).next_multiple_of(HUGE_BYTES),
-            free: Mutex::new(Free::default()),
-        })
+    /// An arena for about so much memory, with pages of two to the power of `page_bits` words, at most 2^18.
+    pub(crate) fn new(memory_bytes: usize, page_bits: u32) -> Arc<Arena> {
+        let extent_bytes = (memory_bytes / 16).clamp(HUGE_BYTES, EXTENT_BYTES_MAX);
+        Arena::over(Extents::Own(Vec::new()), extent_bytes.next_multiple_of(HUGE_BYTES), page_bits)
+    }
+
+    /// An arena that cuts another's pages, or passes them on if they are not larger.
+    pub(crate) fn cut(from: &Arc<Arena>, page_bits: u32) -> Arc<Arena> {
+        let extents = Extents::Cut(Pages::new(from.clone()));
+        Arena::over(extents, 8 << from.page_bits, page_bits.min(from.page_bits))
+    }
+
+    fn over(extents: Extents, extent_bytes: usize, page_bits: u32) -> Arc<Arena> {
+        let free = Mutex::new(Free { extents, pages: Vec::new(), fresh: 0, is_blank: false });
+        Arc::new(Arena { page_bits, extent_bytes, free })
+    }
+
+    /// Memory that was taken and is in no page that is used.
+    pub(crate) fn spare_bytes(&self) -> usize {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        free.fresh + free.pages.len() * (8 << self.page_bits)
     }
 
     fn layout(&self) -> Layout {
@@ -60,18 +81,28 @@ impl Arena {
             return (page, false);
         }
         if free.fresh == 0 {
-            // SAFETY: the layout's size is not zero.
-            let extent = unsafe { alloc_zeroed(self.layout()) };
-            let Some(extent) = NonNull::new(extent) else { handle_alloc_error(self.layout()) };
-            free.extents.push(extent);
+            free.is_blank = match &mut free.extents {
+                Extents::Own(extents) => {
+                    // SAFETY: the layout's size is not zero.
+                    let extent = unsafe { alloc_zeroed(self.layout()) };
+                    let Some(extent) = NonNull::new(extent) else { handle_alloc_error(self.layout()) };
+                    extents.push(extent);
+                    advise(self.start(extent), self.extent_bytes);
+                    true
+                }
+                Extents::Cut(pages) => pages.push(),
+            };
             free.fresh = self.extent_bytes;
-            advise(self.start(extent), self.extent_bytes);
         }
         let at = self.extent_bytes - free.fresh;
         free.fresh -= 8 << self.page_bits;
-        let start = free.extents.last().map_or(NonNull::dangling(), |extent| self.start(*extent));
+        let start = match &free.extents {
+            Extents::Own(extents) => extents.last().map_or(NonNull::dangling(), |extent| self.start(*extent)),
+            // What it borrows, only our own pages are ever made of: nobody else follows the pointer.
+            Extents::Cut(pages) => pages.pages.last().map_or(NonNull::dangling(), |page| page.cast()),
+        };
         // SAFETY: `at` is a multiple of a page below `extent_bytes`, which the allocation holds behind `start`.
-        (unsafe { start.add(at).cast::<u64>() }, true)
+        (unsafe { start.add(at).cast::<u64>() }, free.is_blank)
     }
 
     /// The first boundary of a huge page in an extent.
@@ -91,7 +122,9 @@ impl Drop for Arena {
     fn drop(&mut self) {
         let layout = self.layout();
         let free = self.free.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for extent in free.extents.drain(..) {
+        // Pages of another arena go back to it by themselves.
+        let Extents::Own(extents) = &mut free.extents else { return };
+        for extent in extents.drain(..) {
             // SAFETY: allocated with this layout in `take`. Every `Pages` holds the arena alive, so none is left.
             unsafe { dealloc(extent.as_ptr(), layout) };
         }
@@ -145,16 +178,16 @@ impl Pages {
         self.pages.len() << self.bits << 3
     }
 
-    /// Adds a page that may hold anything.
-    pub(crate) fn push(&mut self) {
-        self.pages.push(self.arena.take().0);
+    /// Adds a page that may hold anything; answers whether it is blank.
+    pub(crate) fn push(&mut self) -> bool {
+        let (page, is_blank) = self.arena.take();
+        self.pages.push(page);
+        is_blank
     }
 
     /// Adds a page of zeros.
     pub(crate) fn push_blank(&mut self) {
-        let (page, is_blank) = self.arena.take();
-        self.pages.push(page);
-        if !is_blank {
+        if !self.push() {
             self.page_mut(self.pages.len() - 1).fill(0);
         }
     }
@@ -203,7 +236,7 @@ mod tests {
 
     #[test]
     fn pages_are_apart_and_come_back_blank() {
-        let arena = Arena::new(0, 1, 6..=6);
+        let arena = Arena::new(0, 6);
         let (mut a, mut b) = (Pages::new(arena.clone()), Pages::new(arena.clone()));
         for number in 0..20 {
             a.push_blank();
@@ -224,7 +257,7 @@ mod tests {
 
     #[test]
     fn an_arena_lives_as_long_as_its_pages() {
-        let mut pages = Pages::new(Arena::new(8 << 30, 1 << 16, 6..=13));
+        let mut pages = Pages::new(Arena::new(8 << 30, 13));
         pages.push_blank();
         pages.page_mut(0)[8191] = 7;
         let other = std::thread::spawn(move || pages.page(0)[8191]);
@@ -233,12 +266,35 @@ mod tests {
 
     #[test]
     fn more_than_one_extent() {
-        let arena = Arena::new(0, 1, 6..=6);
+        let arena = Arena::new(0, 6);
         let mut pages = Pages::new(arena.clone());
         let count = 2 * HUGE_BYTES / 512 + 1;
         (0..count).for_each(|_| pages.push_blank());
         (0..count).for_each(|number| pages.page_mut(number).fill(number as u64));
         assert!((0..count).all(|number| pages.page(number)[0] == number as u64));
-        assert_eq!(arena.free.lock().unwrap().extents.len(), 3);
+        let free = arena.free.lock().unwrap();
+        assert!(matches!(&free.extents, Extents::Own(extents) if extents.len() == 3));
+    }
+
+    #[test]
+    fn an_arena_within_another() {
+        let outer = Arena::new(0, 8);
+        let inner = Arena::cut(&outer, 6);
+        let mut pages = Pages::new(inner.clone());
+        (0..6).for_each(|_| pages.push_blank());
+        (0..6).for_each(|number| pages.page_mut(number).fill(number as u64 + 1));
+        let mut beside = Pages::new(outer.clone());
+        beside.push_blank();
+        beside.page_mut(0).fill(9);
+        assert!((0..6).all(|number| pages.page(number).iter().all(|word| *word == number as u64 + 1)));
+        assert_eq!(inner.spare_bytes(), 2 * 512);
+        drop(pages);
+        assert_eq!(inner.spare_bytes(), 8 * 512);
+        let mut again = Pages::new(inner);
+        (0..8).for_each(|_| again.push_blank());
+        assert!((0..8).all(|number| again.page(number).iter().all(|word| *word == 0)));
+        drop(again);
+        // The inner arena is gone, and its two pages are free again.
+        assert_eq!(outer.spare_bytes(), HUGE_BYTES - 2048);
     }
 }

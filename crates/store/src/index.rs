@@ -66,8 +66,8 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    pub(crate) fn new(arena: &Arc<Arena>) -> Index {
-        Index { tables: std::array::from_fn(|_| Table::new(arena)), entries: 0, bytes: 0 }
+    pub(crate) fn new(arena: Arc<Arena>) -> Index {
+        Index { tables: std::array::from_fn(|_| Table::new(&arena)), entries: 0, bytes: 0 }
     }
 
     /// Number of entries.
@@ -305,12 +305,15 @@ impl Table {
         }
     }
 
-    /// Moves all entries into so many buckets.
+    /// Moves all entries into so many buckets, or as many more as the last page has room for.
     fn rebuild(&mut self, buckets: u32) {
         let mut pages = Pages::new(self.pages.arena().clone());
-        while pages.bytes() < buckets as usize * BUCKET_WORDS * 8 {
+        let mut there = 0;
+        while there < buckets {
             pages.push_blank();
+            there += (pages.page_words() / BUCKET_WORDS) as u32;
         }
+        let buckets = there;
         let new = Table { pages, buckets, entries: self.entries, removed: 0 };
         let old = std::mem::replace(self, new);
         for number in 0..old.buckets {
@@ -467,7 +470,7 @@ mod tests {
 
     #[test]
     fn most_keys_are_at_home_and_few_are_in_neither_of_their_buckets() {
-        let mut index = Index::new(&Arena::new(0, 1, 6..=6));
+        let mut index = Index::new(Arena::new(0, 6));
         let keys = 60_000;
         (0..keys).for_each(|key| {
             index.insert(Hash::of(1, 1, mixed(key)).1, key, false, 1);

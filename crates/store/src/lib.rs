@@ -15,6 +15,7 @@ mod index;
 pub mod log;
 mod memory;
 mod shard;
+mod slab;
 mod store;
 pub mod v1;
 

@@ -1,8 +1,7 @@
 //! One share of the keys: an index of all of them, and the cells of those that are in memory.
 //!
-//! # Cells
-//! A header word (tag, position of the newest image on disk, flags) and the value's words, in slabs of size classes
-//! with four classes to a doubling; values above a [`PAGE_CELLS`]th of a page lie on the heap.
+//! A key has an entry in the [index](crate::index), and if it is hot a [cell](crate::slab): a header word (tag, position
+//! of the newest image on disk, flags) and the value's words.
 //!
 //! # What counts
 //! The newest image of a key counts in its segment for [`class_bytes`] of the class in the key's entry. Whoever changes
@@ -10,9 +9,10 @@
 
 use std::sync::Arc;
 
-use crate::arena::{Arena, Pages, prefetch};
+use crate::arena::Arena;
 use crate::index::{Entry, Index, LOW_BITS, TABLES};
 use crate::log::{Position, WORDS_MAX};
+use crate::slab::{Cells, class_of, class_words};
 
 /// Bits of the shingle that choose a shard, and a table of its index. With fewer, an entry could not hold the others.
 const SHARD_BITS: u32 = 6;
@@ -23,12 +23,6 @@ const LOW_ROUTE_BITS: u32 = 16 - SHARD_BITS - TABLE_BITS;
 const ENTRY_BITS: u32 = 48 + LOW_ROUTE_BITS;
 /// Number of shards.
 pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
-
-/// Words of a cache line.
-const LINE_WORDS: usize = 8;
-
-/// Pages have room for so many cells, at least; larger ones lie on the heap.
-const PAGE_CELLS: usize = 4;
 
 /// Entries that one look at the budget visits.
 const EVICT_STEPS: u32 = 4096;
@@ -113,42 +107,6 @@ fn mixed(space: u16, kind: u16) -> u64 {
     (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 8
 }
 
-/// Size classes: 2 to 8 words, then four to a doubling. Class 0 is a free slot.
-const CLASSES: usize = 60;
-
-const CLASS_WORDS: [u32; CLASSES] = {
-    let mut words = [0; CLASSES];
-    let mut class = 1;
-    while class < CLASSES {
-        words[class] = if class <= 7 {
-            class as u32 + 1
-        } else {
-            let step = class as u32 - 8;
-            (5 + step % 4) << (1 + step / 4)
-        };
-        class += 1;
-    }
-    words
-};
-
-/// The smallest class that holds so many words, header included.
-#[inline(always)]
-fn class_of(words: usize) -> u8 {
-    if words <= 8 {
-        (words.max(2) - 1) as u8
-    } else {
-        let above = (words - 1) as u32;
-        let doubling = 31 - above.leading_zeros();
-        let quarter = above >> (doubling - 2) & 3;
-        (8 + (doubling - 3) * 4 + quarter) as u8
-    }
-}
-
-#[inline(always)]
-fn class_words(class: u8) -> usize {
-    CLASS_WORDS[usize::from(class)] as usize
-}
-
 /// Bytes that an image of this class counts for in its segment.
 pub(crate) fn class_bytes(class: u8) -> i64 {
     // A record's header is two words longer than a cell's.
@@ -180,19 +138,6 @@ pub enum Found {
     Absent,
 }
 
-struct PageMeta {
-    class: u8,
-    /// It is in its class's list of pages with room.
-    listed: bool,
-    /// Its cells are being moved to other pages.
-    leaving: bool,
-    live: u32,
-    /// First word of the first free cell, plus one; a free cell's first word holds the next.
-    free: u32,
-    /// Words in use from the start.
-    bump: u32,
-}
-
 /// What a shard did.
 #[derive(Default)]
 pub(crate) struct Tally {
@@ -200,25 +145,21 @@ pub(crate) struct Tally {
     pub(crate) expired: u64,
 }
 
+/// Logarithms of the words of a page of an index, and of a slab.
+#[derive(Clone, Copy)]
+pub(crate) struct PageBits {
+    pub(crate) index: u32,
+    pub(crate) slab: u32,
+}
+
 pub(crate) struct Shard {
     index: Index,
+    index_arena: Arc<Arena>,
     /// Counted up when an entry or a cell moves or goes.
     version: u32,
     hot: u32,
     durable: bool,
-    cells: Pages,
-    /// The largest class of cells in slabs.
-    small_class: u8,
-    metas: Vec<PageMeta>,
-    /// By class, pages that may have a free cell.
-    room: Vec<Vec<u32>>,
-    /// Pages of no class.
-    spare: Vec<u32>,
-    large: Vec<Box<[u64]>>,
-    large_free: Vec<u32>,
-    large_words: usize,
-    /// Words of all cells.
-    cell_words: usize,
+    cells: Cells,
     /// Hashes of cells that became dirty, by the parity of their epoch.
     dirty: [Vec<Hash>; 2],
     dirty_words: usize,
@@ -230,9 +171,9 @@ pub(crate) struct Shard {
     hand: u32,
     /// Looks at the budget that are left out, because the last one found next to nothing to evict.
     patience: u32,
-    /// Looks at the pages that are left out.
+    /// Looks at the slabs that are left out.
     compact_patience: u32,
-    /// Tables that are still to be gone through for the cells of pages that are being left.
+    /// Tables that are still to be gone through for the cells of slabs that are being left.
     compacting: usize,
     /// Runs that have found cells here which must stay.
     pub(crate) pins: u32,
@@ -249,23 +190,17 @@ pub(crate) trait Retire {
 }
 
 impl Shard {
-    /// An empty share. Without a disk nothing is ever written, so nothing is dirty either.
-    pub(crate) fn new(index: &Arc<Arena>, cells: &Arc<Arena>, durable: bool) -> Shard {
-        let cells = Pages::new(cells.clone());
+    /// An empty share, whose memory comes from the arena in whole pages. Without a disk nothing is ever written, so
+    /// nothing is dirty either.
+    pub(crate) fn new(arena: &Arc<Arena>, page_bits: PageBits, durable: bool) -> Shard {
+        let index = Arena::cut(arena, page_bits.index);
         Shard {
-            index: Index::new(index),
+            index: Index::new(index.clone()),
+            index_arena: index,
             version: 0,
             hot: 0,
             durable,
-            small_class: class_of(cells.page_words() / PAGE_CELLS),
-            cells,
-            metas: Vec::new(),
-            room: Vec::new(),
-            spare: Vec::new(),
-            large: Vec::new(),
-            large_free: Vec::new(),
-            large_words: 0,
-            cell_words: 0,
+            cells: Cells::new(arena.clone(), page_bits.slab),
             dirty: Default::default(),
             dirty_words: 0,
             before: Vec::new(),
@@ -296,20 +231,20 @@ impl Shard {
 
     /// Memory of cells, and of the room between them.
     pub(crate) fn cell_bytes(&self) -> usize {
-        self.cells.bytes() + self.large_words * 8
+        self.cells.bytes()
     }
 
     /// Memory of cells without the room between them.
     pub(crate) fn live_bytes(&self) -> usize {
-        self.cell_words * 8
+        self.cells.live_bytes()
     }
 
-    /// Memory of the lists that keep it all together.
+    /// Memory of the lists that keep it all together, and of pages that are not used.
     pub(crate) fn list_bytes(&self) -> usize {
         size_of::<Shard>()
             + self.index.list_bytes()
+            + self.index_arena.spare_bytes()
             + self.cells.list_bytes()
-            + self.metas.capacity() * size_of::<PageMeta>()
             + (self.dirty[0].capacity() + self.dirty[1].capacity() + self.before.capacity()) * 8
     }
 
@@ -335,13 +270,7 @@ impl Shard {
         if !entry.is_hot {
             return Found::Cold(place, Position::from_bits(reference), class_words(class) - 1);
         }
-        if self.is_small(class) {
-            let (page, first) = self.place_of(reference);
-            let page = self.cells.page(page);
-            prefetch(&page[first]);
-            // Cells of three words and the like cross a line now and then.
-            prefetch(&page[first + class_words(class).min(LINE_WORDS) - 1]);
-        }
+        self.cells.prefetch(reference, class);
         Found::Hot(place)
     }
 
@@ -403,152 +332,19 @@ impl Shard {
 
     // --- cells ---
 
-    /// Whether cells of a class lie in slabs.
-    #[inline(always)]
-    fn is_small(&self, class: u8) -> bool {
-        class <= self.small_class
-    }
-
-    /// The page of a small cell and its first word in there.
-    #[inline(always)]
-    fn place_of(&self, reference: u64) -> (usize, usize) {
-        let bits = self.cells.bits();
-        let address = reference as usize;
-        (address >> bits, address & ((1 << bits) - 1))
-    }
-
     #[inline(always)]
     fn cell(&self, reference: u64, class: u8) -> &[u64] {
-        let words = class_words(class);
-        let (page, first) = self.place_of(reference);
-        if self.is_small(class) {
-            &self.cells.page(page)[first..first + words]
-        } else {
-            &self.large[reference as usize]
-        }
+        self.cells.cell(reference, class)
     }
 
     #[inline(always)]
     fn cell_mut(&mut self, reference: u64, class: u8) -> &mut [u64] {
-        let words = class_words(class);
-        let (page, first) = self.place_of(reference);
-        if self.is_small(class) {
-            &mut self.cells.page_mut(page)[first..first + words]
-        } else {
-            &mut self.large[reference as usize]
-        }
-    }
-
-    /// Takes a cell of zeros.
-    fn allocate(&mut self, class: u8) -> u64 {
-        let words = class_words(class);
-        self.cell_words += words;
-        if !self.is_small(class) {
-            self.large_words += words;
-            let cell = vec![0; words].into_boxed_slice();
-            return match self.large_free.pop() {
-                Some(number) => {
-                    self.large[number as usize] = cell;
-                    u64::from(number)
-                }
-                None => {
-                    self.large.push(cell);
-                    self.large.len() as u64 - 1
-                }
-            };
-        }
-        if self.room.len() <= usize::from(class) {
-            self.room.resize_with(usize::from(class) + 1, Vec::new);
-        }
-        loop {
-            let Some(number) = self.room[usize::from(class)].last().copied() else {
-                let number = self.spare.pop().unwrap_or_else(|| {
-                    self.cells.push();
-                    self.metas.push(PageMeta {
-                        class: 0,
-                        listed: false,
-                        leaving: false,
-                        live: 0,
-                        free: 0,
-                        bump: 0,
-                    });
-                    self.metas.len() as u32 - 1
-                });
-                self.metas[number as usize] =
-                    PageMeta { class, listed: true, leaving: false, live: 0, free: 0, bump: 0 };
-                self.room[usize::from(class)].push(number);
-                continue;
-            };
-            let meta = &mut self.metas[number as usize];
-            let bits = self.cells.bits();
-            let page = self.cells.page_mut(number as usize);
-            let first = if meta.class != class || meta.leaving {
-                None
-            } else if meta.free > 0 {
-                let first = meta.free as usize - 1;
-                meta.free = page[first] as u32;
-                Some(first)
-            } else if meta.bump as usize + words <= page.len() {
-                let first = meta.bump as usize;
-                meta.bump += words as u32;
-                Some(first)
-            } else {
-                None
-            };
-            match first {
-                Some(first) => {
-                    meta.live += 1;
-                    page[first..first + words].fill(0);
-                    return u64::from(number) << bits | first as u64;
-                }
-                None => {
-                    if meta.class == class {
-                        meta.listed = false;
-                    }
-                    self.room[usize::from(class)].pop();
-                }
-            }
-        }
+        self.cells.cell_mut(reference, class)
     }
 
     fn release(&mut self, reference: u64, class: u8) {
         self.version = self.version.wrapping_add(1);
-        let words = class_words(class);
-        self.cell_words -= words;
-        if !self.is_small(class) {
-            let address = reference as usize;
-            self.large_words -= words;
-            self.large[address] = Box::default();
-            self.large_free.push(address as u32);
-            return;
-        }
-        let (number, first) = self.place_of(reference);
-        let meta = &mut self.metas[number];
-        meta.live -= 1;
-        if meta.live == 0 {
-            // Its class's list may still name it; who finds it there sees that it has another class.
-            *meta = PageMeta { class: 0, listed: false, leaving: false, live: 0, free: 0, bump: 0 };
-            self.spare.push(number as u32);
-            return;
-        }
-        self.cells.page_mut(number)[first] = u64::from(meta.free);
-        meta.free = first as u32 + 1;
-        if !meta.listed {
-            meta.listed = true;
-            self.room[usize::from(class)].push(number as u32);
-        }
-    }
-
-    /// Copies the words that fit from one cell to another, header included.
-    fn copy(&mut self, (from, from_class): (u64, u8), (to, to_class): (u64, u8)) {
-        let kept = class_words(from_class).min(class_words(to_class));
-        let mut line = [0; 16];
-        for start in (0..kept).step_by(line.len()) {
-            let end = kept.min(start + line.len());
-            let line = &mut line[..end - start];
-            line.copy_from_slice(&self.cell(from, from_class)[start..end]);
-            self.cell_mut(to, to_class)[start..end].copy_from_slice(line);
-        }
+        self.cells.release(reference, class);
     }
 
     /// A cell's tag.
@@ -577,7 +373,7 @@ impl Shard {
     /// Makes a cell without words for a key that is not there; dirty.
     pub(crate) fn create(&mut self, hash: Hash, tag: u16, words: usize, epoch: u64) -> Place {
         let class = class_of(words.min(WORDS_MAX) + 1);
-        let reference = self.allocate(class);
+        let reference = self.cells.allocate(class);
         let mut header = u64::from(tag) << TAG_SHIFT | Position::NONE.bits() << POSITION_SHIFT;
         if self.durable {
             header |= DIRTY | parity_bit(epoch);
@@ -598,7 +394,7 @@ impl Shard {
         let before = place.entry.class;
         let words = image.unwrap_or_default();
         let class = class_of(words.len() + 1);
-        let reference = self.allocate(class);
+        let reference = self.cells.allocate(class);
         let cell = self.cell_mut(reference, class);
         cell[0] = u64::from(tag) << TAG_SHIFT
             | position.bits() << POSITION_SHIFT
@@ -921,11 +717,10 @@ impl Shard {
         entries.filter(|entry| is_stored(*entry)).count() as u64
     }
 
-    /// Moves the cells of pages that are at most half full together, if pages take more than a budget by an eighth: what
-    /// one size of cells has given up is then there for others.
+    /// Moves the cells of slabs that are at most half full together, if slabs take more than a budget by an eighth: what
+    /// one size of cells has given up is then there for others. One table at a time.
     pub(crate) fn compact(&mut self, budget: usize) {
-        let used = (self.metas.len() - self.spare.len()) * self.cells.page_words() * 8;
-        if used <= budget + budget / 8 {
+        if self.cells.slab_bytes() <= budget + budget / 8 {
             return;
         }
         if self.compacting == 0 {
@@ -934,16 +729,9 @@ impl Shard {
                 return;
             }
             self.compact_patience = 64;
-            let page_words = self.cells.page_words();
-            let is_sparse = |meta: &PageMeta| {
-                meta.class != 0 && 2 * meta.live as usize * class_words(meta.class) <= page_words
-            };
-            // One pass over the index for many pages at once.
-            if self.metas.iter().filter(|meta| is_sparse(meta)).count() * 16 < self.metas.len() {
+            // One pass over the index for many slabs at once.
+            if !self.cells.leave_sparse() {
                 return;
-            }
-            for meta in &mut self.metas {
-                meta.leaving = is_sparse(meta);
             }
             self.compacting = TABLES;
         }
@@ -952,11 +740,11 @@ impl Shard {
             let Some(entry @ Entry { reference, class, is_hot: true, .. }) = self.index.at(slot) else {
                 continue;
             };
-            if !self.is_small(class) || !self.metas[self.place_of(reference).0].leaving {
+            if !self.cells.is_leaving(reference, class) {
                 continue;
             }
-            let to = self.allocate(class);
-            self.copy((reference, class), (to, class));
+            let to = self.cells.allocate(class);
+            self.cells.copy((reference, class), (to, class));
             self.release(reference, class);
             self.set_entry(entry, to, true, class);
         }
@@ -1013,8 +801,8 @@ impl CellMut<'_> {
 
     fn move_to(&mut self, class: u8) {
         let shard = &mut *self.shard;
-        let reference = shard.allocate(class);
-        shard.copy((self.reference, self.class), (reference, class));
+        let reference = shard.cells.allocate(class);
+        shard.cells.copy((self.reference, self.class), (reference, class));
         shard.release(self.reference, self.class);
         if shard.durable {
             shard.dirty_words = shard.dirty_words - class_words(self.class) + class_words(class);
@@ -1077,17 +865,7 @@ mod tests {
     }
 
     fn small() -> Shard {
-        let arena = Arena::new(0, 1, 6..=6);
-        Shard::new(&arena, &arena, true)
-    }
-
-    #[test]
-    fn classes_are_the_smallest_that_fit() {
-        for words in 2..=WORDS_MAX + 1 {
-            let class = class_of(words);
-            assert!(class_words(class) >= words && (class == 1 || class_words(class - 1) < words), "{words}");
-        }
-        assert_eq!(usize::from(class_of(WORDS_MAX + 1)), CLASSES - 1);
+        Shard::new(&Arena::new(0, 8), PageBits { index: 6, slab: 7 }, true)
     }
 
     #[test]

@@ -23,14 +23,10 @@ use crate::log::{
     self, Log, Position, Record, RecordKey, Recovery, SegmentUsage, StoreError, Verification, Visit, Writer,
     minutes_up,
 };
-use crate::shard::{CellMut, Found, Hash, Place, Retire, SHARDS, Shard, class_bytes, value_class};
+use crate::shard::{CellMut, Found, Hash, PageBits, Place, Retire, SHARDS, Shard, class_bytes, value_class};
 
 /// Cells that a flush collects under one lock of a shard: some microseconds.
 const COLLECT: usize = 128;
-/// Pages that memory is cut into: enough for those of the tables of all indexes, and for those of all sizes of cells in
-/// all shards, to be full but for a few in a hundred; few enough for the lists of them to stay in caches.
-const INDEX_PAGES: usize = 1 << 15;
-const CELL_PAGES: usize = 1 << 12;
 /// Live bytes that a merge copies between two commits.
 const COPY_BYTES: usize = 1 << 20;
 
@@ -177,11 +173,16 @@ impl Store {
     }
 
     fn new(options: Options, durable: bool) -> Store {
-        let index = Arena::new(options.memory_bytes, INDEX_PAGES, 6..=13);
-        let cells = Arena::new(options.memory_bytes, CELL_PAGES, 6..=16);
+        // A shard has some thirty pages of memory, each at most a huge one: few, so that the lists of them stay in the
+        // processor's caches. They are cut into slabs and pages of tables so small that those which are not full yet
+        // do not count.
+        let bits =
+            |parts: u32| (options.memory_bytes >> parts).checked_ilog2().unwrap_or(0).saturating_sub(3);
+        let arena = Arena::new(options.memory_bytes, bits(11).clamp(6, 18));
+        let page_bits = PageBits { index: bits(14).clamp(6, 15), slab: bits(13).clamp(6, 15) };
         Store {
             log: None,
-            shards: (0..SHARDS).map(|_| Mutex::new(Shard::new(&index, &cells, durable))).collect(),
+            shards: (0..SHARDS).map(|_| Mutex::new(Shard::new(&arena, page_bits, durable))).collect(),
             shard_bytes: options.memory_bytes / SHARDS,
             segment_bytes: u64::from(options.segment_bytes),
             epoch: RwLock::new(0),
