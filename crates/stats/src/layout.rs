@@ -195,6 +195,11 @@ impl Shape {
         let bucket_end = Time(last.bucket(longest.width).saturating_add(1).saturating_mul(longest.width.0));
         (bucket_end + longest.span()).max(last + self.keep)
     }
+
+    /// No cell expires earlier than so long after its last event.
+    pub(crate) fn kept_for(&self) -> Span {
+        self.coarse.unwrap_or(self.fine).span().max(self.keep)
+    }
 }
 
 /// The buckets that answer one window.

@@ -145,16 +145,33 @@ pub(crate) struct Tally {
     pub(crate) expired: u64,
 }
 
-/// Logarithms of the words of a page of an index, and of a slab.
-#[derive(Clone, Copy)]
-pub(crate) struct PageBits {
-    pub(crate) index: u32,
-    pub(crate) slab: u32,
+/// Where shards have their memory from.
+pub(crate) struct Memory {
+    cells: Arc<Arena>,
+    /// Its pages are cut from those for cells.
+    index: Arc<Arena>,
+    slab_bits: u32,
+}
+
+impl Memory {
+    /// About so much, for all shards.
+    pub(crate) fn new(bytes: usize) -> Memory {
+        // A shard has some thirty pages of cells, each at most a huge one: few, so that the lists of them stay in the
+        // processor's caches. Slabs, and pages of tables, are so small that those which are not full do not count.
+        let bits = |parts: u32| (bytes >> parts).checked_ilog2().unwrap_or(0).saturating_sub(3);
+        let cells = Arena::new(bytes, bits(11).clamp(6, 18));
+        let index = Arena::cut(&cells, bits(15).clamp(6, 14));
+        Memory { cells, index, slab_bits: bits(13).clamp(6, 15) }
+    }
+
+    /// Bytes that were taken and are not used.
+    pub(crate) fn spare_bytes(&self) -> usize {
+        self.index.spare_bytes()
+    }
 }
 
 pub(crate) struct Shard {
     index: Index,
-    index_arena: Arc<Arena>,
     /// Counted up when an entry or a cell moves or goes.
     version: u32,
     hot: u32,
@@ -190,17 +207,14 @@ pub(crate) trait Retire {
 }
 
 impl Shard {
-    /// An empty share, whose memory comes from the arena in whole pages. Without a disk nothing is ever written, so
-    /// nothing is dirty either.
-    pub(crate) fn new(arena: &Arc<Arena>, page_bits: PageBits, durable: bool) -> Shard {
-        let index = Arena::cut(arena, page_bits.index);
+    /// An empty share. Without a disk nothing is ever written, so nothing is dirty either.
+    pub(crate) fn new(memory: &Memory, durable: bool) -> Shard {
         Shard {
-            index: Index::new(index.clone()),
-            index_arena: index,
+            index: Index::new(memory.index.clone()),
             version: 0,
             hot: 0,
             durable,
-            cells: Cells::new(arena.clone(), page_bits.slab),
+            cells: Cells::new(memory.cells.clone(), memory.slab_bits),
             dirty: Default::default(),
             dirty_words: 0,
             before: Vec::new(),
@@ -239,11 +253,10 @@ impl Shard {
         self.cells.live_bytes()
     }
 
-    /// Memory of the lists that keep it all together, and of pages that are not used.
+    /// Memory of the lists that keep it all together.
     pub(crate) fn list_bytes(&self) -> usize {
         size_of::<Shard>()
             + self.index.list_bytes()
-            + self.index_arena.spare_bytes()
             + self.cells.list_bytes()
             + (self.dirty[0].capacity() + self.dirty[1].capacity() + self.before.capacity()) * 8
     }
@@ -361,13 +374,14 @@ impl Shard {
         &self.cell(reference, class)[1..]
     }
 
-    /// Notes that a cell was used, for eviction; answers its tag, and whether its image could not be read.
+    /// Notes that a cell was used, for eviction; answers its tag, whether its image could not be read, and its words.
     #[inline(always)]
-    pub(crate) fn touch(&mut self, place: Place) -> (u16, bool) {
+    pub(crate) fn visit(&mut self, place: Place) -> (u16, bool, &[u64]) {
         let Entry { reference, class, .. } = place.entry;
-        let header = &mut self.cell_mut(reference, class)[0];
-        *header += u64::from(*header & TOUCHED != TOUCHED) * TOUCHED_ONE;
-        ((*header >> TAG_SHIFT) as u16, *header & MISSING != 0)
+        let cell = self.cell_mut(reference, class);
+        let header = cell[0];
+        cell[0] += u64::from(header & TOUCHED != TOUCHED) * TOUCHED_ONE;
+        ((header >> TAG_SHIFT) as u16, header & MISSING != 0, &cell[1..])
     }
 
     /// Makes a cell without words for a key that is not there; dirty.
@@ -865,7 +879,7 @@ mod tests {
     }
 
     fn small() -> Shard {
-        Shard::new(&Arena::new(0, 8), PageBits { index: 6, slab: 7 }, true)
+        Shard::new(&Memory::new(2 << 20), true)
     }
 
     #[test]
@@ -1024,7 +1038,7 @@ mod tests {
         };
         let before = now.get(&number).map(|(_, words)| words.as_slice()).unwrap_or_default();
         assert_eq!(trimmed(shard.words(place)), before);
-        shard.touch(place);
+        shard.visit(place);
         let (tag, most) = (random.below(9) as u16, [4, 12, 40, 600][random.below(4) as usize]);
         let mut words: Vec<u64> = (0..random.below(most)).map(|_| random.below(1 << 60)).collect();
         let mut cell = shard.change(place, hash, epoch);

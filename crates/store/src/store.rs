@@ -16,14 +16,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use crate::arena::Arena;
 use crate::device::Device;
 use crate::index::TABLES;
 use crate::log::{
     self, Log, Position, Record, RecordKey, Recovery, SegmentUsage, StoreError, Verification, Visit, Writer,
     minutes_up,
 };
-use crate::shard::{CellMut, Found, Hash, PageBits, Place, Retire, SHARDS, Shard, class_bytes, value_class};
+use crate::shard::{CellMut, Found, Hash, Memory, Place, Retire, SHARDS, Shard, class_bytes, value_class};
 
 /// Cells that a flush collects under one lock of a shard: some microseconds.
 const COLLECT: usize = 128;
@@ -109,6 +108,7 @@ pub struct Merged {
 pub struct Store {
     log: Option<Log>,
     shards: Box<[Mutex<Shard>]>,
+    memory: Memory,
     shard_bytes: usize,
     segment_bytes: u64,
     /// Counted up by each cut.
@@ -173,16 +173,11 @@ impl Store {
     }
 
     fn new(options: Options, durable: bool) -> Store {
-        // A shard has some thirty pages of memory, each at most a huge one: few, so that the lists of them stay in the
-        // processor's caches. They are cut into slabs and pages of tables so small that those which are not full yet
-        // do not count.
-        let bits =
-            |parts: u32| (options.memory_bytes >> parts).checked_ilog2().unwrap_or(0).saturating_sub(3);
-        let arena = Arena::new(options.memory_bytes, bits(11).clamp(6, 18));
-        let page_bits = PageBits { index: bits(14).clamp(6, 15), slab: bits(13).clamp(6, 15) };
+        let memory = Memory::new(options.memory_bytes);
         Store {
             log: None,
-            shards: (0..SHARDS).map(|_| Mutex::new(Shard::new(&arena, page_bits, durable))).collect(),
+            shards: (0..SHARDS).map(|_| Mutex::new(Shard::new(&memory, durable))).collect(),
+            memory,
             shard_bytes: options.memory_bytes / SHARDS,
             segment_bytes: u64::from(options.segment_bytes),
             epoch: RwLock::new(0),
@@ -664,6 +659,7 @@ impl Store {
     pub fn usage(&self) -> Usage {
         let files = self.log.as_ref().map(Log::usage).unwrap_or_default();
         let mut usage = Usage {
+            memory_bytes: self.memory.spare_bytes() as u64,
             dirty_bytes: self.dirty_bytes(),
             segments: files.segments,
             disk_bytes: files.disk_bytes,
@@ -842,10 +838,11 @@ impl Keys<'_> {
         self.shard.pins -= 1;
     }
 
-    /// Notes that a cell is used; answers its tag, and whether its image could not be read.
+    /// Notes that a cell is used; answers its tag, whether its image could not be read, and its words, with zeros at the
+    /// end.
     #[inline(always)]
-    pub fn touch(&mut self, place: Place) -> (u16, bool) {
-        self.shard.touch(place)
+    pub fn visit(&mut self, place: Place) -> (u16, bool, &[u64]) {
+        self.shard.visit(place)
     }
 
     /// A cell's words, with zeros at the end.

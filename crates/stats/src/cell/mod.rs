@@ -235,6 +235,15 @@ impl Plan {
         }
     }
 
+    /// A cell is kept for at least so long after its last event.
+    pub(crate) fn kept_for(&self) -> Span {
+        match &self.0 {
+            Form::Windows(plan) => plan.shape().kept_for(),
+            Form::Track(plan) => plan.keep(),
+            Form::Approx(plan) => plan.shape().kept_for(),
+        }
+    }
+
     /// The number of the finest bucket or period that a time falls into; zero for a track.
     #[inline]
     pub fn bucket(&self, time: Time) -> i64 {

@@ -208,6 +208,10 @@ impl TrackPlan {
         last + self.keep
     }
 
+    pub(super) fn keep(&self) -> Span {
+        self.keep
+    }
+
     #[inline]
     pub(super) fn add(&self, room: &mut impl Room, time: Time, value: Option<i64>) {
         let values = Values {
@@ -238,6 +242,21 @@ impl TrackPlan {
 
     #[inline]
     fn put(&self, room: &mut impl Room, seen: Base, values: Values<'_>) {
+        let words = room.words_mut();
+        if let Some(base) = Base::read(words) {
+            let (mut base, before) = (base, base.last);
+            base.see(seen.first, seen.last, seen.count);
+            if base.fit() == base.at && words.len() >= base.at + self.values {
+                base.write(words);
+                let kept = &mut words[base.at..base.at + self.values];
+                return self.gather(kept, base.last, before, values);
+            }
+        }
+        self.put_anew(room, seen, values);
+    }
+
+    /// The same for a cell that may have to grow.
+    fn put_anew(&self, room: &mut impl Room, seen: Base, values: Values<'_>) {
         let (mut base, before) = match Base::read(room.words()) {
             Some(mut base) => {
                 let before = base.last;
@@ -255,6 +274,12 @@ impl TrackPlan {
         };
         base.store(room, self.values);
         let kept = &mut room.words_mut()[base.at..base.at + self.values];
+        self.gather(kept, base.last, before, values);
+    }
+
+    /// Adds values to the words after the base, which were as of `before` and are to be as of `last`.
+    #[inline]
+    fn gather(&self, kept: &mut [u64], last: i64, before: i64, values: Values<'_>) {
         if let Some(at) = self.sum {
             // Wraps after 2^64 values of the greatest size: no cell counts as many, and no order changes the sum.
             let sum = wide(kept[at], kept[at + 1]).wrapping_add(values.sum).cast_unsigned();
@@ -273,8 +298,8 @@ impl TrackPlan {
                 Decayed::One(value) => value,
                 Decayed::Words(words) => f64::from_bits(words.get(number).copied().unwrap_or(0)),
             };
-            let old = f64::from_bits(*word) * halving.after(base.last, before);
-            *word = finite(old + more * halving.after(base.last, values.last)).to_bits();
+            let old = f64::from_bits(*word) * halving.after(last, before);
+            *word = finite(old + more * halving.after(last, values.last)).to_bits();
         }
     }
 

@@ -12,7 +12,7 @@
 
 use event::Time;
 use hashbrown::HashMap;
-use store::{CellMut, Cold, Found, Hash, Keys, Record, Run, Store};
+use store::{CellMut, Cold, Hash, Keys, Record, Run, Store};
 
 use super::Inner;
 use super::world::{PAIR, Planned, World};
@@ -115,14 +115,14 @@ impl Inner {
             keys.pin();
             for place in group {
                 place.found = match keys.find(place.hash) {
-                    Found::Hot(found) => Some(found),
-                    Found::Absent => {
+                    store::Found::Hot(found) => Some(found),
+                    store::Found::Absent => {
                         if let Some(sketch) = &world.plans[usize::from(place.plan)].sketch {
                             sketch.touch(sketch.line(place.hash.part(shard), place.hash.bits()));
                         }
                         None
                     }
-                    Found::Cold(_, position, words) => {
+                    store::Found::Cold(_, position, words) => {
                         match images.get(&(shard, place.hash)) {
                             Some((at, record)) if *at == position => {
                                 self.load(world, &mut keys, place, position, record.as_ref());
@@ -189,10 +189,12 @@ impl Inner {
                 outcome.1 = !mark(world, run, horizon, once);
             }
         }
+        let room = |place: &Place| world.plans[usize::from(place.plan)].reading;
+        let room = scratch.places.iter().map(room).sum();
+        let mut values = Values::new(&mut outcomes.values, room);
         for group in scratch.places.chunk_by(|a, b| a.shard == b.shard) {
             let Some(shard) = group.first().map(|place| usize::from(place.shard)) else { continue };
-            let mut cells =
-                Cells { world, horizon, shard, keys: run.shard(shard), values: &mut outcomes.values };
+            let mut cells = Cells { world, horizon, shard, keys: run.shard(shard), values: &mut values };
             cells.keys.unpin();
             for place in group.iter().filter(|place| place.role == Role::Observed) {
                 let request = place.request as usize;
@@ -287,51 +289,65 @@ fn mark(world: &World, run: &Run<'_>, horizon: i64, once: &Once) -> bool {
     let Ok(number) = world.find(once.key.space, once.key.kind) else { return true };
     let planned = &world.plans[usize::from(number)];
     let (shard, hash) = Hash::of(once.key.space.0, once.key.kind.0, once.key.shingle.0);
-    let mut cells = Cells { world, horizon, shard, keys: run.shard(shard), values: &mut Vec::new() };
+    let mut none = Vec::new();
+    let mut values = Values::new(&mut none, 0);
+    let mut cells = Cells { world, horizon, shard, keys: run.shard(shard), values: &mut values };
     let bucket = planned.plan.bucket(once.time);
-    if let Some((at, _)) = cells.find(hash, None, planned, 0) {
-        let words = cells.keys.words(at);
-        let near = [bucket.saturating_sub(1), bucket, bucket.saturating_add(1)];
-        if near.into_iter().any(|bucket| planned.plan.fine(words, bucket).0) {
-            return false;
-        }
+    let near = [bucket.saturating_sub(1), bucket, bucket.saturating_add(1)];
+    let seen = cells.find(hash, None, planned, 0, |cell, _| {
+        near.into_iter().any(|bucket| planned.plan.fine(cell.words, bucket).0)
+    });
+    if let Some((_, true)) = seen {
+        return false;
     }
     cells.change(hash, planned, 0, |planned, cell| planned.plan.add(cell, once.time, [(0, 1)]));
     true
 }
 
+/// A live cell.
+struct Found<'a> {
+    words: &'a [u64],
+    /// First and last event.
+    times: Option<(Time, Time)>,
+    /// Its image could not be read.
+    is_missing: bool,
+}
+
 /// One shard while a run is applied to it.
-struct Cells<'a> {
+struct Cells<'a, 'v> {
     world: &'a World,
     horizon: i64,
     shard: usize,
     keys: Keys<'a>,
-    /// Values of readings.
-    values: &'a mut Vec<u64>,
+    values: &'v mut Values<'a>,
 }
 
-impl Cells<'_> {
-    /// The place of a live cell, brought to its definition in force, and whether its image could not be read.
+impl Cells<'_, '_> {
+    /// Looks at a live cell, brought to its definition in force; answers its place and what `look` makes of it.
     #[inline]
-    fn find(
+    fn find<T>(
         &mut self,
         hash: Hash,
-        before: Option<store::Place>,
+        mut before: Option<store::Place>,
         planned: &Planned,
         pair: u16,
-    ) -> Option<(store::Place, bool)> {
-        let at = self.keys.again(hash, before)?;
-        let (tag, missing) = self.keys.touch(at);
-        if tag != planned.number | pair {
-            self.translate(at, hash, tag, planned, pair);
-            return self.find(hash, None, planned, pair);
+        look: impl FnOnce(Found<'_>, &mut Values<'_>) -> T,
+    ) -> Option<(store::Place, T)> {
+        loop {
+            let at = self.keys.again(hash, before)?;
+            let (tag, is_missing, words) = self.keys.visit(at);
+            if tag != planned.number | pair {
+                self.translate(at, hash, tag, planned, pair);
+                before = None;
+                continue;
+            }
+            let times = planned.plan.times(words);
+            if times.is_some_and(|(_, last)| planned.is_gone(last, self.horizon)) {
+                self.keys.forget(at);
+                return None;
+            }
+            return Some((at, look(Found { words, times, is_missing }, self.values)));
         }
-        let last = planned.plan.last(self.keys.words(at));
-        if last.is_some_and(|last| planned.is_gone(last, self.horizon)) {
-            self.keys.forget(at);
-            return None;
-        }
-        Some((at, missing))
     }
 
     #[cold]
@@ -357,8 +373,8 @@ impl Cells<'_> {
         pair: u16,
         change: impl FnOnce(&Planned, &mut CellMut<'_>),
     ) {
-        let at = match self.find(hash, None, planned, pair) {
-            Some((at, _)) => at,
+        let at = match self.find(hash, None, planned, pair, |_, _| ()) {
+            Some((at, ())) => at,
             None => self.keys.create(hash, planned.number | pair, NEW_WORDS),
         };
         change(planned, &mut self.keys.change(at, hash));
@@ -368,21 +384,21 @@ impl Cells<'_> {
     fn observe(&mut self, place: &Place, Observation { key, time, add }: &Observation, adds: bool) -> Brief {
         let world = self.world;
         let planned = &world.plans[usize::from(place.plan)];
-        let found = self.find(place.hash, place.found, planned, 0);
         let mut brief = Brief { columns: planned.columns, ..Brief::NEW };
-        if let Some((at, missing)) = found {
-            let words = self.keys.words(at);
-            if let Some((first, last)) = planned.plan.times(words) {
+        let found = self.find(place.hash, place.found, planned, 0, |cell, values| {
+            if let Some((first, last)) = cell.times {
                 (brief.first, brief.last) = (first.0, last.0);
             }
-            brief.quality = match (missing, planned.is_approx) {
+            brief.quality = match (cell.is_missing, planned.is_approx) {
                 (true, _) => Quality::Missing,
                 (false, true) => Quality::Estimated,
                 (false, false) => Quality::Exact,
             };
-            read(planned, words, *time, &mut brief, self.values);
-        } else if planned.is_track {
-            read(planned, &[], *time, &mut brief, self.values);
+            values.fill(planned, cell.words, *time, &mut brief);
+        });
+        let found = found.map(|(at, ())| at);
+        if found.is_none() && planned.is_track {
+            self.values.fill(planned, &[], *time, &mut brief);
         }
         let adds = adds && *add != Add::Nothing;
         let mut sightings = 0;
@@ -394,7 +410,7 @@ impl Cells<'_> {
             if sightings > 0 {
                 brief.quality = Quality::Estimated;
                 if planned.is_track {
-                    planned.plan.estimate(u64::from(sightings), &mut self.values[brief.start as usize..]);
+                    planned.plan.estimate(u64::from(sightings), self.values.of(&brief));
                 }
             }
             if !adds || sightings + 1 < planned.admit_after {
@@ -441,9 +457,9 @@ impl Cells<'_> {
     }
 
     #[inline]
-    fn at(&mut self, found: Option<(store::Place, bool)>, place: &Place, planned: &Planned) -> store::Place {
+    fn at(&mut self, found: Option<store::Place>, place: &Place, planned: &Planned) -> store::Place {
         match found {
-            Some((at, _)) => at,
+            Some(at) => at,
             None => self.keys.create(place.hash, planned.number, NEW_WORDS),
         }
     }
@@ -460,12 +476,14 @@ impl Cells<'_> {
     ) -> bool {
         let (_, hash) = Hash::of(key.space.0, key.kind.0 | PAIR, pair.0);
         let bucket = planned.plan.bucket(time);
-        match self.find(hash, None, planned, PAIR) {
-            Some((at, missing)) => {
-                if missing {
+        let seen = self.find(hash, None, planned, PAIR, |cell, _| {
+            (cell.is_missing, planned.plan.fine(cell.words, bucket))
+        });
+        match seen {
+            Some((_, (is_missing, (seen, kept)))) => {
+                if is_missing {
                     *quality = Quality::Missing;
                 }
-                let (seen, kept) = planned.plan.fine(self.keys.words(at), bucket);
                 !seen && kept
             }
             None => true,
@@ -473,11 +491,38 @@ impl Cells<'_> {
     }
 }
 
-/// Appends a reading's values.
-#[inline]
-fn read(planned: &Planned, words: &[u64], time: Time, brief: &mut Brief, values: &mut Vec<u64>) {
-    brief.start = values.len() as u32;
-    brief.width = planned.reading as u16;
-    values.resize(values.len() + planned.reading, 0);
-    planned.plan.read(words, time, &mut values[brief.start as usize..]);
+/// Values of readings: a list that has room for those of a whole run.
+struct Values<'a> {
+    list: &'a mut Vec<u64>,
+    used: usize,
+}
+
+impl<'a> Values<'a> {
+    fn new(list: &'a mut Vec<u64>, room: usize) -> Values<'a> {
+        let used = list.len();
+        list.resize(used + room, 0);
+        Values { list, used }
+    }
+
+    /// Appends those of a reading.
+    #[inline]
+    fn fill(&mut self, planned: &Planned, words: &[u64], time: Time, brief: &mut Brief) {
+        brief.start = self.used as u32;
+        brief.width = planned.reading as u16;
+        let end = self.used + planned.reading;
+        planned.plan.read(words, time, &mut self.list[self.used..end]);
+        self.used = end;
+    }
+
+    /// Those of a reading.
+    fn of(&mut self, brief: &Brief) -> &mut [u64] {
+        let start = brief.start as usize;
+        &mut self.list[start..start + usize::from(brief.width)]
+    }
+}
+
+impl Drop for Values<'_> {
+    fn drop(&mut self) {
+        self.list.truncate(self.used);
+    }
 }

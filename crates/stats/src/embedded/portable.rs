@@ -298,7 +298,7 @@ fn put(
         write(keys, at, hash, &cell.words, number);
         return Put::Created;
     };
-    let (tag, _) = keys.touch(at);
+    let (tag, ..) = keys.visit(at);
     let old = keys.words(at).to_vec();
     let live = world.defined(tag).filter(|defined| defined.plan.expires(&old).0 > horizon);
     let Some(known) = live else {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use event::{Key, Kind, Space, Time};
+use event::{Key, Kind, Space, Span, Time};
 use store::{Meaning, RecordKey, Store};
 
 use crate::catalog::{Catalog, CatalogError, Measure, Statistic};
@@ -33,6 +33,7 @@ pub(super) struct Planned {
     pub(super) plan: Plan,
     pub(super) columns: u8,
     pub(super) reading: usize,
+    kept_for: Span,
     /// Of the statistic, for all its kinds.
     pub(super) sketch: Option<Arc<Sketch>>,
     pub(super) admit_after: u32,
@@ -83,6 +84,7 @@ impl World {
                 number,
                 columns: plan.columns() as u8,
                 reading: plan.reading(),
+                kept_for: plan.kept_for(),
                 is_track: matches!(statistic.measure, Measure::Track(_)),
                 is_approx: matches!(statistic.measure, Measure::Approx { .. }),
                 admit_after: statistic.admit.as_ref().map_or(0, |admit| u32::from(admit.after)),
@@ -192,7 +194,8 @@ impl Planned {
     /// Whether a cell that saw its last event then is gone.
     #[inline]
     pub(super) fn is_gone(&self, last: Time, horizon: i64) -> bool {
-        self.plan.expires_after(last).0 <= horizon
+        // Exactly when it goes takes a division.
+        (last + self.kept_for).0 <= horizon && self.plan.expires_after(last).0 <= horizon
     }
 }
 

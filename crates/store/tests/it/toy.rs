@@ -68,7 +68,7 @@ pub(crate) fn transact(
                 cells.unpin();
                 let mut place = cells.again(*hash, None);
                 if let Some(found) = place {
-                    let (tag, lost) = cells.touch(found);
+                    let (tag, lost, _) = cells.visit(found);
                     assert_eq!((tag, lost), (keys[at].kind, false));
                     if expires(cells.words(found)) <= floor {
                         cells.forget(found);
