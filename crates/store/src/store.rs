@@ -3,7 +3,7 @@
 //! ```text
 //! run    ─► under the epoch, shared: find keys, change cells, shard by shard
 //! flush  ─► the epoch, alone, for a moment: count it up ─► collect what was dirty before, shard by shard ─► commit
-//! merge  ─► copy what is live out of the segment with the most dead bytes ─► flush ─► remove the file
+//! merge  ─► copy what is live out of the segments with the most dead bytes ─► flush ─► remove the files
 //! ```
 //!
 //! A flush is a consistent cut: what a run changes is all in it or not at all, though runs go on while it collects. A
@@ -18,16 +18,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::device::Device;
 use crate::index::TABLES;
-use crate::log::{
-    self, Log, Position, Record, RecordKey, Recovery, SegmentUsage, StoreError, Verification, Visit, Writer,
-    minutes_up,
-};
+use crate::log::{self, Log, Position, Record, RecordKey, Recovery, StoreError, Verification, Visit, Writer};
 use crate::shard::{CellMut, Found, Hash, Memory, Place, Retire, SHARDS, Shard, class_bytes, value_class};
 
 /// Cells that a flush collects under one lock of a shard: some microseconds.
 const COLLECT: usize = 128;
-/// Live bytes that a merge copies between two commits.
-const COPY_BYTES: usize = 1 << 20;
 
 /// How a store is kept.
 #[derive(Clone, Copy, Debug)]
@@ -91,17 +86,6 @@ pub struct Usage {
     pub evictions: u64,
     /// Keys that were let go because they had expired.
     pub expired: u64,
-}
-
-/// What one [`Store::merge`] did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Merged {
-    /// Segments removed.
-    pub segments: u64,
-    /// Keys that were let go because they had expired.
-    pub expired: u64,
-    /// Bytes of live images that were written again.
-    pub rewritten_bytes: u64,
 }
 
 /// The store. All methods may be called from any thread.
@@ -388,168 +372,6 @@ impl Store {
         self.dirty.fetch_add(after as i64 - before as i64, Ordering::Relaxed);
     }
 
-    /// Removes segments that have expired, unread, and merges those with the most dead bytes, until the files hold at
-    /// most twice what is live and two segments, or `budget` bytes of live images were written again. To be called
-    /// after flushes with what they wrote, and now and then. `now` is the time up to which images are let go.
-    ///
-    /// # Errors
-    /// As [`Store::flush`].
-    pub fn merge<M: Meaning>(
-        &self,
-        now: i64,
-        budget: u64,
-        meaning: impl Fn() -> M,
-    ) -> Result<Merged, StoreError> {
-        let mut merged = Merged::default();
-        let Some(log) = &self.log else { return Ok(merged) };
-        let mut stuck = lock(&self.merging);
-        log.raise_floor(now);
-        let floor = log.floor();
-        let mut expired = log.segments();
-        expired.retain(|segment| {
-            segment.sealed && segment.record_bytes > 0 && log::micros(segment.expires_max_minutes) <= floor
-        });
-        let expired: Vec<u16> = expired.iter().map(|segment| segment.slot).collect();
-        if !expired.is_empty() {
-            let meaning = meaning();
-            (0..SHARDS).for_each(|number| self.sweep_shard(number, floor, &expired, &meaning));
-        }
-        for slot in expired {
-            log.remove(slot)?;
-            merged.segments += 1;
-        }
-        let mut left = budget;
-        // What the merge itself fills is for the next one: it ends, however much of a file is headers.
-        let newest = log.segments().last().map_or(0, |segment| segment.id);
-        while let Some(victim) = self.victim(log, newest, &stuck) {
-            if victim.live_bytes > left && left < budget {
-                break;
-            }
-            left = left.saturating_sub(victim.live_bytes);
-            if self.copy(log, victim.slot, floor, &mut merged)? {
-                // What is dirty has its newest image there until it was written somewhere else.
-                self.flush(true, &meaning)?;
-                log.remove(victim.slot)?;
-                merged.segments += 1;
-            } else {
-                stuck.insert(victim.id);
-            }
-        }
-        self.rewritten.fetch_add(merged.rewritten_bytes, Ordering::Relaxed);
-        Ok(merged)
-    }
-
-    /// The sealed segment with the largest share of dead bytes, if the files are too long by now.
-    fn victim(&self, log: &Log, newest: u32, stuck: &HashSet<u32>) -> Option<SegmentUsage> {
-        let mut segments = log.segments();
-        // What has to be kept is no reason to write others again.
-        segments.retain(|segment| !stuck.contains(&segment.id));
-        let sum = |of: fn(&SegmentUsage) -> u64| segments.iter().map(of).sum::<u64>();
-        let (all, live) = (sum(|segment| segment.bytes), sum(|segment| segment.live_bytes));
-        let sealed = segments.iter().filter(|segment| segment.sealed && segment.id <= newest);
-        let share = |segment: &SegmentUsage| {
-            // Of the whole file: of small groups much is headers.
-            let dead = segment.bytes.saturating_sub(segment.live_bytes);
-            (dead << 20) / segment.bytes.max(1)
-        };
-        let victim = *sealed.max_by_key(|segment| share(segment))?;
-        let allowed = 2 * live.min(all) + 2 * self.segment_bytes;
-        // A merge that frees next to nothing would go on for ever.
-        (share(&victim) > 1 << 17 && (all > allowed || victim.live_bytes == 0)).then_some(victim)
-    }
-
-    /// Copies what is live out of a segment; false if some of it cannot be read.
-    fn copy(&self, log: &Log, slot: u16, floor: i64, merged: &mut Merged) -> Result<bool, StoreError> {
-        struct Copied {
-            shard: usize,
-            hash: Hash,
-            at: Position,
-            image: (RecordKey, u16, i64, std::ops::Range<usize>),
-        }
-        let mut batch: Vec<Copied> = Vec::new();
-        let mut words: Vec<u64> = Vec::new();
-        let mut failed = None;
-        let floor_minutes = minutes_up(floor.saturating_add(1));
-        let write = |batch: &mut Vec<Copied>, words: &mut Vec<u64>| -> Result<u64, StoreError> {
-            let mut writer = log.begin()?;
-            {
-                // A newer image may have been written since this one was read, and in the log the last one counts.
-                // While we hold the writer there will be none.
-                let run = self.run();
-                batch.retain(|copied| {
-                    let mut keys = run.shard(copied.shard);
-                    let cold = matches!(keys.find(copied.hash), Found::Cold(_, at, _) if at == copied.at);
-                    cold || {
-                        keys.shard.renew(copied.hash, copied.at, *run.epoch);
-                        false
-                    }
-                });
-            }
-            let mut positions = Vec::with_capacity(batch.len());
-            for Copied { image: (key, tag, expires, range), .. } in batch.iter() {
-                positions.push(writer.push(*key, *tag, *expires, &words[range.clone()])?);
-            }
-            writer.commit(false)?;
-            drop(writer);
-            let run = self.run();
-            for (copied, to) in batch.drain(..).zip(positions) {
-                let class = value_class(copied.image.3.len());
-                let mut keys = run.shard(copied.shard);
-                if let Some(before) = keys.shard.relocate(copied.hash, copied.at, to, class) {
-                    log.account(copied.at, -class_bytes(before));
-                    log.account(to, class_bytes(class));
-                } else {
-                    // It was loaded meanwhile.
-                    keys.shard.renew(copied.hash, copied.at, *run.epoch);
-                }
-            }
-            let bytes = words.len() as u64 * 8;
-            words.clear();
-            Ok(bytes)
-        };
-        let losses = log.scan(slot, &mut |seen, image| {
-            if failed.is_some() {
-                return;
-            }
-            let RecordKey { space, kind, shingle } = seen.key;
-            let (shard, hash) = Hash::of(space, kind, shingle);
-            let run = self.run();
-            let mut keys = run.shard(shard);
-            match keys.shard.find(hash) {
-                Found::Cold(_, at, _) if at == seen.position => {
-                    if seen.expires_minutes < floor_minutes {
-                        let class = keys.shard.forget_cold(hash, at);
-                        self.dead(class.map(|class| (at, class)));
-                        merged.expired += 1;
-                        return;
-                    }
-                    let start = words.len();
-                    words.extend_from_slice(image);
-                    let expires = log::micros(seen.expires_minutes);
-                    let image = (seen.key, seen.tag, expires, start..words.len());
-                    batch.push(Copied { shard, hash, at, image });
-                }
-                Found::Hot(_) => {
-                    keys.shard.renew(hash, seen.position, *run.epoch);
-                }
-                _ => {}
-            }
-            drop(keys);
-            drop(run);
-            if words.len() * 8 + batch.len() * 24 > COPY_BYTES {
-                match write(&mut batch, &mut words) {
-                    Ok(bytes) => merged.rewritten_bytes += bytes,
-                    Err(error) => failed = Some(error),
-                }
-            }
-        })?;
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        merged.rewritten_bytes += write(&mut batch, &mut words)?;
-        Ok(losses.is_empty())
-    }
-
     /// Lets go of cells in memory that have expired, of a share of all shards chosen by `turn`.
     pub fn forget_expired(&self, now: i64, turn: usize, of: usize, meaning: &dyn Meaning) {
         if let Some(log) = &self.log {
@@ -561,7 +383,7 @@ impl Store {
         }
     }
 
-    fn sweep_shard(&self, number: usize, now: i64, gone: &[u16], meaning: &dyn Meaning) {
+    pub(crate) fn sweep_shard(&self, number: usize, now: i64, gone: &[u16], meaning: &dyn Meaning) {
         for table in 0..TABLES {
             let mut shard = lock(&self.shards[number]);
             let before = shard.dirty_bytes();
@@ -678,6 +500,23 @@ impl Store {
             usage.expired += shard.tally.expired;
         }
         usage
+    }
+
+    pub(crate) fn log(&self) -> Option<&Log> {
+        self.log.as_ref()
+    }
+
+    /// Held while a merge runs; segments that have to be kept.
+    pub(crate) fn merging(&self) -> MutexGuard<'_, HashSet<u32>> {
+        lock(&self.merging)
+    }
+
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
+    }
+
+    pub(crate) fn add_rewritten(&self, bytes: u64) {
+        self.rewritten.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn account(&self, position: Position, bytes: i64) {
@@ -866,6 +705,19 @@ impl Keys<'_> {
     /// could not be read: its cell starts anew and says so.
     pub fn load(&mut self, hash: Hash, position: Position, tag: u16, words: Option<&[u64]>) {
         self.shard.load(hash, position, tag, words);
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        *self.run.epoch
+    }
+
+    pub(crate) fn shard_mut(&mut self) -> &mut Shard {
+        &mut self.shard
+    }
+
+    /// Says that images count for more or less.
+    pub(crate) fn account(&self, images: impl IntoIterator<Item = (Position, i64)>) {
+        images.into_iter().for_each(|(position, bytes)| self.run.store.account(position, bytes));
     }
 
     /// Lets go of a cell and its key.

@@ -1,0 +1,300 @@
+//! Merging: live images leave segments that are mostly dead, and the segments go.
+//!
+//! ```text
+//! victim ─► its images, in the order of their shards ─► index lines ─► cells ─┬─► cold: copied
+//!                                                                            ├─► hot: to be written by a flush
+//!                                                                            └─► superseded or expired: nothing
+//! some victims ─► one flush ─► their files are removed
+//! ```
+
+use std::collections::HashSet;
+
+use crate::log::{Log, Position, RecordKey, SegmentUsage, StoreError, Visit, micros, minutes_up};
+use crate::shard::{Found, Hash, SHARDS, class_bytes, value_class};
+use crate::store::{Meaning, Store};
+
+/// Live bytes that are copied between two commits.
+const COPY_BYTES: usize = 1 << 20;
+/// Images whose keys are looked up together.
+const TOGETHER: usize = 512;
+/// Victims that one flush lets go.
+const VICTIMS: usize = 4;
+
+/// What one [`Store::merge`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Merged {
+    /// Segments removed.
+    pub segments: u64,
+    /// Keys that were let go because they had expired.
+    pub expired: u64,
+    /// Bytes of live images that were written again.
+    pub rewritten_bytes: u64,
+}
+
+impl Store {
+    /// Removes segments that have expired, unread, and merges those with the most dead bytes, until the files hold at
+    /// most twice what is live and two segments, or `budget` bytes of live images were written again. To be called
+    /// after flushes with what they wrote, and now and then. `now` is the time up to which images are let go.
+    ///
+    /// # Errors
+    /// As [`Store::flush`].
+    pub fn merge<M: Meaning>(
+        &self,
+        now: i64,
+        budget: u64,
+        meaning: impl Fn() -> M,
+    ) -> Result<Merged, StoreError> {
+        let mut merged = Merged::default();
+        let Some(log) = self.log() else { return Ok(merged) };
+        let mut stuck = self.merging();
+        log.raise_floor(now);
+        let floor = log.floor();
+        let mut expired = log.segments();
+        expired.retain(|segment| {
+            segment.sealed && segment.record_bytes > 0 && micros(segment.expires_max_minutes) <= floor
+        });
+        let expired: Vec<u16> = expired.iter().map(|segment| segment.slot).collect();
+        if !expired.is_empty() {
+            let meaning = meaning();
+            (0..SHARDS).for_each(|number| self.sweep_shard(number, floor, &expired, &meaning));
+        }
+        for slot in expired {
+            log.remove(slot)?;
+            merged.segments += 1;
+        }
+        let mut left = budget;
+        // What the merge itself fills is for the next one: it ends, however much of a file is headers.
+        let newest = log.segments().last().map_or(0, |segment| segment.id);
+        loop {
+            let mut copied = Vec::new();
+            while copied.len() < VICTIMS
+                && let Some(victim) = self.victim(log, newest, &stuck, &copied)
+            {
+                if victim.live_bytes > left && left < budget {
+                    left = 0;
+                    break;
+                }
+                left = left.saturating_sub(victim.live_bytes);
+                let mut copy = Copy::new(self, log, floor, &mut merged);
+                if copy.all(victim.slot)? {
+                    copied.push(victim);
+                } else {
+                    stuck.insert(victim.id);
+                }
+            }
+            if copied.is_empty() {
+                break;
+            }
+            // What is dirty has its newest image there until it was written somewhere else.
+            self.flush(true, &meaning)?;
+            for victim in copied {
+                log.remove(victim.slot)?;
+                merged.segments += 1;
+            }
+        }
+        self.add_rewritten(merged.rewritten_bytes);
+        Ok(merged)
+    }
+
+    /// The sealed segment with the largest share of dead bytes, if the files are too long by now. Those that are
+    /// `copied` are as good as gone.
+    fn victim(
+        &self,
+        log: &Log,
+        newest: u32,
+        stuck: &HashSet<u32>,
+        copied: &[SegmentUsage],
+    ) -> Option<SegmentUsage> {
+        let mut segments = log.segments();
+        let mut gone = copied.iter().map(|segment| segment.id);
+        // What has to be kept is no reason to write others again.
+        segments.retain(|segment| !stuck.contains(&segment.id) && !gone.any(|id| id == segment.id));
+        let sum = |of: fn(&SegmentUsage) -> u64| segments.iter().map(of).sum::<u64>();
+        let (all, live) = (sum(|segment| segment.bytes), sum(|segment| segment.live_bytes));
+        let sealed = segments.iter().filter(|segment| segment.sealed && segment.id <= newest);
+        let share = |segment: &SegmentUsage| {
+            // Of the whole file: of small groups much is headers.
+            let dead = segment.bytes.saturating_sub(segment.live_bytes);
+            (dead << 20) / segment.bytes.max(1)
+        };
+        let victim = *sealed.max_by_key(|segment| share(segment))?;
+        let allowed = 2 * live.min(all) + 2 * self.segment_bytes();
+        // A merge that frees next to nothing would go on for ever.
+        (share(&victim) > 1 << 17 && (all > allowed || victim.live_bytes == 0)).then_some(victim)
+    }
+}
+
+/// An image of the segment that is copied.
+struct Image {
+    shard: usize,
+    hash: Hash,
+    at: Position,
+    key: RecordKey,
+    tag: u16,
+    expires_minutes: u32,
+    words: std::ops::Range<usize>,
+}
+
+/// Copies what is live out of a segment.
+struct Copy<'a> {
+    store: &'a Store,
+    log: &'a Log,
+    /// Images that expire earlier are not copied.
+    floor_minutes: u32,
+    merged: &'a mut Merged,
+    /// Images that were read, and their words.
+    seen: Vec<Image>,
+    seen_words: Vec<u64>,
+    /// Images that are to be written, and their words.
+    live: Vec<Image>,
+    live_words: Vec<u64>,
+}
+
+impl<'a> Copy<'a> {
+    fn new(store: &'a Store, log: &'a Log, floor: i64, merged: &'a mut Merged) -> Copy<'a> {
+        Copy {
+            store,
+            log,
+            floor_minutes: minutes_up(floor.saturating_add(1)),
+            merged,
+            seen: Vec::new(),
+            seen_words: Vec::new(),
+            live: Vec::new(),
+            live_words: Vec::new(),
+        }
+    }
+
+    /// Copies a whole segment; false if some of it cannot be read.
+    fn all(&mut self, slot: u16) -> Result<bool, StoreError> {
+        let mut failed = None;
+        let log = self.log;
+        let losses = log.scan(slot, &mut |seen, words| {
+            if failed.is_none() {
+                failed = self.see(seen, words).err();
+            }
+        })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        self.sift()?;
+        self.write()?;
+        Ok(losses.is_empty())
+    }
+
+    fn see(&mut self, seen: &Visit, words: &[u64]) -> Result<(), StoreError> {
+        let RecordKey { space, kind, shingle } = seen.key;
+        let (shard, hash) = Hash::of(space, kind, shingle);
+        let start = self.seen_words.len();
+        self.seen_words.extend_from_slice(words);
+        self.seen.push(Image {
+            shard,
+            hash,
+            at: seen.position,
+            key: seen.key,
+            tag: seen.tag,
+            expires_minutes: seen.expires_minutes,
+            words: start..self.seen_words.len(),
+        });
+        if self.seen.len() < TOGETHER && self.seen_words.len() * 8 < COPY_BYTES {
+            Ok(())
+        } else {
+            self.sift()
+        }
+    }
+
+    /// Finds out what is live of what was read.
+    fn sift(&mut self) -> Result<(), StoreError> {
+        let run = self.store.run();
+        // A flush writes shard by shard, so those of one are mostly together.
+        let shards = || self.seen.chunk_by(|a, b| a.shard == b.shard);
+        for group in shards() {
+            let keys = run.shard(group[0].shard);
+            group.iter().for_each(|image| keys.prefetch(image.hash));
+        }
+        for group in shards() {
+            let keys = run.shard(group[0].shard);
+            group.iter().for_each(|image| {
+                keys.find(image.hash);
+            });
+        }
+        let mut live = std::mem::take(&mut self.live);
+        for group in shards() {
+            let mut keys = run.shard(group[0].shard);
+            for image in group {
+                match keys.find(image.hash) {
+                    Found::Cold(_, at, _) if at == image.at => {
+                        if image.expires_minutes < self.floor_minutes {
+                            keys.forget_cold(image.hash, at);
+                            self.merged.expired += 1;
+                            continue;
+                        }
+                        let start = self.live_words.len();
+                        self.live_words.extend_from_slice(&self.seen_words[image.words.clone()]);
+                        live.push(Image { words: start..self.live_words.len(), ..*image });
+                    }
+                    Found::Hot(_) => keys.renew(image.hash, image.at),
+                    _ => {}
+                }
+            }
+        }
+        drop(run);
+        self.live = live;
+        self.seen.clear();
+        self.seen_words.clear();
+        if self.live_words.len() * 8 + self.live.len() * 24 > COPY_BYTES { self.write() } else { Ok(()) }
+    }
+
+    /// Writes what is live.
+    fn write(&mut self) -> Result<(), StoreError> {
+        let mut writer = self.log.begin()?;
+        {
+            // A newer image may have been written since this one was read, and in the log the last one counts.
+            // While we hold the writer there will be none.
+            let run = self.store.run();
+            self.live.retain(|image| {
+                let mut keys = run.shard(image.shard);
+                let cold = matches!(keys.find(image.hash), Found::Cold(_, at, _) if at == image.at);
+                if !cold {
+                    keys.renew(image.hash, image.at);
+                }
+                cold
+            });
+        }
+        let mut positions = Vec::with_capacity(self.live.len());
+        for Image { key, tag, expires_minutes, words, .. } in &self.live {
+            let words = &self.live_words[words.clone()];
+            positions.push(writer.push(*key, *tag, micros(*expires_minutes), words)?);
+        }
+        writer.commit(false)?;
+        drop(writer);
+        let run = self.store.run();
+        for (image, to) in self.live.drain(..).zip(positions) {
+            run.shard(image.shard).relocate(image.hash, image.at, to, value_class(image.words.len()));
+        }
+        self.merged.rewritten_bytes += self.live_words.len() as u64 * 8;
+        self.live_words.clear();
+        Ok(())
+    }
+}
+
+impl crate::store::Keys<'_> {
+    /// Lets go of a cold key, if its image is the one at `position`.
+    fn forget_cold(&mut self, hash: Hash, position: Position) {
+        let class = self.shard_mut().forget_cold(hash, position);
+        self.account(class.map(|class| (position, -class_bytes(class))));
+    }
+
+    /// Lets the next flush write a clean cell whose image lies at `position`.
+    fn renew(&mut self, hash: Hash, position: Position) {
+        let epoch = self.epoch();
+        self.shard_mut().renew(hash, position, epoch);
+    }
+
+    /// Moves a cold key's entry to where its image was copied; if it was loaded meanwhile, lets it be written.
+    fn relocate(&mut self, hash: Hash, from: Position, to: Position, class: u8) {
+        match self.shard_mut().relocate(hash, from, to, class) {
+            Some(before) => self.account([(from, -class_bytes(before)), (to, class_bytes(class))]),
+            None => self.renew(hash, from),
+        }
+    }
+}
