@@ -14,7 +14,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::device::Device;
 use crate::index::TABLES;
@@ -107,6 +107,7 @@ pub struct Store {
     dirty: AtomicI64,
     flushes: AtomicU64,
     rewritten: AtomicU64,
+    relief: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// A key whose image has to be read.
@@ -171,6 +172,7 @@ impl Store {
             dirty: AtomicI64::new(0),
             flushes: AtomicU64::new(0),
             rewritten: AtomicU64::new(0),
+            relief: OnceLock::new(),
         }
     }
 
@@ -188,6 +190,11 @@ impl Store {
     /// Whether there is a disk.
     pub fn is_durable(&self) -> bool {
         self.log.is_some()
+    }
+
+    /// Has `relief` called now and then while a flush goes on, as [`Store::dirty_bytes`] falls. To be set once.
+    pub fn on_relief(&self, relief: impl Fn() + Send + Sync + 'static) {
+        let _ = self.relief.set(Box::new(relief));
     }
 
     /// Bytes of cells that are not written yet.
@@ -363,6 +370,9 @@ impl Store {
                 if !more? {
                     break;
                 }
+            }
+            if let Some(relief) = self.relief.get() {
+                relief();
             }
         }
         Ok(written)

@@ -224,6 +224,12 @@ impl Embedded {
         let mut world = World::new(catalog, registry, &store, None)?;
         sketches::restore(&mut world, &store)?;
         let inner = Arc::new(Inner::new(store, world, options));
+        let waits = Arc::downgrade(&inner);
+        inner.store.on_relief(move || {
+            if let Some(inner) = waits.upgrade() {
+                inner.progress.notify(usize::MAX);
+            }
+        });
         let embedded = Embedded { inner, threads: Mutex::default(), changing: Mutex::default() };
         embedded.spawn("ledger-flush", Inner::flush_on)?;
         embedded.spawn("ledger-merge", Inner::merge_on)?;
