@@ -1,0 +1,376 @@
+//! Rows to raw values.
+//!
+//! A row's features become bins, one byte a column. A tree then only compares bytes. A batch is done in blocks of
+//! [`BLOCK`] rows, column by column, so that the compiler can make sixteen comparisons at once; leaves are added up
+//! in the order of the trees in both ways, so that a row has the same value to the last bit alone and in a batch.
+
+use super::city::category;
+use super::ctr::{Projection, extend, widened};
+use super::model::{Forest, Model, Next, OneHot, Split, Tree};
+
+/// Rows that are evaluated together.
+pub(super) const BLOCK: usize = 128;
+
+/// A value of a row for a feature.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Input<'a> {
+    /// No value: NaN of a numeric feature, the empty text of a categorical one. So is a value that the feature
+    /// cannot take: a text of a numeric one, a number of a categorical one.
+    Missing,
+    /// A number. What was computed in 64 bits is rounded to 32, as CatBoost does.
+    Number(f32),
+    /// A category.
+    Text(&'a str),
+    /// A category, hashed by [`super::category`].
+    Category(u32),
+}
+
+/// The values of a batch for a feature.
+#[derive(Clone, Copy, Debug)]
+pub enum Column<'a> {
+    /// No row has a value.
+    Missing,
+    /// Numbers.
+    Numbers(&'a [f32]),
+    /// Categories.
+    Texts(&'a [&'a str]),
+    /// Categories, hashed by [`super::category`].
+    Categories(&'a [u32]),
+}
+
+impl Column<'_> {
+    fn len(&self) -> Option<usize> {
+        match self {
+            Column::Missing => None,
+            Column::Numbers(values) => Some(values.len()),
+            Column::Texts(values) => Some(values.len()),
+            Column::Categories(values) => Some(values.len()),
+        }
+    }
+}
+
+/// A batch whose parts do not fit each other or the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShapeError;
+
+impl std::fmt::Display for ShapeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a batch needs a column for each feature and a value of each for every row")
+    }
+}
+
+impl std::error::Error for ShapeError {}
+
+/// Memory that evaluation uses, kept by the caller between rows. It grows to what the largest model needs, once.
+#[derive(Clone, Debug, Default)]
+pub struct Scratch {
+    /// Column by column; in a batch each has [`BLOCK`] rows.
+    pub(super) bins: Vec<u8>,
+    /// Category by category, likewise.
+    categories: Vec<u32>,
+    raw: Vec<f64>,
+    pub(super) paths: super::shap::Paths,
+}
+
+impl Scratch {
+    fn fit(&mut self, model: &Model, rows: usize) {
+        self.bins.resize(self.bins.len().max(model.column_player.len() * rows), 0);
+        self.categories.resize(self.categories.len().max(model.categories.len() * rows), 0);
+        self.raw.resize(self.raw.len().max(model.dimension * rows), 0.0);
+    }
+}
+
+impl Model {
+    /// The raw values of one row, [`Model::dimension`] of them. `read` gives the value of a feature by its place
+    /// among [`Model::features`]; it is asked once for each that is used.
+    ///
+    /// Allocates nothing once `scratch` has grown.
+    pub fn raw<'a, 's>(&self, read: impl FnMut(usize) -> Input<'a>, scratch: &'s mut Scratch) -> &'s [f64] {
+        self.quantise(read, scratch);
+        let Scratch { bins, raw, .. } = scratch;
+        let raw = &mut raw[..self.dimension];
+        raw.fill(0.0);
+        match &self.forest {
+            Forest::Symmetric { splits, trees } => {
+                for tree in trees {
+                    self.add(leaf(&splits[tree.splits.clone()], tree.first_leaf, bins), raw);
+                }
+            }
+            Forest::Nodes { roots, .. } => {
+                for root in roots {
+                    self.add(self.walk(*root, bins, 1, 0), raw);
+                }
+            }
+        }
+        for (value, bias) in raw.iter_mut().zip(&self.bias) {
+            *value = *value * self.scale + bias;
+        }
+        raw
+    }
+
+    /// Turns a row into bins.
+    pub(super) fn quantise<'a>(&self, mut read: impl FnMut(usize) -> Input<'a>, scratch: &mut Scratch) {
+        scratch.fit(self, 1);
+        let Scratch { bins, categories, .. } = scratch;
+        for quantiser in &self.quantisers {
+            let value = match read(quantiser.feature) {
+                Input::Number(number) => number,
+                _ => f32::NAN,
+            };
+            let columns = &mut bins[quantiser.first_column..][..quantiser.columns.len()];
+            for (bin, borders) in columns.iter_mut().zip(&quantiser.columns) {
+                quantise(borders, quantiser.nan_is_greatest, &[value], std::slice::from_mut(bin));
+            }
+        }
+        for (hash, feature) in categories.iter_mut().zip(&self.categories) {
+            *hash = match read(*feature) {
+                Input::Text(text) => category(text.as_bytes()),
+                Input::Category(hash) => hash,
+                _ => category(b""),
+            };
+        }
+        self.derive(1, categories, bins);
+    }
+
+    /// Fills the columns of bins that come from categories; each has `rows` rows.
+    fn derive(&self, rows: usize, categories: &[u32], bins: &mut [u8]) {
+        for one_hot in &self.one_hot {
+            one_hot.fill(rows, categories, bins);
+        }
+        for projection in &self.projections {
+            projection.fill(rows, categories, bins);
+        }
+    }
+
+    fn add(&self, leaf: usize, raw: &mut [f64]) {
+        let values = &self.leaves[leaf * self.dimension..][..self.dimension];
+        for (sum, value) in raw.iter_mut().zip(values) {
+            *sum += value;
+        }
+    }
+
+    /// The leaf of a tree of nodes for the row `row` of columns of `rows` rows.
+    pub(super) fn walk(&self, root: Next, bins: &[u8], rows: usize, row: usize) -> usize {
+        let Forest::Nodes { nodes, .. } = &self.forest else { return 0 };
+        let mut next = root;
+        loop {
+            match next.target() {
+                Ok(leaf) => return leaf,
+                Err(node) => {
+                    let node = &nodes[node];
+                    let bin = bins[usize::from(node.split.column) * rows + row];
+                    next = node.next[usize::from(node.split.passes(bin))];
+                }
+            }
+        }
+    }
+
+    /// The raw values of a batch of `out.len()` / [`Model::dimension`] rows, row by row. There is a column for
+    /// each feature of [`Model::features`], and each has a value for every row.
+    pub fn raw_batch(
+        &self,
+        columns: &[Column<'_>],
+        scratch: &mut Scratch,
+        out: &mut [f64],
+    ) -> Result<(), ShapeError> {
+        let rows = out.len() / self.dimension;
+        let fits = columns.iter().all(|column| column.len().is_none_or(|length| length == rows));
+        if columns.len() != self.features.len() || !out.len().is_multiple_of(self.dimension) || !fits {
+            return Err(ShapeError);
+        }
+        scratch.fit(self, BLOCK);
+        for (block, out) in out.chunks_mut(BLOCK * self.dimension).enumerate() {
+            let start = block * BLOCK;
+            let count = out.len() / self.dimension;
+            self.quantise_block(columns, start, count, scratch);
+            let Scratch { bins, raw, .. } = &mut *scratch;
+            let raw = &mut raw[..BLOCK * self.dimension];
+            raw.fill(0.0);
+            match &self.forest {
+                Forest::Symmetric { splits, trees } => self.symmetric_block(splits, trees, bins, raw),
+                Forest::Nodes { roots, .. } => {
+                    for root in roots {
+                        for (row, raw) in raw.chunks_exact_mut(self.dimension).take(count).enumerate() {
+                            self.add(self.walk(*root, bins, BLOCK, row), raw);
+                        }
+                    }
+                }
+            }
+            for (out, raw) in out.chunks_exact_mut(self.dimension).zip(raw.chunks_exact(self.dimension)) {
+                for ((out, value), bias) in out.iter_mut().zip(raw).zip(&self.bias) {
+                    *out = value * self.scale + bias;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn quantise_block(&self, columns: &[Column<'_>], start: usize, count: usize, scratch: &mut Scratch) {
+        let Scratch { bins, categories, .. } = scratch;
+        for quantiser in &self.quantisers {
+            let missing = [f32::NAN; BLOCK];
+            let values = match &columns[quantiser.feature] {
+                Column::Numbers(values) => &values[start..][..count],
+                _ => &missing[..count],
+            };
+            for (column, borders) in (quantiser.first_column..).zip(&quantiser.columns) {
+                let bins = &mut bins[column * BLOCK..][..BLOCK];
+                quantise(borders, quantiser.nan_is_greatest, values, bins);
+            }
+        }
+        for (hashes, feature) in categories.chunks_exact_mut(BLOCK).zip(&self.categories) {
+            match &columns[*feature] {
+                Column::Texts(texts) => {
+                    for (hash, text) in hashes.iter_mut().zip(&texts[start..][..count]) {
+                        *hash = category(text.as_bytes());
+                    }
+                }
+                Column::Categories(known) => hashes[..count].copy_from_slice(&known[start..][..count]),
+                _ => hashes.fill(category(b"")),
+            }
+        }
+        self.derive(BLOCK, categories, bins);
+    }
+
+    fn symmetric_block(&self, splits: &[Split], trees: &[Tree], bins: &[u8], raw: &mut [f64]) {
+        let mut rest = trees;
+        while let Some(tree) = rest.first() {
+            let depth = tree.splits.len();
+            if self.dimension == 1
+                && let Some((four, behind)) = rest.split_first_chunk::<4>()
+                && (1..=8).contains(&depth)
+                && four.iter().all(|tree| tree.splits.len() == depth)
+            {
+                let four = four.each_ref().map(|tree| (&splits[tree.splits.clone()], &self.leaves[tree.first_leaf..]));
+                match depth {
+                    1 => add_four::<1, 2>(four, bins, raw),
+                    2 => add_four::<2, 4>(four, bins, raw),
+                    3 => add_four::<3, 8>(four, bins, raw),
+                    4 => add_four::<4, 16>(four, bins, raw),
+                    5 => add_four::<5, 32>(four, bins, raw),
+                    6 => add_four::<6, 64>(four, bins, raw),
+                    7 => add_four::<7, 128>(four, bins, raw),
+                    _ => add_four::<8, 256>(four, bins, raw),
+                }
+                rest = behind;
+                continue;
+            }
+            let mut leaves = [0u16; BLOCK];
+            for (level, split) in splits[tree.splits.clone()].iter().enumerate() {
+                let bins = &bins[usize::from(split.column) * BLOCK..][..BLOCK];
+                for (leaf, bin) in leaves.iter_mut().zip(bins) {
+                    *leaf |= u16::from(split.passes(*bin)) << level;
+                }
+            }
+            for (leaf, raw) in leaves.iter().zip(raw.chunks_exact_mut(self.dimension)) {
+                self.add(tree.first_leaf + usize::from(*leaf), raw);
+            }
+            rest = &rest[1..];
+        }
+    }
+}
+
+/// The leaf of a symmetric tree, for one row.
+pub(super) fn leaf(splits: &[Split], first_leaf: usize, bins: &[u8]) -> usize {
+    let mut leaf = 0;
+    for (level, split) in splits.iter().enumerate() {
+        leaf |= usize::from(split.passes(bins[usize::from(split.column)])) << level;
+    }
+    first_leaf + leaf
+}
+
+/// The leaves' numbers of a block in one tree of `DEPTH` levels.
+fn leaf_block<const DEPTH: usize>(splits: &[Split], bins: &[u8]) -> [u8; BLOCK] {
+    let mut leaves = [0; BLOCK];
+    for (level, split) in splits.iter().take(DEPTH).enumerate() {
+        let bins = &bins[usize::from(split.column) * BLOCK..][..BLOCK];
+        for (leaf, bin) in leaves.iter_mut().zip(bins) {
+            *leaf |= u8::from(split.passes(*bin)) << level;
+        }
+    }
+    leaves
+}
+
+/// Adds the leaves of four trees of `DEPTH` levels to the sums of a block: the sum is loaded once for four.
+fn add_four<const DEPTH: usize, const LEAVES: usize>(
+    trees: [(&[Split], &[f64]); 4],
+    bins: &[u8],
+    raw: &mut [f64],
+) {
+    let leaves = trees.map(|(splits, _)| leaf_block::<DEPTH>(splits, bins));
+    let [a, b, c, d] = trees.map(|(_, values)| values.first_chunk::<LEAVES>());
+    let (Some(a), Some(b), Some(c), Some(d)) = (a, b, c, d) else { return };
+    let Some(raw) = raw.first_chunk_mut::<BLOCK>() else { return };
+    for row in 0..BLOCK {
+        // The leaf's number is below `LEAVES`; the mask tells the compiler.
+        let at = |tree: usize| usize::from(leaves[tree][row]) & (LEAVES - 1);
+        raw[row] = raw[row] + a[at(0)] + b[at(1)] + c[at(2)] + d[at(3)];
+    }
+}
+
+/// How many of the borders each value is above. The borders are filled up to a power of two.
+fn quantise(borders: &[f32], nan_is_greatest: bool, values: &[f32], bins: &mut [u8]) {
+    match borders.len() {
+        2 => quantise_in::<2>(borders, nan_is_greatest, values, bins),
+        4 => quantise_in::<4>(borders, nan_is_greatest, values, bins),
+        8 => quantise_in::<8>(borders, nan_is_greatest, values, bins),
+        16 => quantise_in::<16>(borders, nan_is_greatest, values, bins),
+        32 => quantise_in::<32>(borders, nan_is_greatest, values, bins),
+        64 => quantise_in::<64>(borders, nan_is_greatest, values, bins),
+        128 => quantise_in::<128>(borders, nan_is_greatest, values, bins),
+        _ => quantise_in::<256>(borders, nan_is_greatest, values, bins),
+    }
+}
+
+/// A binary search without branches. No value is above the infinity that fills the borders up.
+fn quantise_in<const COUNT: usize>(borders: &[f32], nan_is_greatest: bool, values: &[f32], bins: &mut [u8]) {
+    let Some(borders) = borders.first_chunk::<COUNT>() else { return };
+    for (bin, value) in bins.iter_mut().zip(values) {
+        // NaN is above nothing.
+        let value = if nan_is_greatest && value.is_nan() { f32::INFINITY } else { *value };
+        let mut place = 0;
+        let mut step = COUNT / 2;
+        while step > 0 {
+            place += step * usize::from(value > borders[(place + step - 1) & (COUNT - 1)]);
+            step /= 2;
+        }
+        *bin = place as u8;
+    }
+}
+
+impl OneHot {
+    fn fill(&self, rows: usize, categories: &[u32], bins: &mut [u8]) {
+        bins[self.columns.start * rows..self.columns.end * rows].fill(0);
+        for (row, hash) in categories[self.category * rows..][..rows].iter().enumerate() {
+            if let Ok(place) = self.values.binary_search_by_key(hash, |(value, ..)| *value) {
+                let (_, column, bin) = self.values[place];
+                bins[column * rows + row] = bin;
+            }
+        }
+    }
+}
+
+impl Projection {
+    fn fill(&self, rows: usize, categories: &[u32], bins: &mut [u8]) {
+        let mut keys = [0u64; BLOCK];
+        let keys = &mut keys[..rows];
+        for category in &self.categories {
+            for (key, hash) in keys.iter_mut().zip(&categories[category * rows..][..rows]) {
+                *key = extend(*key, widened(*hash));
+            }
+        }
+        for split in &self.bits {
+            for (key, bin) in keys.iter_mut().zip(&bins[usize::from(split.column) * rows..][..rows]) {
+                *key = extend(*key, u64::from(split.passes(*bin)));
+            }
+        }
+        for table in &self.tables {
+            for (row, key) in keys.iter().enumerate() {
+                let found = table.row(*key);
+                for column in &table.columns {
+                    bins[column.column * rows + row] = column.bins[found];
+                }
+            }
+        }
+    }
+}
