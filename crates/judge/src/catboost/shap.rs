@@ -2,8 +2,9 @@
 //!
 //! The path-dependent TreeSHAP (S. Lundberg et al., "Consistent individualized feature attribution for tree
 //! ensembles", 2018, algorithm 2), with the choices of CatBoost's `ShapValues`: a symmetric tree is walked from its
-//! last split; branches that no training row took are left out; what several features make together (a CTR of a
-//! combination) is one player, whose value is shared among them equally.
+//! last split, and what several features make together (a CTR of a combination) is one player, whose value is
+//! shared among them equally. Unlike there, a branch that no training row took is not left out where the explained
+//! row takes it: so contributions add up to the raw value of every row.
 
 use super::model::{Forest, Model, Next};
 use super::score::{Input, Scratch, leaf};
@@ -63,8 +64,7 @@ struct Element {
 
 impl Model {
     /// The contribution of each feature to each raw value of a row: for each dimension one number a feature of
-    /// [`Model::features`], then the value that is expected of no row in particular. They add up to the raw value,
-    /// unless the row falls into a leaf that no training row was in.
+    /// [`Model::features`], then the value that is expected of no row in particular. They add up to the raw value.
     ///
     /// For each tree, about leaves × depth² operations: some milliseconds for hundreds of trees.
     pub fn contributions<'a, 's>(
@@ -93,10 +93,9 @@ impl Model {
                 *mean /= weight;
                 paths.out[dimension * width + width - 1] += *mean;
             }
-            let average = mean.iter().sum::<f64>() / dimension as f64;
             paths.elements.clear();
             paths.elements.push(Element { player: usize::MAX, zero: 1.0, one: 1.0, weight: 1.0 });
-            self.walk_paths(root, 0, average, paths);
+            self.walk_paths(root, 0, paths);
         }
         for (player, features) in self.players.iter().enumerate() {
             for value in 0..dimension {
@@ -181,7 +180,7 @@ impl Model {
     }
 
     /// Walks a branch whose path begins at `start` of the stack of paths, and goes to its end.
-    fn walk_paths(&self, at: Branch, start: usize, average: f64, paths: &mut Paths) {
+    fn walk_paths(&self, at: Branch, start: usize, paths: &mut Paths) {
         match at.to {
             To::Leaf(leaf) => {
                 let path = &paths.elements[start..];
@@ -190,27 +189,25 @@ impl Model {
                     let share = unwound_sum(path, place) * (element.one - element.zero);
                     let sums = &mut paths.players[element.player * self.dimension..][..self.dimension];
                     for (sum, value) in sums.iter_mut().zip(values) {
-                        *sum += share * (value - average);
+                        *sum += share * value;
                     }
                 }
             }
             To::Step(step) => {
                 let step = paths.steps[step];
-                let (mut zero, mut one) = (1.0, 1.0);
                 let end = paths.elements.len();
-                for (branch, one_beneath) in [(step.hot, None), (step.cold, Some(0.0))] {
-                    if branch.weight <= 0.0 {
-                        continue;
-                    }
+                for (branch, is_hot) in [(step.hot, true), (step.cold, false)] {
                     paths.elements.extend_from_within(start..end);
-                    let path = &paths.elements[end..];
-                    if let Some(place) = path.iter().position(|element| element.player == step.player) {
-                        (zero, one) = (path[place].zero, path[place].one);
-                        unwind(&mut paths.elements, end, place);
+                    let known = paths.elements[end..].iter().position(|element| element.player == step.player);
+                    let before = known.map(|place| unwind(&mut paths.elements, end, place));
+                    let (zero, one) = before.map_or((1.0, 1.0), |element| (element.zero, element.one));
+                    // Beneath a branch that no training row took, nothing says where one would go.
+                    let share = if step.weight > 0.0 { branch.weight / step.weight } else { 0.5 };
+                    let (zero, one) = (zero * share, if is_hot { one } else { 0.0 });
+                    if zero > 0.0 || one > 0.0 {
+                        extend(&mut paths.elements, end, step.player, zero, one);
+                        self.walk_paths(branch, end, paths);
                     }
-                    let zero = zero * branch.weight / step.weight;
-                    extend(&mut paths.elements, end, step.player, zero, one_beneath.unwrap_or(one));
-                    self.walk_paths(branch, end, average, paths);
                     paths.elements.truncate(end);
                 }
             }
@@ -232,9 +229,9 @@ fn extend(elements: &mut Vec<Element>, start: usize, player: usize, zero: f64, o
 }
 
 /// Takes the player at `place` out of the path from `start` to the end of the stack.
-fn unwind(elements: &mut Vec<Element>, start: usize, place: usize) {
+fn unwind(elements: &mut Vec<Element>, start: usize, place: usize) -> Element {
     let path = &mut elements[start..];
-    let Element { zero, one, .. } = path[place];
+    let taken @ Element { zero, one, .. } = path[place];
     let last = path.len() - 1;
     let count = path.len() as f64;
     let mut ahead = path[last].weight;
@@ -251,6 +248,7 @@ fn unwind(elements: &mut Vec<Element>, start: usize, place: usize) {
         path[index] = Element { weight: path[index].weight, ..path[index + 1] };
     }
     elements.pop();
+    taken
 }
 
 /// The sum of the weights that [`unwind`] would leave.
