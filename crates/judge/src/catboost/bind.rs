@@ -4,11 +4,11 @@ use std::io::Write;
 
 use event::{Facts, Slot, Type, Value};
 
+use super::ModelError;
 use super::city::category;
 use super::model::{FeatureKind, Model};
 use super::score::{Input, Scratch};
 use super::shap::NoWeights;
-use super::ModelError;
 use crate::diagnostic::did_you_mean;
 
 /// A model that knows the slot of each of its features, and so reads rows of facts.

@@ -283,7 +283,11 @@ fn ctrs(trees: &Table<'_>, model: &mut RawModel) -> Result<Vec<Base>, Fault> {
 }
 
 /// Reads the part with the tables of counts: their number, and each behind its length.
-fn tables(rest: &mut &[u8], model: &mut RawModel, numbers: &mut HashMap<Base, usize>) -> Result<(), ModelError> {
+fn tables(
+    rest: &mut &[u8],
+    model: &mut RawModel,
+    numbers: &mut HashMap<Base, usize>,
+) -> Result<(), ModelError> {
     let short = || ModelError::new("CTR tables", "the file is cut off");
     let (count, mut tail) = rest.split_first_chunk().ok_or_else(short)?;
     for _ in 0..u32::from_le_bytes(*count) {

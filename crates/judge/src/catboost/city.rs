@@ -122,10 +122,7 @@ fn city64(text: &[u8]) -> u64 {
         w = weak(text, at + 32, z.wrapping_add(w.1), y);
         std::mem::swap(&mut z, &mut x);
     }
-    join(
-        join(v.0, w.0).wrapping_add(mix(y).wrapping_mul(K1)).wrapping_add(z),
-        join(v.1, w.1).wrapping_add(x),
-    )
+    join(join(v.0, w.0).wrapping_add(mix(y).wrapping_mul(K1)).wrapping_add(z), join(v.1, w.1).wrapping_add(x))
 }
 
 #[cfg(test)]

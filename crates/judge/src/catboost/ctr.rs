@@ -173,7 +173,10 @@ impl Projections {
     ) -> Result<(), ModelError> {
         let rows = rows(table)?;
         if !target_border_fits(ctr, table) {
-            return Err(ModelError::new("CTR features", "a CTR is of a class of the target that is not there"));
+            return Err(ModelError::new(
+                "CTR features",
+                "a CTR is of a class of the target that is not there",
+            ));
         }
         let (projection, place) = match self.tables.get(&ctr.table) {
             Some(known) => *known,

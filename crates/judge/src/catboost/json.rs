@@ -9,7 +9,6 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
-
 use super::ModelError;
 use super::cbm::UNSUPPORTED;
 use super::raw::{
@@ -283,7 +282,9 @@ fn projection(elements: &[Element]) -> Option<RawProjection> {
         match element.combination_element.as_str() {
             "cat_feature_value" => projection.categorical.push(element.cat_feature_index?),
             "float_feature" => projection.numeric.push((element.float_feature_index?, element.border?)),
-            "cat_feature_exact_value" => projection.one_hot.push((element.cat_feature_index?, element.value?)),
+            "cat_feature_exact_value" => {
+                projection.one_hot.push((element.cat_feature_index?, element.value?))
+            }
             _ => return None,
         }
     }

@@ -113,9 +113,21 @@ impl Split {
 
 #[derive(Clone, Debug)]
 pub(super) enum Forest {
-    Symmetric { splits: Vec<Split>, trees: Vec<Tree> },
-    Nodes { roots: Vec<Next>, nodes: Vec<Node> },
+    Symmetric {
+        splits: Vec<Split>,
+        trees: Vec<Tree>,
+    },
+    /// The nodes of each tree lie one behind the other, its root first, each before those that it leads to.
+    Nodes {
+        trees: Vec<Range<usize>>,
+        nodes: Vec<Node>,
+        /// For each node the number of the leaf that it is, or [`INNER`].
+        leaves: Vec<u32>,
+    },
 }
+
+/// What stands for the leaf of a node that is none.
+pub(super) const INNER: u32 = u32::MAX;
 
 /// A tree whose levels each have one split: the leaf's number has one bit for each.
 #[derive(Clone, Debug)]
@@ -125,28 +137,23 @@ pub(super) struct Tree {
     pub(super) first_leaf: usize,
 }
 
+/// A node of a tree that is not symmetric, or one of its leaves.
+///
+/// A row goes to `next`, or where it passes the split to the node behind that. A leaf leads to itself and nothing
+/// passes it, so that rows whose ways are of different length can be led together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
-    pub(super) split: Split,
-    /// Where a row goes that does not pass, and that does.
-    pub(super) next: [Next; 2],
+    pub(super) column: u16,
+    pub(super) flip: u8,
+    /// The greatest value that does not pass: one less than [`Split::at`].
+    pub(super) below: u8,
+    /// The number among the nodes of all trees.
+    pub(super) next: u32,
 }
 
-/// A node, or a leaf: both are numbered over all trees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Next(pub(super) u32);
-
-impl Next {
-    const LEAF: u32 = 1 << 31;
-
-    fn leaf(number: usize) -> Next {
-        Next(number as u32 | Next::LEAF)
-    }
-
-    /// The number of the leaf, or else of the node.
-    pub(super) fn target(self) -> Result<usize, usize> {
-        let number = (self.0 & !Next::LEAF) as usize;
-        if self.0 & Next::LEAF == 0 { Err(number) } else { Ok(number) }
+impl Node {
+    pub(super) fn after(self, bin: u8) -> u32 {
+        self.next + u32::from(bin ^ self.flip > self.below)
     }
 }
 
@@ -185,7 +192,7 @@ impl Model {
     pub fn tree_count(&self) -> usize {
         match &self.forest {
             Forest::Symmetric { trees, .. } => trees.len(),
-            Forest::Nodes { roots, .. } => roots.len(),
+            Forest::Nodes { trees, .. } => trees.len(),
         }
     }
 
@@ -238,7 +245,7 @@ impl Model {
             projections: Vec::new(),
             column_player: Vec::new(),
             players: Vec::new(),
-            forest: Forest::Nodes { roots: Vec::new(), nodes: Vec::new() },
+            forest: Forest::Symmetric { splits: Vec::new(), trees: Vec::new() },
             leaves: std::mem::take(&mut raw.leaves),
             weights: std::mem::take(&mut raw.weights),
             scale: raw.scale,
@@ -270,7 +277,9 @@ impl Model {
         let count = match self.link {
             Link::Identity | Link::Exponent => 0,
             Link::Sigmoid if self.dimension == 1 => 2,
-            Link::Sigmoid => return Err(ModelError::new("trees", "a model of two classes has one dimension")),
+            Link::Sigmoid => {
+                return Err(ModelError::new("trees", "a model of two classes has one dimension"));
+            }
             Link::Softmax | Link::OneVsAll | Link::Labels => self.dimension,
         };
         if !(0.0..=1.0).contains(&self.threshold) {
@@ -310,18 +319,22 @@ impl<'m> Compiler<'m> {
     /// Puts the features in the order of their columns in the training data.
     fn new(raw: &RawModel, model: &'m mut Model) -> Result<Compiler<'m>, ModelError> {
         let refuse = |what: &str| ModelError::new("features", what);
-        let numeric = raw.numeric.iter().map(|feature| {
-            (feature.flat, feature.index, &feature.name, FeatureKind::Numeric(feature.nan))
-        });
-        let categorical = raw.categorical.iter().map(|feature| {
-            (feature.flat, feature.index, &feature.name, FeatureKind::Categorical)
-        });
+        let numeric = raw
+            .numeric
+            .iter()
+            .map(|feature| (feature.flat, feature.index, &feature.name, FeatureKind::Numeric(feature.nan)));
+        let categorical = raw
+            .categorical
+            .iter()
+            .map(|feature| (feature.flat, feature.index, &feature.name, FeatureKind::Categorical));
         let mut all: Vec<_> = numeric.chain(categorical).collect();
         if all.len() > Limits::FEATURES {
             return Err(refuse("there are too many").help(format!("at most {}", Limits::FEATURES)));
         }
         all.sort_by_key(|(flat, ..)| *flat);
-        if all.first().is_some_and(|(flat, ..)| *flat < 0) || all.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+        if all.first().is_some_and(|(flat, ..)| *flat < 0)
+            || all.windows(2).any(|pair| pair[0].0 == pair[1].0)
+        {
             return Err(refuse("their numbers are not in order"));
         }
         let mut places = HashMap::new();
@@ -382,7 +395,8 @@ impl<'m> Compiler<'m> {
 
     fn numeric(&mut self, raw: &RawModel) -> Result<(), ModelError> {
         let places: HashMap<i32, usize> = {
-            let mut order: Vec<(i32, bool)> = raw.numeric.iter().map(|feature| (feature.flat, true)).collect();
+            let mut order: Vec<(i32, bool)> =
+                raw.numeric.iter().map(|feature| (feature.flat, true)).collect();
             order.extend(raw.categorical.iter().map(|feature| (feature.flat, false)));
             order.sort_unstable();
             order.into_iter().zip(0..).map(|((flat, _), place)| (flat, place)).collect()
@@ -448,7 +462,8 @@ impl<'m> Compiler<'m> {
                 categories.push(category);
                 features.push(self.model.categories[category]);
             }
-            let missing = || ModelError::new("CTR features", "a combination uses a split that the model lacks");
+            let missing =
+                || ModelError::new("CTR features", "a combination uses a split that the model lacks");
             let mut bits = Vec::new();
             for (index, border) in &table.projection.numeric {
                 let known = self.numeric.get(index).ok_or_else(missing)?;
@@ -489,14 +504,9 @@ fn padded(borders: &[f32]) -> Vec<f32> {
     padded
 }
 
-fn forest(
-    raw: &RawTrees,
-    splits: &[Split],
-    dimension: usize,
-    values: usize,
-) -> Result<Forest, ModelError> {
+fn forest(raw: &RawTrees, splits: &[Split], dimension: usize, values: usize) -> Result<Forest, ModelError> {
     let leaves = values / dimension;
-    if !values.is_multiple_of(dimension) || leaves >= Next::LEAF as usize {
+    if !values.is_multiple_of(dimension) || leaves >= INNER as usize {
         return Err(ModelError::new("leaves", "there are not as many as the trees have"));
     }
     let split = |index: i32| usize::try_from(index).ok().and_then(|index| splits.get(index)).copied();
@@ -524,66 +534,61 @@ fn forest(
             Ok(Forest::Symmetric { splits: compiled, trees })
         }
         RawTrees::Nodes(raw) => {
-            let (mut roots, mut nodes) = (Vec::new(), Vec::new());
+            let (mut trees, mut nodes, mut leaf_of) = (Vec::new(), Vec::new(), Vec::new());
             for (index, tree) in raw.iter().enumerate() {
                 let first = nodes.len();
-                let links = check_nodes(tree, first, leaves);
-                let (root, links) = links.map_err(|what| ModelError::new(format!("tree {index}"), what))?;
-                for (node, next) in tree.nodes.iter().zip(links) {
-                    let missing = || ModelError::new(format!("tree {index}"), "it has a split that is not there");
-                    nodes.push(Node { split: split(node.split).ok_or_else(missing)?, next });
-                }
-                roots.push(root);
+                let added = add_tree(tree, split, leaves, &mut nodes, &mut leaf_of);
+                added.map_err(|what| ModelError::new(format!("tree {index}"), what))?;
+                trees.push(first..nodes.len());
             }
-            Ok(Forest::Nodes { roots, nodes })
+            Ok(Forest::Nodes { trees, nodes, leaves: leaf_of })
         }
     }
 }
 
-/// Numbers the links of a tree, whose first node gets the number `first`. Each node but the root is led to from
-/// one node before it: there are no loops, and no shared parts that would make a walk of all paths explode.
-fn check_nodes(
+/// Adds the nodes of a tree, level by level. Each may be led to once: there are no loops, and no shared parts that
+/// would make a walk of all ways explode.
+fn add_tree(
     tree: &RawTree,
-    first: usize,
+    split: impl Fn(i32) -> Option<Split>,
     leaves: usize,
-) -> Result<(Next, Vec<[Next; 2]>), &'static str> {
-    // 0 is "no node leads to it".
-    let mut depths = vec![0u8; tree.nodes.len()];
-    if first + tree.nodes.len() >= Next::LEAF as usize {
+    nodes: &mut Vec<Node>,
+    leaf_of: &mut Vec<u32>,
+) -> Result<(), &'static str> {
+    let first = nodes.len();
+    if first + 2 * tree.nodes.len() + 1 >= INNER as usize {
         return Err("it has too many nodes");
     }
-    let leaf = |number: usize| if number < leaves { Ok(Next::leaf(number)) } else { Err("its leaves are not there") };
-    let root = match (tree.root, tree.nodes.is_empty()) {
-        (RawLink::Leaf(number), true) => return Ok((leaf(number)?, Vec::new())),
-        (RawLink::Node(0), false) => Next(first as u32),
-        _ => return Err("its root is not its first node"),
-    };
-    depths[0] = 1;
-    let mut links = Vec::with_capacity(tree.nodes.len());
-    for (place, node) in tree.nodes.iter().enumerate() {
-        let depth = depths[place];
-        if depth == 0 {
-            return Err("no way leads to one of its nodes");
-        }
-        let mut next = [root; 2];
-        for (next, link) in next.iter_mut().zip(node.next) {
-            *next = match link {
-                RawLink::Leaf(number) => leaf(number)?,
-                RawLink::Node(to) => {
-                    let known = depths.get_mut(to).filter(|_| to > place);
-                    let known = known.ok_or("a node leads out of it, or back")?;
-                    if *known != 0 {
-                        return Err("two nodes lead to the same");
-                    }
-                    if usize::from(depth) >= Limits::NODE_DEPTH {
-                        return Err("it is too deep");
-                    }
-                    *known = depth + 1;
-                    Next((first + to) as u32)
+    let mut is_met = vec![false; tree.nodes.len()];
+    let mut links = vec![(tree.root, 0)];
+    let mut done = 0;
+    while let Some((link, depth)) = links.get(done).copied() {
+        let place = (first + done) as u32;
+        done += 1;
+        match link {
+            RawLink::Leaf(number) if number < leaves => {
+                nodes.push(Node { column: 0, flip: 0, below: u8::MAX, next: place });
+                leaf_of.push(number as u32);
+            }
+            RawLink::Leaf(_) => return Err("its leaves are not there"),
+            RawLink::Node(number) => {
+                let node = tree.nodes.get(number).ok_or("a node leads out of it")?;
+                if std::mem::replace(&mut is_met[number], true) {
+                    return Err("two ways lead to one of its nodes");
                 }
-            };
+                if depth == Limits::NODE_DEPTH {
+                    return Err("it is too deep");
+                }
+                let Split { column, flip, at } =
+                    split(node.split).ok_or("it has a split that is not there")?;
+                nodes.push(Node { column, flip, below: at - 1, next: (first + links.len()) as u32 });
+                leaf_of.push(INNER);
+                links.extend(node.next.map(|link| (link, depth + 1)));
+            }
         }
-        links.push(next);
     }
-    Ok((root, links))
+    if is_met.contains(&false) {
+        return Err("no way leads to one of its nodes");
+    }
+    Ok(())
 }

@@ -6,10 +6,16 @@
 
 use super::city::category;
 use super::ctr::{Projection, extend, widened};
-use super::model::{Forest, Model, Next, OneHot, Split, Tree};
+use super::model::{Forest, INNER, Model, Node, OneHot, Split, Tree};
 
 /// Rows that are evaluated together.
 pub(super) const BLOCK: usize = 128;
+
+/// As many rows are cheaper one by one than as a block.
+const FEW: usize = 10;
+
+/// Rows that are led through a tree of nodes together; divides [`BLOCK`].
+const TOGETHER: usize = 16;
 
 /// A value of a row for a feature.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,7 +44,16 @@ pub enum Column<'a> {
     Categories(&'a [u32]),
 }
 
-impl Column<'_> {
+impl<'a> Column<'a> {
+    fn input(&self, row: usize) -> Input<'a> {
+        match self {
+            Column::Missing => Input::Missing,
+            Column::Numbers(values) => Input::Number(values[row]),
+            Column::Texts(values) => Input::Text(values[row]),
+            Column::Categories(values) => Input::Category(values[row]),
+        }
+    }
+
     fn len(&self) -> Option<usize> {
         match self {
             Column::Missing => None,
@@ -96,9 +111,9 @@ impl Model {
                     self.add(leaf(&splits[tree.splits.clone()], tree.first_leaf, bins), raw);
                 }
             }
-            Forest::Nodes { roots, .. } => {
-                for root in roots {
-                    self.add(self.walk(*root, bins, 1, 0), raw);
+            Forest::Nodes { trees, nodes, leaves } => {
+                for tree in trees {
+                    self.add(walk(nodes, leaves, tree.start, bins), raw);
                 }
             }
         }
@@ -149,22 +164,6 @@ impl Model {
         }
     }
 
-    /// The leaf of a tree of nodes for the row `row` of columns of `rows` rows.
-    pub(super) fn walk(&self, root: Next, bins: &[u8], rows: usize, row: usize) -> usize {
-        let Forest::Nodes { nodes, .. } = &self.forest else { return 0 };
-        let mut next = root;
-        loop {
-            match next.target() {
-                Ok(leaf) => return leaf,
-                Err(node) => {
-                    let node = &nodes[node];
-                    let bin = bins[usize::from(node.split.column) * rows + row];
-                    next = node.next[usize::from(node.split.passes(bin))];
-                }
-            }
-        }
-    }
-
     /// The raw values of a batch of `out.len()` / [`Model::dimension`] rows, row by row. There is a column for
     /// each feature of [`Model::features`], and each has a value for every row.
     pub fn raw_batch(
@@ -182,17 +181,28 @@ impl Model {
         for (block, out) in out.chunks_mut(BLOCK * self.dimension).enumerate() {
             let start = block * BLOCK;
             let count = out.len() / self.dimension;
+            if count <= FEW {
+                for (row, out) in (start..).zip(out.chunks_exact_mut(self.dimension)) {
+                    out.copy_from_slice(self.raw(|feature| columns[feature].input(row), scratch));
+                }
+                continue;
+            }
             self.quantise_block(columns, start, count, scratch);
             let Scratch { bins, raw, .. } = &mut *scratch;
             let raw = &mut raw[..BLOCK * self.dimension];
             raw.fill(0.0);
             match &self.forest {
                 Forest::Symmetric { splits, trees } => self.symmetric_block(splits, trees, bins, raw),
-                Forest::Nodes { roots, .. } => {
-                    for root in roots {
-                        for (row, raw) in raw.chunks_exact_mut(self.dimension).take(count).enumerate() {
-                            self.add(self.walk(*root, bins, BLOCK, row), raw);
+                Forest::Nodes { trees, nodes, leaves } => {
+                    for tree in trees {
+                        let mut reached = [0; BLOCK];
+                        for start in (0..count).step_by(TOGETHER) {
+                            let places = walk_together(nodes, tree.start, bins, start);
+                            for (reached, place) in reached[start..].iter_mut().zip(places) {
+                                *reached = leaves[place as usize] as usize;
+                            }
                         }
+                        add_leaves(self.dimension, &reached[..count], &self.leaves, raw);
                     }
                 }
             }
@@ -241,7 +251,9 @@ impl Model {
                 && (1..=8).contains(&depth)
                 && four.iter().all(|tree| tree.splits.len() == depth)
             {
-                let four = four.each_ref().map(|tree| (&splits[tree.splits.clone()], &self.leaves[tree.first_leaf..]));
+                let four = four
+                    .each_ref()
+                    .map(|tree| (&splits[tree.splits.clone()], &self.leaves[tree.first_leaf..]));
                 match depth {
                     1 => add_four::<1, 2>(four, bins, raw),
                     2 => add_four::<2, 4>(four, bins, raw),
@@ -255,17 +267,78 @@ impl Model {
                 rest = behind;
                 continue;
             }
-            let mut leaves = [0u16; BLOCK];
-            for (level, split) in splits[tree.splits.clone()].iter().enumerate() {
-                let bins = &bins[usize::from(split.column) * BLOCK..][..BLOCK];
-                for (leaf, bin) in leaves.iter_mut().zip(bins) {
-                    *leaf |= u16::from(split.passes(*bin)) << level;
+            let splits = &splits[tree.splits.clone()];
+            let values = &self.leaves[tree.first_leaf * self.dimension..];
+            if depth <= 8 {
+                let leaves = leaf_block(splits, bins);
+                add_leaves(self.dimension, &leaves.map(usize::from), values, raw);
+            } else {
+                let mut leaves = [0usize; BLOCK];
+                for (level, split) in splits.iter().enumerate() {
+                    let bins = &bins[usize::from(split.column) * BLOCK..][..BLOCK];
+                    for (leaf, bin) in leaves.iter_mut().zip(bins) {
+                        *leaf |= usize::from(split.passes(*bin)) << level;
+                    }
                 }
-            }
-            for (leaf, raw) in leaves.iter().zip(raw.chunks_exact_mut(self.dimension)) {
-                self.add(tree.first_leaf + usize::from(*leaf), raw);
+                add_leaves(self.dimension, &leaves, values, raw);
             }
             rest = &rest[1..];
+        }
+    }
+}
+
+/// Adds the values of the rows' leaves to their sums.
+fn add_leaves(dimension: usize, leaves: &[usize], values: &[f64], raw: &mut [f64]) {
+    match dimension {
+        1 => add_few::<1>(leaves, values, raw),
+        2 => add_few::<2>(leaves, values, raw),
+        3 => add_few::<3>(leaves, values, raw),
+        4 => add_few::<4>(leaves, values, raw),
+        5 => add_few::<5>(leaves, values, raw),
+        _ => {
+            for (leaf, raw) in leaves.iter().zip(raw.chunks_exact_mut(dimension)) {
+                for (sum, value) in raw.iter_mut().zip(&values[leaf * dimension..]) {
+                    *sum += value;
+                }
+            }
+        }
+    }
+}
+
+fn add_few<const DIMENSION: usize>(leaves: &[usize], values: &[f64], raw: &mut [f64]) {
+    let values = values.as_chunks::<DIMENSION>().0;
+    for (leaf, sums) in leaves.iter().zip(raw.as_chunks_mut::<DIMENSION>().0) {
+        let values = &values[*leaf];
+        for dimension in 0..DIMENSION {
+            sums[dimension] += values[dimension];
+        }
+    }
+}
+
+/// The leaf of a tree of nodes, for one row.
+fn walk(nodes: &[Node], leaves: &[u32], root: usize, bins: &[u8]) -> usize {
+    let mut place = root;
+    while leaves[place] == INNER {
+        let node = nodes[place];
+        place = node.after(bins[usize::from(node.column)]) as usize;
+    }
+    leaves[place] as usize
+}
+
+/// Where rows of a block end in a tree of nodes, from row `start` on. No row waits for the memory of another.
+fn walk_together(nodes: &[Node], root: usize, bins: &[u8], start: usize) -> [u32; TOGETHER] {
+    let bins = &bins[start..];
+    let mut places = [root as u32; TOGETHER];
+    loop {
+        let mut moved = 0;
+        for (row, place) in places.iter_mut().enumerate() {
+            let node = nodes[*place as usize];
+            let next = node.after(bins[usize::from(node.column) * BLOCK + row]);
+            moved |= next ^ *place;
+            *place = next;
+        }
+        if moved == 0 {
+            return places;
         }
     }
 }
@@ -279,10 +352,10 @@ pub(super) fn leaf(splits: &[Split], first_leaf: usize, bins: &[u8]) -> usize {
     first_leaf + leaf
 }
 
-/// The leaves' numbers of a block in one tree of `DEPTH` levels.
-fn leaf_block<const DEPTH: usize>(splits: &[Split], bins: &[u8]) -> [u8; BLOCK] {
+/// The leaves' numbers of a block in one tree of at most 8 levels.
+fn leaf_block(splits: &[Split], bins: &[u8]) -> [u8; BLOCK] {
     let mut leaves = [0; BLOCK];
-    for (level, split) in splits.iter().take(DEPTH).enumerate() {
+    for (level, split) in splits.iter().enumerate() {
         let bins = &bins[usize::from(split.column) * BLOCK..][..BLOCK];
         for (leaf, bin) in leaves.iter_mut().zip(bins) {
             *leaf |= u8::from(split.passes(*bin)) << level;
@@ -291,13 +364,13 @@ fn leaf_block<const DEPTH: usize>(splits: &[Split], bins: &[u8]) -> [u8; BLOCK] 
     leaves
 }
 
-/// Adds the leaves of four trees of `DEPTH` levels to the sums of a block: the sum is loaded once for four.
+/// Adds the leaves of four trees of `LEAVES` leaves to the sums of a block: a sum is loaded once for four.
 fn add_four<const DEPTH: usize, const LEAVES: usize>(
     trees: [(&[Split], &[f64]); 4],
     bins: &[u8],
     raw: &mut [f64],
 ) {
-    let leaves = trees.map(|(splits, _)| leaf_block::<DEPTH>(splits, bins));
+    let leaves = trees.map(|(splits, _)| leaf_block(&splits[..DEPTH], bins));
     let [a, b, c, d] = trees.map(|(_, values)| values.first_chunk::<LEAVES>());
     let (Some(a), Some(b), Some(c), Some(d)) = (a, b, c, d) else { return };
     let Some(raw) = raw.first_chunk_mut::<BLOCK>() else { return };

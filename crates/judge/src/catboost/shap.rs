@@ -6,7 +6,7 @@
 //! shared among them equally. Unlike there, a branch that no training row took is not left out where the explained
 //! row takes it: so contributions add up to the raw value of every row.
 
-use super::model::{Forest, Model, Next};
+use super::model::{Forest, INNER, Model};
 use super::score::{Input, Scratch, leaf};
 
 /// Why a model cannot explain itself: its file does not say how many training rows fell into each leaf.
@@ -140,23 +140,20 @@ impl Model {
                 }
                 level[0]
             }
-            Forest::Nodes { roots, nodes } => {
-                // Nodes of a tree lie one behind the other, parents first.
-                let first = match roots[tree].target() {
-                    Ok(leaf) => return branch(steps, To::Leaf(leaf)),
-                    Err(node) => node,
-                };
-                let later = roots[tree + 1..].iter().find_map(|root| root.target().err());
-                let end = later.unwrap_or(nodes.len());
-                for node in nodes[first..end].iter().rev() {
-                    let side = |next: Next| match next.target() {
-                        Ok(leaf) => To::Leaf(leaf),
-                        Err(node) => To::Step(end - 1 - node),
+            Forest::Nodes { trees, nodes, leaves } => {
+                let tree = trees[tree].clone();
+                let mut places: Vec<To> = Vec::with_capacity(tree.len());
+                for (node, leaf) in nodes[tree.clone()].iter().zip(&leaves[tree.clone()]).rev() {
+                    let place = if *leaf == INNER {
+                        let side = |next: u32| places[tree.end - 1 - next as usize];
+                        let passes = node.after(bins[usize::from(node.column)]) != node.next;
+                        push(steps, node.column, [side(node.next), side(node.next + 1)], passes)
+                    } else {
+                        To::Leaf(*leaf as usize)
                     };
-                    let passes = node.split.passes(bins[usize::from(node.split.column)]);
-                    push(steps, node.split.column, node.next.map(side), passes);
+                    places.push(place);
                 }
-                To::Step(end - 1 - first)
+                places[tree.len() - 1]
             }
         };
         branch(steps, root)
@@ -198,7 +195,8 @@ impl Model {
                 let end = paths.elements.len();
                 for (branch, is_hot) in [(step.hot, true), (step.cold, false)] {
                     paths.elements.extend_from_within(start..end);
-                    let known = paths.elements[end..].iter().position(|element| element.player == step.player);
+                    let known =
+                        paths.elements[end..].iter().position(|element| element.player == step.player);
                     let before = known.map(|place| unwind(&mut paths.elements, end, place));
                     let (zero, one) = before.map_or((1.0, 1.0), |element| (element.zero, element.one));
                     // Beneath a branch that no training row took, nothing says where one would go.

@@ -35,7 +35,9 @@ fn text(value: &Value) -> String {
 
 fn input<'a>(kind: FeatureKind, value: &'a Value, text: &'a str) -> Input<'a> {
     match kind {
-        FeatureKind::Numeric(_) => value.as_f64().map_or(Input::Missing, |number| Input::Number(number as f32)),
+        FeatureKind::Numeric(_) => {
+            value.as_f64().map_or(Input::Missing, |number| Input::Number(number as f32))
+        }
         FeatureKind::Categorical => Input::Text(text),
     }
 }
@@ -71,13 +73,19 @@ fn check(name: &str, model: &Model, expected: &Expected) {
         let here = model.contributions(read, &mut scratch).unwrap().to_vec();
         for (raw, here) in raw.iter().zip(here.chunks(model.features().len() + 1)) {
             let sum: f64 = here.iter().sum();
-            assert!((sum - raw).abs() < 1e-8, "{name}, row {index}: contributions add up to {sum}, not {raw}");
+            assert!(
+                (sum - raw).abs() < 1e-8,
+                "{name}, row {index}: contributions add up to {sum}, not {raw}"
+            );
         }
         if let Some(contributions) = &expected.contributions {
             let there = contributions[index].as_flattened_values();
             assert_eq!(here.len(), there.len(), "{name}");
             for (place, (here, there)) in here.iter().zip(there).enumerate() {
-                assert!((here - there).abs() < 1e-8, "{name}, row {index}, {place}: adds {here}, not {there}");
+                assert!(
+                    (here - there).abs() < 1e-8,
+                    "{name}, row {index}, {place}: adds {here}, not {there}"
+                );
             }
         }
     }
@@ -142,9 +150,26 @@ fn corpus(name: &str) -> Expected {
 
 /// Every model of the corpus that is not refused.
 const MODELS: [&str; 20] = [
-    "combinations", "cross_entropy", "ctr_gpu", "ctr_regression", "ctr_types", "depthwise", "lossguide",
-    "multiclass", "nan_forbidden", "nan_max", "nan_min", "numeric", "one_hot", "one_hot_combined", "one_vs_all",
-    "poisson", "scaled", "shifted", "tweedie", "uncertainty",
+    "combinations",
+    "cross_entropy",
+    "ctr_gpu",
+    "ctr_regression",
+    "ctr_types",
+    "depthwise",
+    "lossguide",
+    "multiclass",
+    "nan_forbidden",
+    "nan_max",
+    "nan_min",
+    "numeric",
+    "one_hot",
+    "one_hot_combined",
+    "one_vs_all",
+    "poisson",
+    "scaled",
+    "shifted",
+    "tweedie",
+    "uncertainty",
 ];
 
 #[test]
@@ -168,7 +193,12 @@ fn the_shared_models_score_as_catboost_does() {
         return;
     }
     let names = [
-        "num_binary", "cat_ctr_binary", "onehot_binary", "nan_min_binary", "lossguide_binary", "multiclass",
+        "num_binary",
+        "cat_ctr_binary",
+        "onehot_binary",
+        "nan_min_binary",
+        "lossguide_binary",
+        "multiclass",
         "regression",
     ];
     for name in names {
