@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use super::ModelError;
 use super::flat::{Buffer, Fault, Table};
-use super::json::{class_names, loss_name};
+use super::json::{class_names, loss_name, loss_of_params};
 use super::raw::{
     CtrKind, NanMode, RawCategorical, RawCtr, RawInfo, RawLink, RawModel, RawNode, RawNumeric, RawOneHot,
     RawProjection, RawTable, RawTree, RawTrees,
@@ -70,7 +70,10 @@ fn refuse_unsupported(trees: &Table<'_>) -> Result<(), ModelError> {
             let feature = feature.map_err(at("features"))?;
             // An embedding has its dimension before the mark of its use.
             if feature.u8(if number == 18 { 4 } else { 3 }, 1).map_err(at("features"))? != 0 {
-                let name = feature.text(2).map_err(at("features"))?;
+                let name = match feature.text(2).map_err(at("features"))? {
+                    "" => feature.i32(1, -1).map_err(at("features"))?.to_string(),
+                    name => name.to_owned(),
+                };
                 let message = format!("the model asks for {what}, which is not supported: feature `{name}`");
                 return Err(ModelError::new("features", message).help(UNSUPPORTED));
             }
@@ -88,7 +91,8 @@ fn info(root: &Table<'_>) -> Result<RawInfo, Fault> {
     for pair in root.tables(2)? {
         let pair = pair?;
         match pair.text(0)? {
-            "params" => info.loss = loss_name(pair.text(1)?),
+            "loss_function" => info.loss = loss_name(pair.text(1)?).or(info.loss),
+            "params" => info.loss = info.loss.or(loss_of_params(pair.text(1)?)),
             "class_params" => info.classes = class_names(pair.text(1)?),
             "binclass_probability_threshold" => info.threshold = pair.text(1)?.parse().ok(),
             _ => {}

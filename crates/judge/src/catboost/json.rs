@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, Error, IgnoredAny, Visitor};
 
 use super::ModelError;
 use super::cbm::UNSUPPORTED;
@@ -34,8 +34,8 @@ struct Export {
 struct Features {
     float_features: Option<Vec<Numeric>>,
     categorical_features: Option<Vec<Categorical>>,
-    text_features: Option<Vec<serde::de::IgnoredAny>>,
-    embedding_features: Option<Vec<serde::de::IgnoredAny>>,
+    text_features: Option<Vec<IgnoredAny>>,
+    embedding_features: Option<Vec<IgnoredAny>>,
     ctrs: Option<Vec<Ctr>>,
 }
 
@@ -161,9 +161,29 @@ impl<'de> Deserialize<'de> for Cell {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Info {
-    params: Option<Params>,
-    class_params: Option<ClassParams>,
-    binclass_probability_threshold: Option<String>,
+    params: Option<Embedded<Params>>,
+    loss_function: Option<Embedded<Loss>>,
+    class_params: Option<Embedded<ClassParams>>,
+    binclass_probability_threshold: Option<Embedded<f64>>,
+}
+
+/// Metadata are texts, some of which are JSON. The export writes some of those as what they say, by version.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Embedded<T> {
+    Plain(T),
+    Text(String),
+    Other(IgnoredAny),
+}
+
+impl<T: DeserializeOwned> Embedded<T> {
+    fn open(self) -> Option<T> {
+        match self {
+            Embedded::Plain(value) => Some(value),
+            Embedded::Text(text) => serde_json::from_str(&text).ok(),
+            Embedded::Other(_) => None,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -205,8 +225,13 @@ impl ClassParams {
 }
 
 /// The name of the loss function in the text of `params`.
-pub(super) fn loss_name(params: &str) -> Option<String> {
+pub(super) fn loss_of_params(params: &str) -> Option<String> {
     serde_json::from_str::<Params>(params).ok()?.loss_function.map(|loss| loss.r#type)
+}
+
+/// The name of the loss function in the text of `loss_function`.
+pub(super) fn loss_name(loss: &str) -> Option<String> {
+    serde_json::from_str::<Loss>(loss).ok().map(|loss| loss.r#type)
 }
 
 /// The names of the classes in the text of `class_params`.
@@ -235,9 +260,13 @@ pub(super) fn read(bytes: &[u8]) -> Result<RawModel, ModelError> {
 
 fn info(info: Info) -> RawInfo {
     RawInfo {
-        loss: info.params.and_then(|params| params.loss_function).map(|loss| loss.r#type),
-        classes: info.class_params.map(ClassParams::names).unwrap_or_default(),
-        threshold: info.binclass_probability_threshold.and_then(|text| text.parse().ok()),
+        loss: info
+            .loss_function
+            .and_then(Embedded::open)
+            .or_else(|| info.params.and_then(Embedded::open).and_then(|params| params.loss_function))
+            .map(|loss| loss.r#type),
+        classes: info.class_params.and_then(Embedded::open).map(ClassParams::names).unwrap_or_default(),
+        threshold: info.binclass_probability_threshold.and_then(Embedded::open),
     }
 }
 

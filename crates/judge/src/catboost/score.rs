@@ -89,7 +89,9 @@ pub struct Scratch {
 
 impl Scratch {
     fn fit(&mut self, model: &Model, rows: usize) {
-        self.bins.resize(self.bins.len().max(model.column_player.len() * rows), 0);
+        // Leaves among the nodes look at the first column, even where there is none.
+        let columns = model.column_player.len().max(1);
+        self.bins.resize(self.bins.len().max(columns * rows), 0);
         self.categories.resize(self.categories.len().max(model.categories.len() * rows), 0);
         self.raw.resize(self.raw.len().max(model.dimension * rows), 0.0);
     }
@@ -271,7 +273,7 @@ impl Model {
             let values = &self.leaves[tree.first_leaf * self.dimension..];
             if depth <= 8 {
                 let leaves = leaf_block(splits, bins);
-                add_leaves(self.dimension, &leaves.map(usize::from), values, raw);
+                add_leaves(self.dimension, &leaves, values, raw);
             } else {
                 let mut leaves = [0usize; BLOCK];
                 for (level, split) in splits.iter().enumerate() {
@@ -288,15 +290,16 @@ impl Model {
 }
 
 /// Adds the values of the rows' leaves to their sums.
-fn add_leaves(dimension: usize, leaves: &[usize], values: &[f64], raw: &mut [f64]) {
+fn add_leaves<L: Copy + Into<usize>>(dimension: usize, leaves: &[L], values: &[f64], raw: &mut [f64]) {
     match dimension {
-        1 => add_few::<1>(leaves, values, raw),
-        2 => add_few::<2>(leaves, values, raw),
-        3 => add_few::<3>(leaves, values, raw),
-        4 => add_few::<4>(leaves, values, raw),
-        5 => add_few::<5>(leaves, values, raw),
+        1 => add_few::<1, L>(leaves, values, raw),
+        2 => add_few::<2, L>(leaves, values, raw),
+        3 => add_few::<3, L>(leaves, values, raw),
+        4 => add_few::<4, L>(leaves, values, raw),
+        5 => add_few::<5, L>(leaves, values, raw),
         _ => {
             for (leaf, raw) in leaves.iter().zip(raw.chunks_exact_mut(dimension)) {
+                let leaf: usize = (*leaf).into();
                 for (sum, value) in raw.iter_mut().zip(&values[leaf * dimension..]) {
                     *sum += value;
                 }
@@ -305,10 +308,11 @@ fn add_leaves(dimension: usize, leaves: &[usize], values: &[f64], raw: &mut [f64
     }
 }
 
-fn add_few<const DIMENSION: usize>(leaves: &[usize], values: &[f64], raw: &mut [f64]) {
+fn add_few<const DIMENSION: usize, L: Copy + Into<usize>>(leaves: &[L], values: &[f64], raw: &mut [f64]) {
     let values = values.as_chunks::<DIMENSION>().0;
     for (leaf, sums) in leaves.iter().zip(raw.as_chunks_mut::<DIMENSION>().0) {
-        let values = &values[*leaf];
+        let leaf: usize = (*leaf).into();
+        let values = &values[leaf];
         for dimension in 0..DIMENSION {
             sums[dimension] += values[dimension];
         }
