@@ -82,6 +82,8 @@ def expect(model, name, rows, categorical, names, shap=True, probability=True, l
     out = {"names": names, "rows": clean(rows), "raw": rounded(clean(raw))}
     if probability:
         out["probability"] = rounded(clean(model.predict(pool, prediction_type="Probability")))
+    if (model.get_params().get("loss_function") or "").partition(":")[0] in ("Poisson", "Tweedie"):
+        out["response"] = rounded(clean(model.predict(pool, prediction_type="Exponent")))
     if label:
         out["class"] = [str(item) for item in np.asarray(model.predict(pool, prediction_type="Class")).reshape(-1)]
     if shap:
@@ -194,6 +196,14 @@ make("tweedie", "Tweedie:variance_power=1.5", 0, NUMERIC, iterations=2)
 make("scaled", "RMSE", 0, NUMERIC, scale=(-2.5, 0.75), as_json=True, shap=False)
 make("shifted", "RMSE", 0, NUMERIC, scale=(1, 0.75), iterations=2)
 make("uncertainty", "RMSEWithUncertainty", 0, NUMERIC, iterations=3)
+
+rows = [[row[index] for index in NUMERIC] for row in table(300, 1)]
+pool = cb.Pool(rows, [[int(row[1] > 0), int(row[2] > 1)] for row in rows], feature_names=NAMES[:3])
+model = cb.CatBoostClassifier(iterations=3, depth=2, border_count=12, loss_function="MultiLogloss", verbose=0,
+                              allow_writing_files=False, random_seed=7, thread_count=1)
+model.fit(pool)
+save(model, "labels", pool)
+expect(model, "labels", [[row[index] for index in NUMERIC] for row in table(8, 2)], [], NAMES[:3], label=False)
 
 # What is refused: text and embeddings.
 rows, y = table(60, 1), target(table(60, 1), 3)

@@ -15,6 +15,7 @@ struct Expected {
     raw: Vec<Vec<f64>>,
     probabilities: Option<Vec<Vec<f64>>>,
     classes: Option<Vec<String>>,
+    responses: Option<Vec<f64>>,
     /// Row, dimension, feature.
     contributions: Option<Vec<Vec<Vec<f64>>>>,
 }
@@ -66,6 +67,9 @@ fn check(name: &str, model: &Model, expected: &Expected) {
             assert_eq!(class, Some(classes[index].as_str()), "{name}, row {index}");
         }
         alone.extend(&raw);
+        if let Some(responses) = &expected.responses {
+            assert!(close(model.response(raw[0]), responses[index]), "{name}, row {index}");
+        }
         // Exact contributions take long in a test's build: the first rows show it.
         if index >= 20 {
             continue;
@@ -142,6 +146,7 @@ fn corpus(name: &str) -> Expected {
         raw: arrays(&value["raw"]).iter().map(floats).collect(),
         probabilities: value.get("probability").map(|rows| arrays(rows).iter().map(floats).collect()),
         classes: value.get("class").map(|rows| arrays(rows).iter().map(text).collect()),
+        responses: value.get("response").map(floats),
         contributions: value
             .get("shap")
             .map(|rows| arrays(rows).iter().map(|row| arrays(row).iter().map(floats).collect()).collect()),
@@ -149,13 +154,14 @@ fn corpus(name: &str) -> Expected {
 }
 
 /// Every model of the corpus that is not refused.
-const MODELS: [&str; 20] = [
+const MODELS: [&str; 21] = [
     "combinations",
     "cross_entropy",
     "ctr_gpu",
     "ctr_regression",
     "ctr_types",
     "depthwise",
+    "labels",
     "lossguide",
     "multiclass",
     "nan_forbidden",
@@ -211,6 +217,7 @@ fn the_shared_models_score_as_catboost_does() {
                 raw: Vec::new(),
                 probabilities: (model.link() != Link::Identity).then(Vec::new),
                 classes: None,
+                responses: None,
                 contributions: None,
             };
             for line in table.lines().skip(1) {
