@@ -52,6 +52,8 @@ impl Limits {
     pub const DEPTH: usize = 16;
     /// Levels of a tree that is not symmetric.
     pub const NODE_DEPTH: usize = 64;
+    /// Features and splits that a CTR combines; CatBoost's training makes do with fewer.
+    pub const COMBINATION: usize = 64;
     /// Bins that are made of a file's CTR tables, for each byte of the file.
     pub const BINS_PER_BYTE: usize = 8;
 }

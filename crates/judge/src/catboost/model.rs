@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::ctr::{Budget, Projection, Projections};
-use super::raw::{NanMode, RawInfo, RawLink, RawModel, RawTree, RawTrees};
+use super::raw::{NanMode, RawInfo, RawLink, RawModel, RawProjection, RawTree, RawTrees};
 use super::{Limits, ModelError, cbm, json};
 
 /// Thresholds that share one column of bins. One value of the byte says "beneath all", and one stays free, as in
@@ -455,9 +455,14 @@ impl<'m> Compiler<'m> {
             let unknown = || ModelError::new("CTR features", "a CTR counts in a table that is not there");
             let table = raw.tables.get(ctr.table).ok_or_else(unknown)?;
             check_borders(&ctr.borders)?;
-            let mut features = Vec::with_capacity(table.projection.categorical.len());
-            let mut categories = Vec::with_capacity(table.projection.categorical.len());
-            for index in &table.projection.categorical {
+            let RawProjection { categorical, numeric, one_hot } = &table.projection;
+            if categorical.len() + numeric.len() + one_hot.len() > Limits::COMBINATION {
+                let message = format!("a CTR combines at most {} features and splits", Limits::COMBINATION);
+                return Err(ModelError::new("CTR features", message));
+            }
+            let mut features = Vec::with_capacity(categorical.len());
+            let mut categories = Vec::with_capacity(categorical.len());
+            for index in categorical {
                 let category = self.category(*index)?;
                 categories.push(category);
                 features.push(self.model.categories[category]);
@@ -465,7 +470,7 @@ impl<'m> Compiler<'m> {
             let missing =
                 || ModelError::new("CTR features", "a combination uses a split that the model lacks");
             let mut bits = Vec::new();
-            for (index, border) in &table.projection.numeric {
+            for (index, border) in numeric {
                 let known = self.numeric.get(index).ok_or_else(missing)?;
                 let borders = &raw.numeric[known.place].borders;
                 let place = borders.partition_point(|known| known < border);
@@ -474,7 +479,7 @@ impl<'m> Compiler<'m> {
                 }
                 bits.push(self.splits[known.first_split + place]);
             }
-            for (index, value) in &table.projection.one_hot {
+            for (index, value) in one_hot {
                 bits.push(*self.one_hot.get(&(*index, *value)).ok_or_else(missing)?);
             }
             let columns = self.add_columns(ctr.borders.len(), &features)?;

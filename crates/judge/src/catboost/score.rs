@@ -4,6 +4,8 @@
 //! [`BLOCK`] rows, column by column, so that the compiler can make sixteen comparisons at once; leaves are added up
 //! in the order of the trees in both ways, so that a row has the same value to the last bit alone and in a batch.
 
+use std::ops::Range;
+
 use super::city::category;
 use super::ctr::{Projection, extend, widened};
 use super::model::{Forest, INNER, Model, Node, OneHot, Split, Tree};
@@ -44,9 +46,31 @@ pub enum Column<'a> {
     Categories(&'a [u32]),
 }
 
-impl<'a> Column<'a> {
-    fn input(&self, row: usize) -> Input<'a> {
-        match self {
+/// Where a batch has its values.
+pub(super) trait Batch {
+    /// The value of a feature in one row.
+    fn input(&self, feature: usize, row: usize) -> Input<'_>;
+
+    /// The numbers of a feature in at most [`BLOCK`] rows; put into `buffer` where they lie nowhere in a row.
+    fn numbers<'b>(&'b self, feature: usize, rows: Range<usize>, buffer: &'b mut [f32; BLOCK]) -> &'b [f32] {
+        let count = rows.len();
+        for (number, row) in buffer.iter_mut().zip(rows) {
+            *number = self.input(feature, row).number();
+        }
+        &buffer[..count]
+    }
+
+    /// The hashed categories of a feature in some rows.
+    fn categories(&self, feature: usize, rows: Range<usize>, hashes: &mut [u32]) {
+        for (hash, row) in hashes.iter_mut().zip(rows) {
+            *hash = self.input(feature, row).category();
+        }
+    }
+}
+
+impl Batch for &[Column<'_>] {
+    fn input(&self, feature: usize, row: usize) -> Input<'_> {
+        match self[feature] {
             Column::Missing => Input::Missing,
             Column::Numbers(values) => Input::Number(values[row]),
             Column::Texts(values) => Input::Text(values[row]),
@@ -54,6 +78,33 @@ impl<'a> Column<'a> {
         }
     }
 
+    fn numbers<'b>(&'b self, feature: usize, rows: Range<usize>, buffer: &'b mut [f32; BLOCK]) -> &'b [f32] {
+        if let Column::Numbers(values) = self[feature] {
+            return &values[rows];
+        }
+        buffer.fill(f32::NAN);
+        &buffer[..rows.len()]
+    }
+}
+
+impl Input<'_> {
+    fn number(self) -> f32 {
+        match self {
+            Input::Number(number) => number,
+            _ => f32::NAN,
+        }
+    }
+
+    fn category(self) -> u32 {
+        match self {
+            Input::Text(text) => category(text.as_bytes()),
+            Input::Category(hash) => hash,
+            _ => category(b""),
+        }
+    }
+}
+
+impl Column<'_> {
     fn len(&self) -> Option<usize> {
         match self {
             Column::Missing => None,
@@ -130,21 +181,14 @@ impl Model {
         scratch.fit(self, 1);
         let Scratch { bins, categories, .. } = scratch;
         for quantiser in &self.quantisers {
-            let value = match read(quantiser.feature) {
-                Input::Number(number) => number,
-                _ => f32::NAN,
-            };
+            let value = read(quantiser.feature).number();
             let columns = &mut bins[quantiser.first_column..][..quantiser.columns.len()];
             for (bin, borders) in columns.iter_mut().zip(&quantiser.columns) {
                 quantise(borders, quantiser.nan_is_greatest, &[value], std::slice::from_mut(bin));
             }
         }
         for (hash, feature) in categories.iter_mut().zip(&self.categories) {
-            *hash = match read(*feature) {
-                Input::Text(text) => category(text.as_bytes()),
-                Input::Category(hash) => hash,
-                _ => category(b""),
-            };
+            *hash = read(*feature).category();
         }
         self.derive(1, categories, bins);
     }
@@ -179,17 +223,23 @@ impl Model {
         if columns.len() != self.features.len() || !out.len().is_multiple_of(self.dimension) || !fits {
             return Err(ShapeError);
         }
+        self.score_blocks(&columns, scratch, out);
+        Ok(())
+    }
+
+    /// Scores `out.len()` / [`Model::dimension`] rows of a batch.
+    pub(super) fn score_blocks(&self, batch: &impl Batch, scratch: &mut Scratch, out: &mut [f64]) {
         scratch.fit(self, BLOCK);
         for (block, out) in out.chunks_mut(BLOCK * self.dimension).enumerate() {
             let start = block * BLOCK;
             let count = out.len() / self.dimension;
             if count <= FEW {
                 for (row, out) in (start..).zip(out.chunks_exact_mut(self.dimension)) {
-                    out.copy_from_slice(self.raw(|feature| columns[feature].input(row), scratch));
+                    out.copy_from_slice(self.raw(|feature| batch.input(feature, row), scratch));
                 }
                 continue;
             }
-            self.quantise_block(columns, start, count, scratch);
+            self.quantise_block(batch, start..start + count, scratch);
             let Scratch { bins, raw, .. } = &mut *scratch;
             let raw = &mut raw[..BLOCK * self.dimension];
             raw.fill(0.0);
@@ -214,32 +264,20 @@ impl Model {
                 }
             }
         }
-        Ok(())
     }
 
-    fn quantise_block(&self, columns: &[Column<'_>], start: usize, count: usize, scratch: &mut Scratch) {
+    fn quantise_block(&self, batch: &impl Batch, rows: Range<usize>, scratch: &mut Scratch) {
         let Scratch { bins, categories, .. } = scratch;
+        let mut buffer = [0.0; BLOCK];
         for quantiser in &self.quantisers {
-            let missing = [f32::NAN; BLOCK];
-            let values = match &columns[quantiser.feature] {
-                Column::Numbers(values) => &values[start..][..count],
-                _ => &missing[..count],
-            };
+            let values = batch.numbers(quantiser.feature, rows.clone(), &mut buffer);
             for (column, borders) in (quantiser.first_column..).zip(&quantiser.columns) {
                 let bins = &mut bins[column * BLOCK..][..BLOCK];
                 quantise(borders, quantiser.nan_is_greatest, values, bins);
             }
         }
         for (hashes, feature) in categories.chunks_exact_mut(BLOCK).zip(&self.categories) {
-            match &columns[*feature] {
-                Column::Texts(texts) => {
-                    for (hash, text) in hashes.iter_mut().zip(&texts[start..][..count]) {
-                        *hash = category(text.as_bytes());
-                    }
-                }
-                Column::Categories(known) => hashes[..count].copy_from_slice(&known[start..][..count]),
-                _ => hashes.fill(category(b"")),
-            }
+            batch.categories(*feature, rows.clone(), hashes);
         }
         self.derive(BLOCK, categories, bins);
     }
