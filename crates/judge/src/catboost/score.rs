@@ -309,17 +309,15 @@ impl Model {
             }
             let splits = &splits[tree.splits.clone()];
             let values = &self.leaves[tree.first_leaf * self.dimension..];
-            if depth <= 8 {
-                let leaves = leaf_block(splits, bins);
-                add_leaves(self.dimension, &leaves, values, raw);
+            // Bytes are compared as bytes: deeper trees have two for each row.
+            let (low, high) = splits.split_at(depth.min(8));
+            let low = leaf_block(low, bins);
+            if high.is_empty() {
+                add_leaves(self.dimension, &low, values, raw);
             } else {
-                let mut leaves = [0usize; BLOCK];
-                for (level, split) in splits.iter().enumerate() {
-                    let bins = &bins[usize::from(split.column) * BLOCK..][..BLOCK];
-                    for (leaf, bin) in leaves.iter_mut().zip(bins) {
-                        *leaf |= usize::from(split.passes(*bin)) << level;
-                    }
-                }
+                let high = leaf_block(high, bins);
+                let leaves: [u16; BLOCK] =
+                    std::array::from_fn(|row| u16::from_le_bytes([low[row], high[row]]));
                 add_leaves(self.dimension, &leaves, values, raw);
             }
             rest = &rest[1..];
