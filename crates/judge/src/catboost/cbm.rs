@@ -140,7 +140,7 @@ fn forest(trees: &Table<'_>, model: &mut RawModel) -> Result<(), ModelError> {
     model.bias = trees.f64s(16).map_err(&fault)?;
     let bias = trees.f64(15, 0.0).map_err(&fault)?;
     if model.bias.is_empty() && bias != 0.0 {
-        model.bias = vec![bias; model.dimension.min(1)];
+        model.bias = vec![bias];
     }
     model.leaves = trees.f64s(8).map_err(&fault)?;
     model.weights = trees.f64s(9).map_err(&fault)?;

@@ -296,11 +296,13 @@ impl Model {
 /// Numbers features, columns and splits.
 struct Compiler<'m> {
     model: &'m mut Model,
+    /// Place among the features by the number in the file.
+    places: HashMap<i32, usize>,
     /// Place among the features by the number among the categorical ones.
     categorical: HashMap<i32, usize>,
     /// Place among [`Model::categories`] by place among the features.
     categories: HashMap<usize, usize>,
-    /// Quantiser, and the split of its first border, by the number among the numeric features.
+    /// Where its borders and its splits are, by the number among the numeric features.
     numeric: HashMap<i32, NumericSplits>,
     /// Its splits, by number among the categorical features and category.
     one_hot: HashMap<(i32, i32), Split>,
@@ -337,17 +339,19 @@ impl<'m> Compiler<'m> {
         {
             return Err(refuse("their numbers are not in order"));
         }
-        let mut places = HashMap::new();
+        let (mut places, mut numbers) = (HashMap::new(), HashMap::new());
         for (place, (flat, index, name, kind)) in all.into_iter().enumerate() {
             let name = if name.is_empty() { flat.to_string() } else { name.clone() };
             model.features.push(Feature { name, kind, used: false });
-            if kind == FeatureKind::Categorical && places.insert(index, place).is_some() {
+            places.insert(flat, place);
+            if kind == FeatureKind::Categorical && numbers.insert(index, place).is_some() {
                 return Err(refuse("two categorical ones have the same number"));
             }
         }
         Ok(Compiler {
             model,
-            categorical: places,
+            places,
+            categorical: numbers,
             categories: HashMap::new(),
             numeric: HashMap::new(),
             one_hot: HashMap::new(),
@@ -394,13 +398,6 @@ impl<'m> Compiler<'m> {
     }
 
     fn numeric(&mut self, raw: &RawModel) -> Result<(), ModelError> {
-        let places: HashMap<i32, usize> = {
-            let mut order: Vec<(i32, bool)> =
-                raw.numeric.iter().map(|feature| (feature.flat, true)).collect();
-            order.extend(raw.categorical.iter().map(|feature| (feature.flat, false)));
-            order.sort_unstable();
-            order.into_iter().zip(0..).map(|((flat, _), place)| (flat, place)).collect()
-        };
         for (place, feature) in raw.numeric.iter().enumerate() {
             let first_split = self.splits.len();
             if self.numeric.insert(feature.index, NumericSplits { place, first_split }).is_some() {
@@ -410,7 +407,8 @@ impl<'m> Compiler<'m> {
                 continue;
             }
             check_borders(&feature.borders)?;
-            let index = places[&feature.flat];
+            let unknown = || ModelError::new("features", "a numeric feature is not among all features");
+            let index = *self.places.get(&feature.flat).ok_or_else(unknown)?;
             self.model.features[index].used = true;
             let columns = self.add_columns(feature.borders.len(), &[index])?;
             self.splits.extend((0..feature.borders.len()).map(|border| Split {
