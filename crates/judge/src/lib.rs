@@ -10,6 +10,7 @@
 //! described in `docs/rules.md`.
 
 mod action;
+pub mod catboost;
 mod check;
 mod condition;
 mod diagnostic;

@@ -1,0 +1,59 @@
+//! CatBoost models, scored in process.
+//!
+//! [`Model::from_bytes`] reads a `.cbm` file or CatBoost's JSON export. Both become one checked [`Model`]; a file
+//! that is broken, hostile or beyond what is supported is a [`ModelError`] that says what, where and the mend.
+//! [`Model::bind`] finds the facts that the features are named after. A row is scored by [`BoundModel::raw`] or
+//! [`Model::raw`], a batch by [`Model::raw_batch`]; [`Model::probabilities`], [`Model::class`] and
+//! [`Model::response`] say what the raw values mean, [`Model::contributions`] where they come from.
+//!
+//! Supported are numeric and categorical features: one-hot, CTRs of single features and of combinations; symmetric
+//! and other trees; one or many dimensions. Text and embedding features are refused. The values are those of
+//! CatBoost's own evaluator but for the order in which leaves are added up; `docs/models.md` is the user's view.
+//!
+//! The source of what the formats and numbers mean is CatBoost's (Apache-2.0): `catboost/libs/model`.
+
+mod bind;
+mod cbm;
+mod city;
+mod ctr;
+mod error;
+mod flat;
+mod json;
+mod model;
+mod output;
+mod raw;
+mod score;
+mod shap;
+
+#[cfg(test)]
+mod tests;
+
+pub use bind::BoundModel;
+pub use city::category;
+pub use error::ModelError;
+pub use model::{Feature, FeatureKind, Link, Model};
+pub use raw::NanMode;
+pub use score::{Column, Input, Scratch, ShapeError};
+pub use shap::NoWeights;
+
+/// What a model may have at most. A file that is larger in one of them is refused.
+pub struct Limits;
+
+impl Limits {
+    /// Length of a file, in bytes.
+    pub const FILE_BYTES: usize = 1 << 30;
+    /// Features, used or not.
+    pub const FEATURES: usize = 1 << 16;
+    /// Columns of bins: one for each 254 borders, categories or CTR borders of a feature, or part of that.
+    pub const COLUMNS: usize = 1 << 16;
+    /// Raw values of a row.
+    pub const DIMENSION: usize = 4096;
+    /// Levels of a symmetric tree, as in CatBoost.
+    pub const DEPTH: usize = 16;
+    /// Levels of a tree that is not symmetric.
+    pub const NODE_DEPTH: usize = 64;
+    /// Features and splits that a CTR combines; CatBoost's training makes do with fewer.
+    pub const COMBINATION: usize = 64;
+    /// Bins that are made of a file's CTR tables, for each byte of the file.
+    pub const BINS_PER_BYTE: usize = 8;
+}

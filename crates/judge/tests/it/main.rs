@@ -1,0 +1,3 @@
+//! What only shows from outside.
+
+mod models;
