@@ -1,5 +1,4 @@
-use super::TestScope;
-use crate::compile;
+use super::{TestScope, compile};
 
 /// The diagnostics of a condition, rendered.
 fn rendered(source: &str) -> String {
@@ -31,10 +30,7 @@ fn bounds_hold_before_anything_recurses() {
     let operators = "the condition nests more than 64 operators";
     check(format!("{} > 1", vec!["mail.size"; 66].join(" + ")), operators);
     check(format!("mail{} > 1", ".size".repeat(300)), operators);
-    check(
-        vec!["mail.subject.matches('a')"; 60].join(" && "),
-        "the condition costs 3961, at most 2000 is accepted",
-    );
+    check(vec!["mail.subject.matches('a')"; 60].join(" && "), "the condition costs more than 2000");
     let most = format!("{}mail.reply{}", "!(".repeat(32), ")".repeat(32));
     assert!(compile(&most, &mut TestScope::new()).is_ok());
 }

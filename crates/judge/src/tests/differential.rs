@@ -1,8 +1,8 @@
 use event::{Facts, Type, Value};
 use proptest::prelude::*;
 
-use super::{TestScope, oracle};
-use crate::{compile, syntax};
+use super::{TestScope, compile, oracle};
+use crate::syntax;
 
 type Text = BoxedStrategy<String>;
 

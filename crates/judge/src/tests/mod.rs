@@ -2,13 +2,21 @@
 
 mod diagnostics;
 mod differential;
+mod effects;
+mod library;
 mod oracle;
 mod semantics;
+mod sets;
 mod verdicts;
+
+use std::sync::Arc;
 
 use event::{Column, Facts, Schema, SchemaBuilder, Slot, Span, Time, Type, Value};
 
-use crate::{Names, ReadingRequest, Scope, ScopeError, TrackValue};
+use crate::{
+    Condition, Constant, Diagnostic, Library, LibrarySource, Names, ReadingRequest, Scope, ScopeError, Set,
+    SetType, TrackValue,
+};
 
 const FACTS: [(&str, Type); 13] = [
     ("event.time", Type::Time),
@@ -30,6 +38,46 @@ const KINDS: [&str; 5] = ["from", "ip", "link_domain", "subject", "user"];
 const TRACK: &str = "user";
 const COUNTERS: [&str; 4] = ["seen", "spam", "ham", "complaint"];
 
+/// The labels of addresses, and how long they hold.
+const LABELS: [(&str, Span); 2] = [("scanner", Span::days(7)), ("vpn", Span::days(30))];
+
+/// What conditions of tests may name beside the scope's facts.
+fn library(scope: &mut TestScope) -> Library {
+    let set = |name: &str, kind, entries: &[&str]| {
+        (name.to_owned(), Arc::new(Set::new(kind, entries.iter().copied()).unwrap()))
+    };
+    let source = LibrarySource {
+        constants: vec![
+            ("bulk".to_owned(), Constant::Integer(1000)),
+            ("share".to_owned(), Constant::Float(0.5)),
+            ("window".to_owned(), Constant::String("1h".to_owned())),
+            ("greeting".to_owned(), Constant::String("a".to_owned())),
+            ("small".to_owned(), Constant::List(vec![Constant::Integer(3), Constant::Integer(7)])),
+        ],
+        expressions: vec![
+            ("is_bulk".to_owned(), "seen_lately > bulk".to_owned()),
+            ("seen_lately".to_owned(), "from.seen(window)".to_owned()),
+            ("spam_share".to_owned(), "from.spam('1d') / from.seen('1d')".to_owned()),
+        ],
+        sets: vec![
+            set("words", SetType::String, &["a", "ab", "é"]),
+            set("hosts", SetType::Domain, &["example", "b.test"]),
+            set("sizes", SetType::Integer, &["-1", "2", "7"]),
+            set("nets", SetType::Ip, &["192.0.2.0/24", "2001:db8::/32"]),
+            set("nothing", SetType::String, &[]),
+        ],
+    };
+    let (library, problems) = Library::compile(source, scope);
+    assert_eq!(problems, []);
+    library
+}
+
+/// Compiles a condition beside that library.
+fn compile(source: &str, scope: &mut TestScope) -> Result<Condition, Vec<Diagnostic>> {
+    let library = library(scope);
+    crate::compile(source, &library, scope)
+}
+
 /// A scope over the facts above, which adds a column for every reading.
 struct TestScope {
     schema: SchemaBuilder,
@@ -42,6 +90,10 @@ impl TestScope {
             let column = Column { name: name.into(), kind, doc: String::new(), journalled: true };
             schema.add(column).unwrap();
         }
+        let doc = String::new();
+        schema
+            .add(Column { name: "model('spam')".into(), kind: Type::Float, doc, journalled: true })
+            .unwrap();
         TestScope { schema }
     }
 
@@ -85,6 +137,14 @@ impl Scope for TestScope {
                 ));
             }
             ReadingRequest::FirstAge { .. } | ReadingRequest::LastAge { .. } => (vec![], None),
+            ReadingRequest::Marked { kind, label } => {
+                self.label(kind, label)?;
+                (vec![], None)
+            }
+            ReadingRequest::Estimated(of) => {
+                self.reading(of)?;
+                (vec![], None)
+            }
         };
         if let Some(unknown) = counters.iter().find(|counter| !COUNTERS.contains(counter)) {
             let known = COUNTERS.map(str::to_owned).to_vec();
@@ -113,11 +173,36 @@ impl Scope for TestScope {
         name == "rcpts"
     }
 
+    fn model(&self, name: &str) -> Option<Slot> {
+        (name == "spam").then(|| self.schema().slot("model('spam')")).flatten()
+    }
+
+    fn counter(&self, kind: &str, counter: &str) -> Result<(), ScopeError> {
+        if kind == TRACK {
+            return Err(ScopeError::Unavailable("`user` has a track and no counters".to_owned()));
+        }
+        if COUNTERS.contains(&counter) {
+            return Ok(());
+        }
+        Err(ScopeError::Counter { name: counter.to_owned(), known: COUNTERS.map(str::to_owned).to_vec() })
+    }
+
+    fn label(&self, kind: &str, label: &str) -> Result<Span, ScopeError> {
+        let known = if kind == "ip" { &LABELS[..] } else { &[] };
+        known.iter().find(|(name, _)| *name == label).map(|(_, keep)| *keep).ok_or_else(|| {
+            ScopeError::Label {
+                name: label.to_owned(),
+                known: known.iter().map(|(name, _)| (*name).to_owned()).collect(),
+            }
+        })
+    }
+
     fn names(&self, of: Names) -> Vec<String> {
         match of {
             Names::Fact => FACTS.iter().map(|(name, _)| (*name).to_owned()).collect(),
             Names::Kind => KINDS.map(str::to_owned).to_vec(),
             Names::Distinct => vec!["rcpts".to_owned()],
+            Names::Model => vec!["spam".to_owned()],
         }
     }
 }
