@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use event::{Column, Facts, Schema, SchemaBuilder, Slot, Span, Time, Type, Value};
 
+use crate::syntax::{self, Node, NodeKind};
 use crate::{
     Condition, Constant, Diagnostic, Library, LibrarySource, Names, ReadingRequest, Scope, ScopeError, Set,
     SetType, TrackValue,
@@ -41,31 +42,41 @@ const COUNTERS: [&str; 4] = ["seen", "spam", "ham", "complaint"];
 /// The labels of addresses, and how long they hold.
 const LABELS: [(&str, Span); 2] = [("scanner", Span::days(7)), ("vpn", Span::days(30))];
 
+/// Names and values of constants, as conditions write them.
+const CONSTANTS: [(&str, &str); 5] =
+    [("bulk", "1000"), ("share", "0.5"), ("window", "'1h'"), ("greeting", "'a'"), ("small", "[3, 7]")];
+const EXPRESSIONS: [(&str, &str); 4] = [
+    ("is_bulk", "seen_lately > bulk"),
+    ("seen_lately", "from.seen(window)"),
+    ("spam_share", "from.spam('1d') / from.seen('1d')"),
+    ("fresh", "age(mail.date) < duration('1s') || greeting == mail.subject"),
+];
+const SETS: [(&str, SetType, &[&str]); 5] = [
+    ("words", SetType::String, &["a", "ab", "é"]),
+    ("hosts", SetType::Domain, &["example", "b.test", "b"]),
+    ("sizes", SetType::Integer, &["-1", "2", "7"]),
+    ("nets", SetType::Ip, &["192.0.2.0/24", "2001:db8::/32"]),
+    ("nothing", SetType::String, &[]),
+];
+
 /// What conditions of tests may name beside the scope's facts.
 fn library(scope: &mut TestScope) -> Library {
-    let set = |name: &str, kind, entries: &[&str]| {
-        (name.to_owned(), Arc::new(Set::new(kind, entries.iter().copied()).unwrap()))
-    };
+    fn constant(node: &Node) -> Constant {
+        match &node.kind {
+            NodeKind::Integer(integer) => Constant::Integer(*integer),
+            NodeKind::Float(float) => Constant::Float(*float),
+            NodeKind::Text(text) => Constant::String(text.clone()),
+            NodeKind::List(items) => Constant::List(items.iter().map(constant).collect()),
+            other => panic!("{other:?} is no constant"),
+        }
+    }
+    let set = |kind, entries: &[&str]| Arc::new(Set::new(kind, entries.iter().copied()).unwrap());
     let source = LibrarySource {
-        constants: vec![
-            ("bulk".to_owned(), Constant::Integer(1000)),
-            ("share".to_owned(), Constant::Float(0.5)),
-            ("window".to_owned(), Constant::String("1h".to_owned())),
-            ("greeting".to_owned(), Constant::String("a".to_owned())),
-            ("small".to_owned(), Constant::List(vec![Constant::Integer(3), Constant::Integer(7)])),
-        ],
-        expressions: vec![
-            ("is_bulk".to_owned(), "seen_lately > bulk".to_owned()),
-            ("seen_lately".to_owned(), "from.seen(window)".to_owned()),
-            ("spam_share".to_owned(), "from.spam('1d') / from.seen('1d')".to_owned()),
-        ],
-        sets: vec![
-            set("words", SetType::String, &["a", "ab", "é"]),
-            set("hosts", SetType::Domain, &["example", "b.test"]),
-            set("sizes", SetType::Integer, &["-1", "2", "7"]),
-            set("nets", SetType::Ip, &["192.0.2.0/24", "2001:db8::/32"]),
-            set("nothing", SetType::String, &[]),
-        ],
+        constants: CONSTANTS
+            .map(|(name, text)| (name.to_owned(), constant(&syntax::parse(text).unwrap().0)))
+            .to_vec(),
+        expressions: EXPRESSIONS.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec(),
+        sets: SETS.map(|(name, kind, entries)| (name.to_owned(), set(kind, entries))).to_vec(),
     };
     let (library, problems) = Library::compile(source, scope);
     assert_eq!(problems, []);
