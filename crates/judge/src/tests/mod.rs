@@ -3,6 +3,7 @@
 mod diagnostics;
 mod differential;
 mod effects;
+mod findings;
 mod library;
 mod oracle;
 mod semantics;
