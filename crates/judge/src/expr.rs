@@ -31,7 +31,7 @@ pub(crate) struct Results {
     pub(crate) groups: Vec<[f64; 2]>,
 }
 
-/// Rules in shadow see what would be if all of them were enforced; enforced rules never see them.
+/// Rules in shadow see each other and the enforced ones; enforced rules never see those in shadow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum World {
     /// Of the enforced rules.

@@ -249,31 +249,36 @@ fn sets() -> impl Strategy<Value = (Vec<RuleSource>, Vec<Facts>)> {
     })
 }
 
-/// What rules say of a row, asked from the last to the first and for each world by itself: those that fire, those in
-/// shadow that do, and the score.
+/// What rules say of a row, asked from the last to the first: those that fire, those in shadow that do, and the score.
+/// An enforced rule sees enforced ones only, one in shadow sees all.
 fn asked(rules: &[RuleSource], schema: &event::Schema, row: &Facts) -> (Vec<u32>, Vec<u32>, f64) {
-    let ask = |trial: bool| {
-        let mut world = World::new(schema, row);
-        world.groups.insert("g".to_owned(), 0.0);
-        let (mut fired, mut in_group, mut alone) = (Vec::new(), 0.0, 0.0);
-        for (index, rule) in rules.iter().enumerate().rev() {
-            let (node, _) = syntax::parse(&rule.when).unwrap();
-            let is_on = rule.mode == Mode::Enforce || trial && rule.mode == Mode::Shadow;
-            let fires = is_on && oracle::condition(&node, &world) == Some(true);
-            world.rules.insert(rule.name.clone(), fires);
-            if fires {
-                fired.insert(0, index as u32);
-                *if rule.group.is_some() { &mut in_group } else { &mut alone } += rule.score;
-                world.groups.insert("g".to_owned(), f64::clamp(in_group, -1.0, 2.5));
-            }
+    let bounded = |score: f64| score.clamp(-1.0, 2.5);
+    let mut live = World::new(schema, row);
+    live.groups.insert("g".to_owned(), 0.0);
+    let mut trial = live.clone();
+    let (mut fired, mut shadow) = (Vec::new(), Vec::new());
+    let (mut in_group, mut in_trial, mut alone) = (0.0, 0.0, 0.0);
+    for (index, rule) in rules.iter().enumerate().rev() {
+        let (node, _) = syntax::parse(&rule.when).unwrap();
+        let enforced = rule.mode == Mode::Enforce;
+        let world = if enforced { &live } else { &trial };
+        let fires = rule.mode != Mode::Off && oracle::condition(&node, world) == Some(true);
+        live.rules.insert(rule.name.clone(), fires && enforced);
+        trial.rules.insert(rule.name.clone(), fires);
+        if !fires {
+            continue;
         }
-        (fired, alone + f64::clamp(in_group, -1.0, 2.5))
-    };
-    let ((live, score), (trial, _)) = (ask(false), ask(true));
-    let of = |fired: Vec<u32>, mode| {
-        fired.into_iter().filter(|index| rules[*index as usize].mode == mode).collect()
-    };
-    (of(live, Mode::Enforce), of(trial, Mode::Shadow), score)
+        if enforced { &mut fired } else { &mut shadow }.insert(0, index as u32);
+        match (enforced, rule.group.is_some()) {
+            (true, true) => (in_group, in_trial) = (in_group + rule.score, in_trial + rule.score),
+            (true, false) => alone += rule.score,
+            (false, true) => in_trial += rule.score,
+            (false, false) => {}
+        }
+        live.groups.insert("g".to_owned(), bounded(in_group));
+        trial.groups.insert("g".to_owned(), bounded(in_trial));
+    }
+    (fired, shadow, alone + bounded(in_group))
 }
 
 proptest! {
