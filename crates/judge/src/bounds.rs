@@ -318,12 +318,15 @@ impl Known {
             }
             // One of them is true, or one of them false: each could be.
             Bool::All(parts) | Bool::Any(parts) => {
-                let mut possible = parts.iter().filter(|part| self.clone().learn(base, part, truth).is_ok());
-                match (possible.next(), possible.next()) {
-                    (None, _) => Err(Contradiction),
-                    (Some(only), None) => self.learn(base, only, truth),
-                    _ => Ok(()),
+                let mut only: Option<Known> = None;
+                for part in parts {
+                    let mut known = self.clone();
+                    if known.learn(base, part, truth).is_ok() && only.replace(known).is_some() {
+                        return Ok(());
+                    }
                 }
+                *self = only.ok_or(Contradiction)?;
+                Ok(())
             }
             Bool::Fact(slot) => {
                 self.present(*slot, true)?;

@@ -101,7 +101,8 @@ pub(crate) struct Context<'a> {
 /// time in the order of the source's length but for the compilation of regular expressions, which is bounded.
 ///
 /// # Errors
-/// Everything that is wrong, in the order of the source, up to 20 diagnostics, at least one of them an error.
+/// Everything that is wrong, in the order of the source, up to 20 diagnostics, at least one of them an error: unless all
+/// that is wrong is in a definition of the library, which was told when that was compiled.
 pub fn compile(source: &str, library: &Library, scope: &mut dyn Scope) -> Result<Condition, Vec<Diagnostic>> {
     compile_in(source, Context { library, siblings: None }, scope)
 }

@@ -212,7 +212,7 @@ impl RuleSet {
     ///
     /// # Errors
     /// All that is wrong with any of them, and what is suspicious, in the order of the source; at least one is an
-    /// error.
+    /// error, unless all that is wrong is in a definition of the library, which was told when that was compiled.
     pub fn compile(source: RuleSetSource, scope: &mut dyn Scope) -> Result<RuleSet, Vec<RuleProblem>> {
         let version = version(&source);
         let RuleSetSource { rules: sources, groups, bands, library } = source;

@@ -36,6 +36,16 @@ fn bounds_hold_before_anything_recurses() {
 }
 
 #[test]
+fn nested_choices_of_which_one_is_left_are_looked_at_once() {
+    let mut source = "mail.size > 9".to_owned();
+    for _ in 0..30 {
+        source = format!("(mail.size < 5 || {source})");
+    }
+    // In a time that doubles with each bracket this would not end.
+    assert!(compile(&format!("mail.size > 7 && {source}"), &mut TestScope::new()).is_ok());
+}
+
+#[test]
 fn twenty_diagnostics_are_enough() {
     for source in [vec!["nix"; 100].join(" && "), "$".repeat(100), vec!["mail.links[0]"; 100].join(" && ")] {
         assert_eq!(compile(&source, &mut TestScope::new()).unwrap_err().len(), 20, "{source}");

@@ -4,7 +4,10 @@ use proptest::prelude::*;
 use super::oracle::{self, World};
 use super::{TestScope, compile, library};
 use crate::syntax::{self, Node, NodeKind};
-use crate::{Diagnostic, GroupSource, Mode, Outcome, RuleSet, RuleSetSource, RuleSource};
+use crate::{
+    Diagnostic, GroupSource, Library, LibrarySource, Mode, Outcome, Part, RuleProblem, RuleSet,
+    RuleSetSource, RuleSource,
+};
 
 type Text = BoxedStrategy<String>;
 
@@ -329,6 +332,46 @@ proptest! {
     #[test]
     fn no_text_breaks_the_compiler(source in "\\PC{0,60}") {
         let _ = compile(&source, &mut TestScope::new());
+    }
+
+    #[test]
+    fn no_words_break_a_set(pieces in prop::collection::vec(prop::collection::vec(one_of(&[
+        "a", "b", "mail.size", "from", "ip", "spam", "+", "/", ">", "&&", "||", "!", "(", ")", "[", "]", "'", "\"", ",",
+        "rule('R0')", "rule('R1')", "group('g')", "has(", "1", "0", "'1h'", "from.seen('1h')", "in", "words", "é", " ",
+        "set", "lift", "reject", "accept", "mark ip as", "scanner", "for", "1d", "add", "from.spam", "by", "notify",
+    ]), 0..12), 0..12), spaced in any::<bool>()) {
+        let texts: Vec<String> = pieces.iter().map(|piece| piece.join(if spaced { " " } else { "" })).collect();
+        let (expressions, rules) = texts.split_at(texts.len() / 3);
+        let named = expressions.iter().zip(["a", "b", "c", "d"]).map(|(text, name)| (name.to_owned(), text.clone()));
+        let named: Vec<(String, String)> = named.collect();
+        let mut scope = TestScope::new();
+        let source = LibrarySource { expressions: named.clone(), ..LibrarySource::default() };
+        let (library, problems) = Library::compile(source, &mut scope);
+        for problem in problems {
+            let (_, source) = named.iter().find(|(name, _)| *name == problem.name).unwrap();
+            prop_assert!(source.get(problem.diagnostic.range.clone()).is_some(), "{problem:?} of {source}");
+            problem.diagnostic.render(source);
+        }
+        let rules: Vec<RuleSource> = rules.chunks(2).enumerate().map(|(index, chunk)| RuleSource {
+            name: format!("R{index}"),
+            when: chunk[0].clone(),
+            effects: chunk[1..].to_vec(),
+            group: (index % 2 == 0).then(|| "g".to_owned()),
+            ..RuleSource::default()
+        }).collect();
+        let groups = vec![GroupSource { name: "g".to_owned(), ..GroupSource::default() }];
+        let source = RuleSetSource { rules: rules.clone(), groups, library, ..RuleSetSource::default() };
+        if let Err(problems) = RuleSet::compile(source, &mut scope) {
+            for RuleProblem { part, diagnostic } in problems {
+                let source = match part {
+                    Part::When(index) => &rules[index].when,
+                    Part::Effect(index, number) => &rules[index].effects[number],
+                    _ => "",
+                };
+                prop_assert!(source.get(diagnostic.range.clone()).is_some(), "{diagnostic:?} of {source}");
+                diagnostic.render(source);
+            }
+        }
     }
 
     #[test]
