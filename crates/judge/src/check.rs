@@ -136,8 +136,9 @@ pub(crate) fn compile_in(
     checker.report_divisions();
     checker.report_cost(node.range);
     let Checker { mut found, reads, refers, cost, .. } = checker;
-    found.sort_by_key(|diagnostic| diagnostic.range.start);
+    found.sort_by_key(|diagnostic| diagnostic.severity == Severity::Warning);
     found.truncate(DIAGNOSTICS_MAX);
+    found.sort_by_key(|diagnostic| diagnostic.range.start);
     match root {
         Some(root) if found.iter().all(|found| found.severity == Severity::Warning) => {
             Ok(Condition::new(root, reads, refers, cost, found))
@@ -427,7 +428,9 @@ impl<'a> Checker<'a> {
     }
 
     fn report(&mut self, diagnostic: Diagnostic) {
-        if self.found.len() < DIAGNOSTICS_MAX {
+        // Warnings leave errors their room.
+        let alike = self.found.iter().filter(|found| found.severity == diagnostic.severity);
+        if alike.count() < DIAGNOSTICS_MAX {
             self.found.push(diagnostic);
         }
     }

@@ -158,7 +158,7 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Problems that are kept; beyond it they are only noise.
+    /// Errors that are kept, and warnings; beyond it they are only noise.
     const MAX: usize = 200;
 
     /// Adds an error.
@@ -174,7 +174,8 @@ impl Problems {
         message: String,
         help: Option<String>,
     ) {
-        if self.list.len() < Problems::MAX {
+        // Warnings leave errors their room.
+        if self.list.iter().filter(|problem| problem.severity == severity).count() < Problems::MAX {
             self.list.push(Problem { severity, origin: origin.clone(), message, help });
         }
     }

@@ -335,6 +335,16 @@ fn mistakes_are_marked_where_they_stand() {
 }
 
 #[test]
+fn many_warnings_hide_no_error() {
+    let rule =
+        |index: usize, when: &str| format!("[[rule]]\nname = \"R{index}\"\nscore = 1\nwhen = \"{when}\"\n");
+    let text: String = (0..300).map(|index| rule(index, "1 / ip.seen('1h') > 0.5")).collect();
+    assert_eq!(compile(&text).unwrap().warnings.list().len(), 200);
+    let problems = compile(&format!("{text}{}", rule(300, "nix"))).unwrap_err();
+    assert!(problems.contains("unknown name `nix`") && problems.ends_with("1 error"), "{problems}");
+}
+
+#[test]
 fn the_documented_configurations_compile() {
     let document = include_str!("../../../../docs/rules.md");
     let blocks = document.split("\n```toml\n").skip(1).filter_map(|rest| rest.split("\n```").next());

@@ -47,6 +47,10 @@ fn nested_choices_of_which_one_is_left_are_looked_at_once() {
 
 #[test]
 fn twenty_diagnostics_are_enough() {
+    // Warnings take no room from an error.
+    let source = format!("{} && nix", vec!["mail.from in nothing"; 40].join(" && "));
+    let found = compile(&source, &mut TestScope::new()).unwrap_err();
+    assert_eq!((found.len(), found[19].message.as_str()), (20, "unknown name `nix`"));
     for source in [vec!["nix"; 100].join(" && "), "$".repeat(100), vec!["mail.links[0]"; 100].join(" && ")] {
         assert_eq!(compile(&source, &mut TestScope::new()).unwrap_err().len(), 20, "{source}");
     }
