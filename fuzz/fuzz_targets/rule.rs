@@ -1,11 +1,15 @@
-//! Any text is a condition: it compiles against the facts of messages, or every diagnostic points into it.
+//! Any text is definitions and rules: they compile against the facts of messages, or every diagnostic points into
+//! them. Pieces between `\0` are in turn an expression's name and source, and a rule's condition and effect.
 #![no_main]
 
 use std::sync::LazyLock;
 
 use content::message::{EnvelopeColumns, MailColumns};
-use event::{Schema, SchemaBuilder, Slot, Type};
-use judge::{Names, ReadingRequest, Scope, ScopeError};
+use event::{Schema, SchemaBuilder, Slot, Span, Type};
+use judge::{
+    Constant, GroupSource, Library, LibrarySource, Mode, Names, Outcome, Part, ReadingRequest, RuleSet, RuleSetSource,
+    RuleSource, Scope, ScopeError, Set, SetType,
+};
 use libfuzzer_sys::fuzz_target;
 
 static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
@@ -34,19 +38,70 @@ impl Scope for AnyReading {
     fn is_distinct(&self, name: &str) -> bool {
         name == "rcpts"
     }
+    fn counter(&self, _: &str, _: &str) -> Result<(), ScopeError> {
+        Ok(())
+    }
+    fn label(&self, _: &str, _: &str) -> Result<Span, ScopeError> {
+        Ok(Span::days(7))
+    }
     fn names(&self, _: Names) -> Vec<String> {
         vec!["from".to_owned(), "rcpts".to_owned()]
     }
 }
 
-fuzz_target!(|source: &str| match judge::compile(source, &mut AnyReading) {
-    Ok(condition) => {
-        let _ = condition.evaluate(&SCHEMA.empty_row());
+fuzz_target!(|text: &str| {
+    let mut pieces = text.split('\0');
+    let mut sources = Vec::new();
+    let mut rules: Vec<RuleSource> = Vec::new();
+    while let Some(first) = pieces.next() {
+        let second = pieces.next().unwrap_or_default();
+        if first.starts_with(|c: char| c.is_ascii_alphabetic()) && first.len() < 5 {
+            sources.push((first.to_owned(), second.to_owned()));
+            continue;
+        }
+        let index = rules.len();
+        rules.push(RuleSource {
+            name: format!("R{index}"),
+            when: first.to_owned(),
+            score: index as f64 - 1.0,
+            mode: [Mode::Enforce, Mode::Shadow, Mode::Off][index % 3],
+            group: (index % 2 == 0).then(|| "g".to_owned()),
+            effects: if second.is_empty() { Vec::new() } else { vec![second.to_owned()] },
+            ..RuleSource::default()
+        });
     }
-    Err(diagnostics) => {
-        for diagnostic in diagnostics {
-            assert!(diagnostic.range.end <= source.len());
-            let _ = diagnostic.render(source);
+    let expressions = sources.clone();
+    let set = |kind, entries: &[&str]| Set::new(kind, entries.iter().copied()).unwrap().into();
+    let source = LibrarySource {
+        constants: vec![("limit".to_owned(), Constant::Integer(7)), ("week".to_owned(), Constant::String("7d".to_owned()))],
+        expressions,
+        sets: vec![("hosts".to_owned(), set(SetType::Domain, &["example"])), ("nets".to_owned(), set(SetType::Ip, &["::/0"]))],
+    };
+    let (library, problems) = Library::compile(source, &mut AnyReading);
+    for problem in problems {
+        if let Some((_, source)) = sources.iter().find(|(name, _)| *name == problem.name) {
+            assert!(problem.diagnostic.range.end <= source.len());
+            let _ = problem.diagnostic.render(source);
+        }
+    }
+    let groups = vec![GroupSource { name: "g".to_owned(), cap: Some(3.0), ..GroupSource::default() }];
+    let source = RuleSetSource { rules: rules.clone(), groups, library, ..RuleSetSource::default() };
+    match RuleSet::compile(source, &mut AnyReading) {
+        Ok(set) => {
+            let mut outcome = Outcome::default();
+            set.evaluate(&SCHEMA.empty_row(), &mut outcome);
+            assert!(outcome.score().is_finite());
+        }
+        Err(problems) => {
+            for problem in problems {
+                let source = match problem.part {
+                    Part::When(index) => rules[index].when.as_str(),
+                    Part::Effect(index, number) => rules[index].effects[number].as_str(),
+                    _ => "",
+                };
+                assert!(problem.diagnostic.range.end <= source.len());
+                let _ = problem.diagnostic.render(source);
+            }
         }
     }
 });

@@ -36,10 +36,11 @@ use id::IdSource;
 pub use id::{RecordId, RecordIdError};
 use journal::{Feedback, Journal, JournalError, KeyReading, Record, Row};
 pub use json::json_value;
+pub use judge::Severity;
 pub use metrics::Metrics;
-use metrics::{ActionLabel, PipelineLabel, RuleLabel};
+use metrics::{ActionLabel, NotifyLabel, PipelineLabel, RuleLabel};
 use plan::OnError;
-pub use plan::{DistinctPlan, Input, JournalPlan, KindPlan, NodePlan, Pipeline, Plan, ServerPlan};
+pub use plan::{DistinctPlan, Input, JournalPlan, KindPlan, LabelPlan, NodePlan, Pipeline, Plan, ServerPlan};
 use stage::fields::Fielded;
 pub use stage::keys::{KEYS_MAX, Prepared};
 use stage::observe::{Observed, What};
@@ -203,6 +204,9 @@ impl Engine {
         if journal.torn_bytes() > 0 {
             let (bytes, path) = (journal.torn_bytes(), directory.journal_path());
             tracing::warn!(bytes, path = %path.display(), "the journal's tail was torn by a crash and is cut off");
+        }
+        for warning in plan.warnings.list() {
+            tracing::warn!("{warning}");
         }
         let ids = journal.last_id().map(IdSource::after).unwrap_or_default();
         for pipeline in &plan.pipelines {
@@ -592,6 +596,14 @@ impl Engine {
         }
         if observed.failed {
             self.metrics.observe_failures.get_or_create(&label(pipeline)).inc();
+        }
+        for due in &verdict.effects {
+            if let judge::Effect::Notify(whom) = &due.effect {
+                tracing::info!(pipeline = %pipeline.name, rule = %due.rule, %whom, "a rule notifies");
+                let (rule, whom) = (due.rule.clone(), whom.clone());
+                let notified = NotifyLabel { pipeline: pipeline.name.clone(), rule, whom };
+                self.metrics.judge_notified.get_or_create(&notified).inc();
+            }
         }
         let action = ActionLabel { pipeline: pipeline.name.clone(), action: verdict.action.to_string() };
         self.metrics.judge_verdicts.get_or_create(&action).inc();

@@ -27,6 +27,14 @@ pub(crate) struct RuleLabel {
     pub(crate) mode: String,
 }
 
+/// A rule that notified somebody.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct NotifyLabel {
+    pub(crate) pipeline: String,
+    pub(crate) rule: String,
+    pub(crate) whom: String,
+}
+
 /// The engine's counters. All are cheap to add to and shared by their registry.
 #[derive(Debug, Default)]
 pub struct Metrics {
@@ -38,6 +46,7 @@ pub struct Metrics {
     pub(crate) observe_failures: Family<PipelineLabel, Counter>,
     pub(crate) judge_verdicts: Family<ActionLabel, Counter>,
     pub(crate) judge_fired: Family<RuleLabel, Counter>,
+    pub(crate) judge_notified: Family<NotifyLabel, Counter>,
     pub(crate) settle_failures: Counter,
     pub(crate) journal_records: Counter,
     pub(crate) feedback_given: Family<PipelineLabel, Counter>,
@@ -72,6 +81,7 @@ impl Metrics {
         registry.register("tollhouse_settle_failures", "Verdicts that could not be counted", failures);
         registry.register("tollhouse_judge_verdicts", "Verdicts by action", self.judge_verdicts.clone());
         registry.register("tollhouse_judge_fired", "Rules that fired", self.judge_fired.clone());
+        registry.register("tollhouse_judge_notified", "Notifications of rules", self.judge_notified.clone());
         registry.register(
             "tollhouse_journal_records",
             "Records appended to the journal",

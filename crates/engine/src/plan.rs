@@ -4,6 +4,7 @@
 //! features, the readings. A rule that asks for a reading nobody asked for yet gets a column of its own, so what
 //! the rules read is known before any event comes.
 
+mod judging;
 mod statistic;
 
 use std::collections::{BTreeMap, HashMap};
@@ -14,10 +15,10 @@ use content::network::Prefixes;
 use content::piece::Normalise;
 use event::{Column, ColumnError, Kind, Schema, SchemaBuilder, Slot, Space, Span, Type};
 use judge::{
-    Action, Band, Bands, Condition, CounterSum, Diagnostic, Mode, Names, ReadingRequest, Rule, RuleSet,
-    RuleSource, Scope, ScopeError, TrackValue,
+    Action, Condition, CounterSum, Diagnostic, Library, Names, ReadingRequest, RuleSet, Scope, ScopeError,
+    TrackValue,
 };
-use stats::{Admit, Catalog, CatalogBuilder, Durability, LayoutError, Measure, Statistic, Tier};
+use stats::{Admit, Catalog, CatalogBuilder, Durability, LayoutError, Measure, Statistic, Tier, Track};
 
 use crate::config::{Config, Document, Origin, Problems, View, expected};
 use crate::track;
@@ -41,6 +42,8 @@ pub struct Plan {
     pub pipelines: Vec<Arc<Pipeline>>,
     /// The statistic of every key kind in every space.
     pub catalog: Catalog,
+    /// What is legal and suspicious about the configuration.
+    pub warnings: Problems,
 }
 
 /// Settings of the node.
@@ -155,6 +158,8 @@ pub struct Pipeline {
     pub kinds: Vec<KindPlan>,
     /// Distinct counts.
     pub distincts: Vec<DistinctPlan>,
+    /// Labels that rules put on keys.
+    pub labels: Vec<LabelPlan>,
     pub(crate) columns: InputColumns,
     pub(crate) readings: Vec<ReadingColumn>,
     pub(crate) prefixes: Prefixes,
@@ -225,6 +230,29 @@ pub struct DistinctPlan {
     pub(crate) windows: Vec<Span>,
 }
 
+/// A label that rules put on keys: the latest time until which it holds, as the greatest value of a track.
+#[derive(Debug)]
+pub struct LabelPlan {
+    /// The stored number of its marks.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// What it says of a key, for people.
+    pub description: String,
+    /// Index of the kind whose keys can have it.
+    pub(crate) of: usize,
+    /// How long it can hold.
+    pub keep: Span,
+    /// Whether anything asks for it.
+    pub(crate) is_read: bool,
+}
+
+impl LabelPlan {
+    fn measure(&self) -> Result<Measure, LayoutError> {
+        Track::new(vec![stats::Column::Max], self.keep).map(Measure::Track)
+    }
+}
+
 /// A column that the observe stage fills.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadingColumn {
@@ -247,6 +275,12 @@ pub(crate) enum ReadingSource {
     Track { kind: usize, column: usize },
     /// The largest number of distinct values.
     Distinct { distinct: usize, window: Span },
+    /// Whether a key has a label.
+    Marked { label: usize },
+    /// Whether the statistics of a key are an estimate.
+    Estimated { kind: usize },
+    /// Whether a number of distinct values is an estimate.
+    EstimatedDistinct { distinct: usize },
 }
 
 impl DistinctPlan {
@@ -285,7 +319,8 @@ impl Plan {
         let catalog = catalog(&mut drafts, &mut problems);
         node.ledger_memory = beside_sketches(node.ledger_memory, &drafts, &mut problems);
         let pipelines = drafts.into_iter().map(|draft| Arc::new(draft.finish())).collect();
-        problems.or(Plan { node, pipelines, catalog })
+        let (errors, warnings) = problems.split();
+        errors.or(Plan { node, pipelines, catalog, warnings: warnings.sorted() })
     }
 
     /// The pipeline of this name, or the default one if no name is given.
@@ -354,6 +389,7 @@ struct Draft<'a> {
     statistic_of: Vec<Option<usize>>,
     dedupe: Span,
     document: &'a Document,
+    library: Library,
 }
 
 impl<'a> Draft<'a> {
@@ -366,7 +402,8 @@ impl<'a> Draft<'a> {
             _ => Input::Json,
         };
         let columns = columns(document, input, &mut builder, problems);
-        let canonical = document.canonical();
+        let sets = judging::sets(document, problems);
+        let canonical = judging::canonical(document, &sets);
         let networks = document.section("networks");
         let prefix = |key: &str, default: u8| {
             networks.and_then(|view| u8::try_from(view.integer(key)?).ok()).unwrap_or(default)
@@ -384,6 +421,7 @@ impl<'a> Draft<'a> {
                 rules: RuleSet::default(),
                 kinds: Vec::new(),
                 distincts: Vec::new(),
+                labels: Vec::new(),
                 columns,
                 readings: Vec::new(),
                 prefixes: Prefixes { v4: prefix("ipv4", 24), v6: prefix("ipv6", 64) },
@@ -394,13 +432,17 @@ impl<'a> Draft<'a> {
             statistic_of: Vec::new(),
             dedupe: time.and_then(|view| view.span("dedupe")).unwrap_or(Span::days(1)),
             document,
+            library: Library::default(),
         };
+        draft.define_constants(&sets, &mut builder);
         draft.kinds(&mut builder, problems);
         draft.statistics(builder.schema(), problems);
         draft.distincts(builder.schema(), problems);
+        draft.labels(problems);
         draft.adds(problems);
         draft.configured_readings(&mut builder, problems);
         draft.track_readings(&mut builder, problems);
+        draft.define(&sets, &mut builder, problems);
         draft.rules(&mut builder, problems);
         draft.pipeline.schema = Arc::new(builder.finish());
         draft
@@ -417,7 +459,11 @@ impl<'a> Draft<'a> {
             let slot = fact(builder.schema(), of, view.origin("of"), problems);
             // Nothing is counted yet, so such a condition can only name facts.
             let when = view.str("when").and_then(|when| {
-                let compiled = judge::compile(when, &mut PlanScope { draft: self, builder });
+                let library = self.library.clone();
+                let compiled = judge::compile(when, &library, &mut PlanScope { draft: self, builder });
+                if let Ok(condition) = &compiled {
+                    report(condition.warnings().to_vec(), view.origin("when"), when, name, problems);
+                }
                 compiled.map_err(|found| report(found, view.origin("when"), when, name, problems)).ok()
             });
             self.pipeline.kinds.push(KindPlan {
@@ -444,13 +490,14 @@ impl<'a> Draft<'a> {
     fn claim(&self, view: View<'_>, name: &str, kind: Kind, problems: &mut Problems) -> bool {
         let kinds = self.pipeline.kinds.iter().map(|other| (other.kind, &other.name));
         let distincts = self.pipeline.distincts.iter().map(|other| (other.kind, &other.name));
-        for (other_kind, other_name) in kinds.chain(distincts) {
+        let labels = self.pipeline.labels.iter().map(|other| (other.kind, &other.name));
+        for (other_kind, other_name) in kinds.chain(distincts).chain(labels) {
             if other_name == name {
                 let message = format!("`{name}` is defined twice");
                 problems.add(
                     view.origin("name"),
                     message,
-                    Some("names of kinds and distinct counts are given once".into()),
+                    Some("names of kinds, distinct counts and labels are given once".into()),
                 );
                 return false;
             }
@@ -674,45 +721,6 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn rules(&mut self, builder: &mut SchemaBuilder, problems: &mut Problems) {
-        let mut rules: Vec<Rule> = Vec::new();
-        for view in entries(self.document, "rule", problems) {
-            let (Some(name), Some(when)) = (view.str("name"), view.str("when")) else { continue };
-            if rules.iter().any(|rule| rule.name == name) {
-                problems.add(view.origin("name"), format!("rule `{name}` is defined twice"), None);
-                continue;
-            }
-            let mode = match view.str("mode") {
-                Some("shadow") => Mode::Shadow,
-                Some("off") => Mode::Off,
-                _ => Mode::Enforce,
-            };
-            let source = RuleSource {
-                name: name.to_owned(),
-                when: when.to_owned(),
-                score: view.float("score").unwrap_or(0.0),
-                description: view.str("description").unwrap_or_default().to_owned(),
-                mode,
-            };
-            match Rule::compile(source, &mut PlanScope { draft: self, builder }) {
-                Ok(rule) => rules.push(rule),
-                Err(diagnostics) => report(diagnostics, view.origin("when"), when, name, problems),
-            }
-        }
-        let views = self.document.list("band");
-        let band =
-            |view: &View<'_>| Some(Band { at: view.float("at")?, action: view.str("action")?.parse().ok()? });
-        let mut bands: Vec<Band> = views.iter().filter_map(band).collect();
-        // A layer may have moved one band past another.
-        bands.sort_by(|a, b| a.at.total_cmp(&b.at));
-        let origin = views.first().map_or(self.document.top().origin("band"), |view| view.origin("at"));
-        let bands = Bands::new(bands).map_err(|error| problems.add(origin, error.to_string(), None)).ok();
-        let rules = RuleSet::new(rules, bands.unwrap_or_default());
-        let origin = self.document.top().origin("rule");
-        let rules = rules.map_err(|error| problems.add(origin, error.to_string(), None)).ok();
-        self.pipeline.rules = rules.unwrap_or_default();
-    }
-
     fn kind(&self, name: &str, origin: &Origin, problems: &mut Problems) -> Option<usize> {
         let found = self.pipeline.kinds.iter().position(|kind| kind.name == name);
         if found.is_none() {
@@ -795,6 +803,12 @@ fn catalog(drafts: &mut [Draft<'_>], problems: &mut Problems) -> Catalog {
             let measure = distinct.measure(distinct.windows.clone());
             add(distinct.kind, &distinct.name, &distinct.name, (measure, None), start);
         }
+        for label in &draft.pipeline.labels {
+            // One that cannot be kept was told of.
+            if let Ok(measure) = label.measure() {
+                add(label.kind, &label.name, &label.name, (measure, None), start);
+            }
+        }
     }
     builder.build()
 }
@@ -865,6 +879,7 @@ fn fact(schema: &Schema, name: &str, origin: &Origin, problems: &mut Problems) -
 fn scope_error(error: ScopeError) -> String {
     match error {
         ScopeError::Counter { name, known } => format!("no counter `{name}` among {}", known.join(", ")),
+        ScopeError::Label { name, known } => format!("no label `{name}` among {}", known.join(", ")),
         ScopeError::Window(why) | ScopeError::Unavailable(why) => why,
     }
 }
@@ -873,7 +888,12 @@ fn scope_error(error: ScopeError) -> String {
 fn report(diagnostics: Vec<Diagnostic>, origin: &Origin, when: &str, name: &str, problems: &mut Problems) {
     for diagnostic in diagnostics {
         let place = inside(origin, when, diagnostic.range);
-        problems.add(&place, format!("`{name}`: {}", diagnostic.message), diagnostic.help);
+        problems.push(
+            diagnostic.severity,
+            &place,
+            format!("`{name}`: {}", diagnostic.message),
+            diagnostic.help,
+        );
     }
 }
 
@@ -929,7 +949,7 @@ impl PlanScope<'_, '_, '_> {
         })
     }
 
-    fn counter(&self, kind: usize, name: &str) -> Result<usize, ScopeError> {
+    fn counter_of(&self, kind: usize, name: &str) -> Result<usize, ScopeError> {
         let known = &self.draft.pipeline.kinds[kind].counters;
         known
             .iter()
@@ -994,7 +1014,7 @@ impl PlanScope<'_, '_, '_> {
 
     fn sum(&mut self, kind: usize, sum: &CounterSum<'_>) -> Result<Vec<(usize, Span)>, ScopeError> {
         let window = self.window(kind, sum.window)?;
-        sum.counters.iter().map(|counter| Ok((self.counter(kind, counter)?, window))).collect()
+        sum.counters.iter().map(|counter| Ok((self.counter_of(kind, counter)?, window))).collect()
     }
 }
 
@@ -1007,10 +1027,58 @@ impl Scope for PlanScope<'_, '_, '_> {
     }
 
     fn reading(&mut self, request: &ReadingRequest<'_>) -> Result<Slot, ScopeError> {
-        let source = match request {
+        let source = self.source(request)?;
+        let over = "from before the event; the most telling of the event's keys";
+        self.column_of(request, format!("Reading `{request}`, {over}"), source)
+    }
+
+    fn is_kind(&self, name: &str) -> bool {
+        self.draft.pipeline.kinds.iter().any(|kind| kind.name == name)
+    }
+
+    fn is_track(&self, kind: &str) -> bool {
+        self.draft.pipeline.kinds.iter().any(|plan| plan.name == kind && !plan.track.is_empty())
+    }
+
+    fn is_distinct(&self, name: &str) -> bool {
+        self.draft.pipeline.distincts.iter().any(|distinct| distinct.name == name)
+    }
+
+    fn counter(&self, kind: &str, counter: &str) -> Result<(), ScopeError> {
+        let index = self.kind(kind)?;
+        if !self.draft.pipeline.kinds[index].track.is_empty() {
+            let why =
+                format!("`{kind}` has a track and no counters: every event is added to it, and nothing else");
+            return Err(ScopeError::Unavailable(why));
+        }
+        self.counter_of(index, counter).map(|_| ())
+    }
+
+    fn label(&self, kind: &str, label: &str) -> Result<Span, ScopeError> {
+        self.label_of(kind, label).map(|index| self.draft.pipeline.labels[index].keep)
+    }
+
+    fn names(&self, of: Names) -> Vec<String> {
+        let pipeline = &self.draft.pipeline;
+        match of {
+            Names::Fact => {
+                let names = self.builder.schema().columns().iter().map(|column| column.name.clone());
+                names.filter(|name| !name.contains('(')).collect()
+            }
+            Names::Kind => pipeline.kinds.iter().map(|kind| kind.name.clone()).collect(),
+            Names::Distinct => pipeline.distincts.iter().map(|distinct| distinct.name.clone()).collect(),
+            Names::Model => Vec::new(),
+        }
+    }
+}
+
+impl PlanScope<'_, '_, '_> {
+    /// What a reading is taken from.
+    fn source(&mut self, request: &ReadingRequest<'_>) -> Result<ReadingSource, ScopeError> {
+        Ok(match request {
             ReadingRequest::Count { kind, counter, window } => {
                 let kind = self.kind(kind)?;
-                let counter = self.counter(kind, counter)?;
+                let counter = self.counter_of(kind, counter)?;
                 ReadingSource::Count { kind, counter, window: self.window(kind, *window)? }
             }
             ReadingRequest::Ratio { kind, numerator, denominator, at_least } => {
@@ -1050,32 +1118,36 @@ impl Scope for PlanScope<'_, '_, '_> {
                 }
                 ReadingSource::Distinct { distinct: index, window: *window }
             }
-        };
-        let over = "from before the event; the most telling of the event's keys";
-        self.column_of(request, format!("Reading `{request}`, {over}"), source)
-    }
-
-    fn is_kind(&self, name: &str) -> bool {
-        self.draft.pipeline.kinds.iter().any(|kind| kind.name == name)
-    }
-
-    fn is_track(&self, kind: &str) -> bool {
-        self.draft.pipeline.kinds.iter().any(|plan| plan.name == kind && !plan.track.is_empty())
-    }
-
-    fn is_distinct(&self, name: &str) -> bool {
-        self.draft.pipeline.distincts.iter().any(|distinct| distinct.name == name)
-    }
-
-    fn names(&self, of: Names) -> Vec<String> {
-        let pipeline = &self.draft.pipeline;
-        match of {
-            Names::Fact => {
-                let names = self.builder.schema().columns().iter().map(|column| column.name.clone());
-                names.filter(|name| !name.contains('(')).collect()
+            ReadingRequest::Marked { kind, label } => {
+                let label = self.label_of(kind, label)?;
+                self.draft.pipeline.labels[label].is_read = true;
+                ReadingSource::Marked { label }
             }
-            Names::Kind => pipeline.kinds.iter().map(|kind| kind.name.clone()).collect(),
-            Names::Distinct => pipeline.distincts.iter().map(|distinct| distinct.name.clone()).collect(),
-        }
+            ReadingRequest::Estimated(of) => match self.source(of)? {
+                ReadingSource::Count { kind, .. }
+                | ReadingSource::Ratio { kind, .. }
+                | ReadingSource::FirstAge { kind }
+                | ReadingSource::LastAge { kind }
+                | ReadingSource::Track { kind, .. }
+                | ReadingSource::Estimated { kind } => ReadingSource::Estimated { kind },
+                ReadingSource::Distinct { distinct, .. } | ReadingSource::EstimatedDistinct { distinct } => {
+                    ReadingSource::EstimatedDistinct { distinct }
+                }
+                ReadingSource::Marked { .. } => {
+                    return Err(ScopeError::Unavailable("a label is never an estimate".to_owned()));
+                }
+            },
+        })
+    }
+
+    /// The index of a label that the keys of a kind can have.
+    fn label_of(&self, kind: &str, label: &str) -> Result<usize, ScopeError> {
+        let pipeline = &self.draft.pipeline;
+        let is_of = |plan: &LabelPlan| pipeline.kinds.get(plan.of).is_some_and(|of| of.name == kind);
+        let found = pipeline.labels.iter().position(|plan| is_of(plan) && plan.name == label);
+        found.ok_or_else(|| ScopeError::Label {
+            name: label.to_owned(),
+            known: pipeline.labels.iter().filter(|plan| is_of(plan)).map(|plan| plan.name.clone()).collect(),
+        })
     }
 }

@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use event::{Column, Facts, Schema, SchemaBuilder, Slot, Type, Value};
 use judge::{
-    Action, Band, Bands, Condition, Mode, Names, ReadingRequest, Rule, RuleSet, RuleSource, Scope, ScopeError,
+    Action, Band, Bands, Condition, Library, Names, Outcome, ReadingRequest, RuleSet, RuleSetSource,
+    RuleSource, Scope, ScopeError,
 };
 
 struct BenchScope(SchemaBuilder);
@@ -114,7 +115,8 @@ fn main() {
     println!("{:>9}  {:>5}  condition", "ns", "cost");
     for source in conditions {
         let mut scope = BenchScope::new();
-        let condition: Condition = judge::compile(source, &mut scope).expect("the condition is right");
+        let condition: Condition =
+            judge::compile(source, &Library::default(), &mut scope).expect("the condition is right");
         let row = row(scope.0.schema());
         let seconds = best(rounds, || {
             black_box(black_box(&condition).fires(black_box(&row)));
@@ -136,24 +138,25 @@ fn main() {
                 3 => format!("mail.from.endsWith('@{index}.example')"),
                 _ => format!("mail.html > 0.5 && a + {index} > 1000000 && mail.subject.contains('cheap')"),
             };
-            let source = RuleSource {
-                name: format!("rule{index}"),
-                when,
-                score: 1.0,
-                description: String::new(),
-                mode: Mode::Enforce,
-            };
-            Rule::compile(source, &mut scope).expect("the rule is right")
+            RuleSource { name: format!("rule{index}"), when, score: 1.0, ..RuleSource::default() }
         });
-        let rules: Vec<Rule> = rules.collect();
+        let rules: Vec<RuleSource> = rules.collect();
         let bands = Bands::new(vec![Band { at: 5.0, action: Action::Reject }]).expect("one band ascends");
-        let set = RuleSet::new(rules, bands).expect("names differ");
+        let source = RuleSetSource { rules, bands, ..RuleSetSource::default() };
+        let set = RuleSet::compile(source, &mut scope).expect("the rules are right");
         let row = row(scope.0.schema());
-        let fired = judge::judge(&set, &row).reasons.len();
+        let mut outcome = Outcome::default();
+        set.evaluate(&row, &mut outcome);
+        let fired = outcome.fired().len();
+        let seconds = best(sets, || {
+            black_box(&set).evaluate(black_box(&row), &mut outcome);
+            black_box(&outcome);
+        });
+        println!("{:>9.2}  µs for 300 rules, {what} ({fired})", seconds * 1e6);
         let seconds = best(sets, || {
             black_box(judge::judge(black_box(&set), black_box(&row)));
         });
-        println!("{:>9.2}  µs for 300 rules, {what} ({fired})", seconds * 1e6);
+        println!("{:>9.2}  µs for the same with a verdict", seconds * 1e6);
         if fired > 0 {
             let seconds = best(sets, || {
                 let mut verdict = judge::judge(black_box(&set), black_box(&row));
@@ -165,7 +168,7 @@ fn main() {
     }
     let source = conditions[3];
     let seconds = best(sets / 2, || {
-        black_box(judge::compile(source, &mut BenchScope::new()).is_ok());
+        black_box(judge::compile(source, &Library::default(), &mut BenchScope::new()).is_ok());
     });
     println!("{:>9.2}  µs to compile `{source}`", seconds * 1e6);
 }

@@ -97,6 +97,13 @@ impl fmt::Display for UnknownWord {
 
 impl std::error::Error for UnknownWord {}
 
+impl Default for Mode {
+    /// A rule that says nothing of it is enforced.
+    fn default() -> Mode {
+        Mode::Enforce
+    }
+}
+
 /// From a score of `at` on, `action` is asked for, until the next band begins.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Band {
@@ -183,12 +190,23 @@ impl Bands {
 
     /// What a score asks for.
     pub fn action(&self, score: f64) -> Action {
-        self.0.iter().rev().find(|band| band.at <= score).map_or(Action::Accept, |band| band.action)
+        self.action_unless(score, |_| false)
+    }
+
+    /// What a score asks for where some actions are lifted: then a lower band's.
+    pub(crate) fn action_unless(&self, score: f64, lifted: impl Fn(Action) -> bool) -> Action {
+        let mut bands = self.0.iter().rev().filter(|band| !lifted(band.action));
+        bands.find(|band| band.at <= score).map_or(Action::Accept, |band| band.action)
     }
 
     /// The next band above a score, if there is one.
     pub fn next(&self, score: f64) -> Option<Next> {
-        let band = self.0.iter().find(|band| band.at > score)?;
+        self.next_unless(score, |_| false)
+    }
+
+    /// The same, of the actions that are not lifted.
+    pub(crate) fn next_unless(&self, score: f64, lifted: impl Fn(Action) -> bool) -> Option<Next> {
+        let band = self.0.iter().find(|band| band.at > score && !lifted(band.action))?;
         Some(Next { action: band.action, distance: crate::verdict::rounded((band.at - score).min(f64::MAX)) })
     }
 }

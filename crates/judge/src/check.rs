@@ -2,53 +2,125 @@
 //!
 //! Every operand has one type, known here; integers become floats where they meet one. A part that is wrong
 //! is reported once and gives `None`, and its neighbours are still checked, so that one run finds all
-//! mistakes.
+//! mistakes. What bounds of values say of a condition is told, too: see [`crate::bounds`].
 
+mod call;
+mod membership;
+mod reading;
+
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::ops::Range;
 
-use event::{Facts, Slot, Span, Time, Type};
-use regex::RegexBuilder;
+use event::{Slot, Type};
 
 use crate::Diagnostic;
-use crate::condition::{Condition, Read};
-use crate::diagnostic::did_you_mean;
-use crate::expr::{Bool, Float, Int, Ip, Place, Str};
-use crate::scope::{CounterSum, Names, ReadingRequest, Scope, ScopeError, TrackValue};
-use crate::syntax::{Arithmetic, Call, Compare, Node, NodeKind, parse};
+use crate::action::Mode;
+use crate::bounds::{Base, Interval, Known};
+use crate::condition::{Condition, Read, Reference};
+use crate::diagnostic::{Severity, did_you_mean};
+use crate::expr::{Bool, Env, Float, Int, Ip, Str, World};
+use crate::library::Library;
+use crate::scope::{Names, Scope};
+use crate::syntax::{Arithmetic, Compare, Node, NodeKind, parse};
 use crate::token::DIAGNOSTICS_MAX;
 
 /// Dearest accepted condition, in the unit of [`Condition::cost`].
-const COST_MAX: u32 = 2_000;
+pub(crate) const COST_MAX: u32 = 2_000;
 /// What seeking in a text or a list is taken to cost.
 const COST_SEEK: u32 = 8;
+/// What reading a clock in a zone is taken to cost.
+const COST_CLOCK: u32 = 32;
+/// What seeking the items of a list in a set is taken to cost.
+const COST_MEET: u32 = 64;
 /// What a regular expression is taken to cost.
 const COST_REGEX: u32 = 64;
-/// Largest compiled regular expression, and largest cache of its lazy automaton, in bytes each.
-const REGEX_BYTES_MAX: usize = 1 << 18;
 
 /// Functions: `name(...)`.
-const FUNCTIONS: [&str; 8] = ["distinct", "double", "duration", "has", "int", "ratio", "size", "timestamp"];
+pub(crate) const FUNCTIONS: [&str; 15] = [
+    "age",
+    "distinct",
+    "double",
+    "duration",
+    "estimated",
+    "group",
+    "has",
+    "int",
+    "model",
+    "rate",
+    "ratio",
+    "rule",
+    "size",
+    "timestamp",
+    "trend",
+];
 
 /// Methods of values: `value.name(...)`. A counter of such a name could not be read by rules, so engines
-/// refuse to configure one, as they refuse `first_age` and `last_age`.
-pub const VALUE_METHODS: [&str; 6] = ["contains", "endsWith", "matches", "or", "size", "startsWith"];
+/// refuse to configure one, as they refuse [`crate::KIND_METHODS`].
+pub const VALUE_METHODS: [&str; 15] = [
+    "contains",
+    "endsWith",
+    "getDate",
+    "getDayOfMonth",
+    "getDayOfWeek",
+    "getDayOfYear",
+    "getFullYear",
+    "getHours",
+    "getMinutes",
+    "getMonth",
+    "getSeconds",
+    "matches",
+    "or",
+    "size",
+    "startsWith",
+];
 
-/// Checks and compiles a condition.
+/// Readings of a kind that are no counters.
+pub const KIND_METHODS: [&str; 3] = ["first_age", "last_age", "marked"];
+
+/// The rules and groups of a set, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Siblings {
+    pub(crate) rules: HashMap<String, (u32, Mode)>,
+    pub(crate) groups: HashMap<String, u32>,
+    /// Between what each group's score lies.
+    pub(crate) bounds: Vec<Interval>,
+}
+
+/// What surrounds a condition.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) library: &'a Library,
+    /// Of a rule: the others, and whose results it sees.
+    pub(crate) siblings: Option<(&'a Siblings, World)>,
+}
+
+/// Checks and compiles a condition by itself, with what a library defines.
 ///
 /// Columns are set aside in `scope` for what it reads, even where it is refused for another reason. Takes
 /// time in the order of the source's length but for the compilation of regular expressions, which is bounded.
 ///
 /// # Errors
-/// Everything that is wrong, in the order of the source, up to 20 diagnostics; never an empty list.
-pub fn compile(source: &str, scope: &mut dyn Scope) -> Result<Condition, Vec<Diagnostic>> {
+/// Everything that is wrong, in the order of the source, up to 20 diagnostics, at least one of them an error: unless all
+/// that is wrong is in a definition of the library, which was told when that was compiled.
+pub fn compile(source: &str, library: &Library, scope: &mut dyn Scope) -> Result<Condition, Vec<Diagnostic>> {
+    compile_in(source, Context { library, siblings: None }, scope)
+}
+
+/// The same for a condition that may refer to the rules of a set.
+pub(crate) fn compile_in(
+    source: &str,
+    context: Context<'_>,
+    scope: &mut dyn Scope,
+) -> Result<Condition, Vec<Diagnostic>> {
     let (node, found) = parse(source)?;
-    let mut checker = Checker { scope, found, reads: Vec::new(), cost: 0 };
+    let node = context.library.expand(node).map_err(|diagnostic| vec![diagnostic])?;
+    let mut checker = Checker::new(source, context, scope, found);
     let root = match checker.check(&node) {
-        Some(Checked { expr: Expr::Bool(root), .. }) => Some(root),
+        Some(Expr::Bool(root)) => Some(root),
         Some(other) => {
-            let message = format!("a condition is true or false, this is {}", other.expr.kind().article());
-            checker.report(Diagnostic::new(message, node.range.clone()).help(match other.expr {
+            let message = format!("a condition is true or false, this is {}", other.kind().article());
+            checker.report(Diagnostic::new(message, node.range.clone()).help(match other {
                 Expr::Integer(_) | Expr::Float(_) => "compare it, as in `... > 10`",
                 Expr::Duration(_) => "compare it, as in `... < duration('1d')`",
                 _ => "compare it, as in `... == 'a'`",
@@ -57,20 +129,58 @@ pub fn compile(source: &str, scope: &mut dyn Scope) -> Result<Condition, Vec<Dia
         }
         None => None,
     };
-    if checker.cost > COST_MAX {
-        let message = format!("the condition costs {}, at most {COST_MAX} is accepted", checker.cost);
-        let help = format!("split it into several rules; a regular expression costs {COST_REGEX}");
-        checker.report(Diagnostic::new(message, node.range).help(help));
+    if let Some(Bool::Const(false)) = root {
+        let help = "a rule rests with `mode = \"off\"`";
+        checker.report(Diagnostic::new("this is never true", node.range.clone()).help(help));
     }
-    let Checker { mut found, reads, cost, .. } = checker;
+    checker.report_divisions();
+    checker.report_cost(node.range);
+    let Checker { mut found, reads, refers, cost, .. } = checker;
+    found.sort_by_key(|diagnostic| diagnostic.severity == Severity::Warning);
+    found.truncate(DIAGNOSTICS_MAX);
+    found.sort_by_key(|diagnostic| diagnostic.range.start);
     match root {
-        Some(root) if found.is_empty() => Ok(Condition::new(root, reads, cost)),
-        _ => {
-            found.sort_by_key(|diagnostic| diagnostic.range.start);
-            found.truncate(DIAGNOSTICS_MAX);
-            Err(found)
+        Some(root) if found.iter().all(|found| found.severity == Severity::Warning) => {
+            Ok(Condition::new(root, reads, refers, cost, found))
         }
+        _ => Err(found),
     }
+}
+
+/// The column that a fact or a reading is in, its type and whether it is a length of time.
+pub(crate) fn operand(
+    source: &str,
+    context: Context<'_>,
+    scope: &mut dyn Scope,
+) -> Result<(Slot, Type, bool), Vec<Diagnostic>> {
+    let (node, found) = parse(source)?;
+    let mut checker = Checker::new(source, context, scope, found);
+    let column = checker.check(&node).map(|expr| match expr {
+        Expr::Duration(Int::Fact(slot)) => Some((slot, Type::Integer, true)),
+        expr => expr.column().map(|(slot, kind)| (slot, kind, false)),
+    });
+    match column {
+        Some(Some(column)) if checker.found.is_empty() => Ok(column),
+        Some(None) => {
+            let help = "name one as rules do: `mail.subject`, `from.seen('1h')`";
+            Err(vec![Diagnostic::new("this is no fact and no reading", node.range).help(help)])
+        }
+        _ => Err(checker.found),
+    }
+}
+
+/// Checks an expression by itself, of whatever type it is.
+pub(crate) fn check_expression(
+    source: &str,
+    node: &Node,
+    context: Context<'_>,
+    scope: &mut dyn Scope,
+) -> Result<(), Vec<Diagnostic>> {
+    let mut checker = Checker::new(source, context, scope, Vec::new());
+    checker.in_expression = true;
+    checker.check(node);
+    checker.report_cost(node.range.clone());
+    if checker.found.is_empty() { Ok(()) } else { Err(checker.found) }
 }
 
 /// The type of an operand, as messages call it.
@@ -153,42 +263,27 @@ impl Expr {
         )
     }
 
+    /// The column that it is, where it is one and no more.
+    fn column(&self) -> Option<(Slot, Type)> {
+        Some(match self {
+            Expr::Bool(Bool::Fact(slot)) => (*slot, Type::Bool),
+            Expr::Integer(Int::Fact(slot)) | Expr::Duration(Int::Fact(slot)) => (*slot, Type::Integer),
+            Expr::Float(Float::Fact(slot)) => (*slot, Type::Float),
+            Expr::String(Str::Fact(slot)) => (*slot, Type::String),
+            Expr::Time(Int::Time(slot)) => (*slot, Type::Time),
+            Expr::Ip(Ip::Fact(slot)) => (*slot, Type::Ip),
+            Expr::List(slot) => (*slot, Type::List),
+            Expr::Bytes(slot) => (*slot, Type::Bytes),
+            _ => return None,
+        })
+    }
+
     /// A number as a float; any other as it is.
     fn promoted(self) -> Expr {
         match self {
             Expr::Integer(integer) => Expr::Float(integer.into()),
             other => other,
         }
-    }
-}
-
-/// An operand, and between what bounds its value lies where it is a number or a length of time.
-struct Checked {
-    expr: Expr,
-    low: f64,
-    high: f64,
-}
-
-impl From<Expr> for Checked {
-    fn from(expr: Expr) -> Checked {
-        let (low, high) = match &expr {
-            // Beyond 2^53 the bounds would be rounded: none are claimed.
-            Expr::Integer(Int::Const(integer)) | Expr::Duration(Int::Const(integer))
-                if integer.unsigned_abs() <= 1 << 53 =>
-            {
-                (*integer as f64, *integer as f64)
-            }
-            Expr::Float(Float::Const(float)) => (*float, *float),
-            _ => (f64::NEG_INFINITY, f64::INFINITY),
-        };
-        Checked { expr, low, high }
-    }
-}
-
-impl Checked {
-    /// A constant has its own bounds.
-    fn within(expr: Expr, low: f64, high: f64) -> Checked {
-        if expr.is_constant() { Checked::from(expr) } else { Checked { expr, low, high } }
     }
 }
 
@@ -228,27 +323,6 @@ fn mismatch_help(left: Kind, right: Kind) -> Option<&'static str> {
     }
 }
 
-/// What a comparison always gives, if the bounds of its sides say so.
-fn always(compare: Compare, left: &Checked, right: &Checked) -> Option<bool> {
-    let (below, above) = (left.high < right.low, left.low > right.high);
-    let (not_above, not_below) = (left.high <= right.low, left.low >= right.high);
-    let (holds, fails) = match compare {
-        Compare::Less => (below, not_below),
-        Compare::LessOrEqual => (not_above, above),
-        Compare::Greater => (above, not_above),
-        Compare::GreaterOrEqual => (not_below, below),
-        Compare::Equal => (false, below || above),
-        Compare::NotEqual => (below || above, false),
-    };
-    if holds {
-        Some(true)
-    } else if fails {
-        Some(false)
-    } else {
-        None
-    }
-}
-
 fn pair<T>(left: T, right: T) -> Box<(T, T)> {
     Box::new((left, right))
 }
@@ -263,7 +337,7 @@ fn fold(expr: Int) -> Int {
         Int::Whole(float) => matches!(**float, Float::Const(_)),
         _ => false,
     };
-    match expr.eval(&Facts::default()) {
+    match expr.eval(Env::empty()) {
         Some(integer) if constant => Int::Const(integer),
         _ => expr,
     }
@@ -277,7 +351,7 @@ fn fold_float(expr: Float) -> Float {
         }
         _ => false,
     };
-    match expr.eval(&Facts::default()) {
+    match expr.eval(Env::empty()) {
         Some(float) if constant => Float::Const(float),
         _ => expr,
     }
@@ -294,16 +368,69 @@ fn listed(names: &[String]) -> String {
     format!("{}{}", shown.join(", "), if names.len() > SHOWN { ", ..." } else { "" })
 }
 
+/// A division whose divisor may be zero, for all that is known so far.
+struct Division {
+    divisor: Float,
+    range: Range<usize>,
+    /// What the parts beside it say of numbers.
+    known: Known,
+}
+
 struct Checker<'a> {
+    source: &'a str,
+    context: Context<'a>,
     scope: &'a mut dyn Scope,
     found: Vec<Diagnostic>,
     reads: Vec<Read>,
+    refers: Vec<(Reference, Range<usize>)>,
+    base: Base,
+    divisions: Vec<Division>,
     cost: u32,
+    /// What is checked is an expression by itself: rules may be named that are not known yet.
+    in_expression: bool,
+    /// Readings are asked for their quality instead of their value.
+    quality: bool,
 }
 
-impl Checker<'_> {
+impl<'a> Checker<'a> {
+    fn new(
+        source: &'a str,
+        context: Context<'a>,
+        scope: &'a mut dyn Scope,
+        found: Vec<Diagnostic>,
+    ) -> Checker<'a> {
+        let groups = context.siblings.map(|(siblings, _)| siblings.bounds.clone()).unwrap_or_default();
+        Checker {
+            source,
+            context,
+            scope,
+            found,
+            reads: Vec::new(),
+            refers: Vec::new(),
+            base: Base { groups, ..Base::default() },
+            divisions: Vec::new(),
+            cost: 0,
+            in_expression: false,
+            quality: false,
+        }
+    }
+
+    /// The rules beside this one; the inner `None` for an expression that is checked by itself.
+    fn siblings(&mut self, node: &Node) -> Option<Option<(&'a Siblings, World)>> {
+        match self.context.siblings {
+            Some(siblings) => Some(Some(siblings)),
+            None if self.in_expression => Some(None),
+            None => {
+                let help = "only the condition of a [[rule]] can refer to rules and groups";
+                self.fail(&node.range, "there are no rules to refer to here", help)
+            }
+        }
+    }
+
     fn report(&mut self, diagnostic: Diagnostic) {
-        if self.found.len() < DIAGNOSTICS_MAX {
+        // Warnings leave errors their room.
+        let alike = self.found.iter().filter(|found| found.severity == diagnostic.severity);
+        if alike.count() < DIAGNOSTICS_MAX {
             self.found.push(diagnostic);
         }
     }
@@ -320,7 +447,7 @@ impl Checker<'_> {
 
     fn mismatch<T>(&mut self, range: &Range<usize>, what: String, left: Kind, right: Kind) -> Option<T> {
         let help = mismatch_help(left, right).map(str::to_owned);
-        self.report(Diagnostic { message: what, range: range.clone(), help });
+        self.report(Diagnostic::new(what, range.clone()).maybe_help(help));
         None
     }
 
@@ -334,15 +461,66 @@ impl Checker<'_> {
         }
     }
 
-    fn check(&mut self, node: &Node) -> Option<Checked> {
+    fn report_cost(&mut self, range: Range<usize>) {
+        if self.cost > COST_MAX {
+            let message = format!("the condition costs more than {COST_MAX}");
+            let help = format!("split it into several rules; a regular expression costs {COST_REGEX}");
+            self.report(Diagnostic::new(message, range).help(help));
+        }
+    }
+
+    /// Warns of divisions by what may be zero, where nothing rules that out.
+    fn report_divisions(&mut self) {
+        for Division { range, .. } in std::mem::take(&mut self.divisions) {
+            let message =
+                "this may be zero: then the result is missing, and what depends on it does not hold";
+            let help = "ask for it first, as in `b > 0 && a / b > 2`, give a value with `(a / b).or(0.0)`, or use `ratio`";
+            self.report(Diagnostic::new(message, range).help(help).warning());
+        }
+    }
+
+    /// Lets go of the divisions from `start` on, but for `keep` of them at the end, that cannot be by zero where
+    /// something holds.
+    fn discharge(&mut self, start: usize, known: &Known) {
+        let divisions = self.divisions.split_off(start);
+        for mut division in divisions {
+            division.known = division.known.with_numbers_of(known);
+            if division.known.float(&self.base, &division.divisor).has_zero() {
+                self.divisions.push(division);
+            }
+        }
+    }
+
+    /// A divisor that could be zero is kept in mind: it may turn out that it is not where it matters.
+    fn divide_by(&mut self, divisor: Float, range: &Range<usize>) {
+        let division = Division { divisor, range: range.clone(), known: Known::default() };
+        if division.known.float(&self.base, &division.divisor).has_zero() {
+            self.divisions.push(division);
+        }
+    }
+
+    /// The source of a part, for messages.
+    fn text_of(&self, range: &Range<usize>) -> String {
+        const SHOWN_MAX: usize = 40;
+        let text = self.source.get(range.clone()).unwrap_or_default();
+        let cut: String =
+            text.chars().take(SHOWN_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        if cut.len() < text.len() { format!("{cut}…") } else { cut }
+    }
+
+    fn check(&mut self, node: &Node) -> Option<Expr> {
         self.spend(1);
+        if self.cost > COST_MAX {
+            // Reported once, at the end.
+            return None;
+        }
         let range = &node.range;
         match &node.kind {
             NodeKind::Refused => None,
-            NodeKind::Text(text) => Some(Expr::String(Str::Const(text.as_str().into())).into()),
-            NodeKind::Integer(integer) => Some(Expr::Integer(Int::Const(*integer)).into()),
-            NodeKind::Float(float) => Some(Expr::Float(Float::Const(*float)).into()),
-            NodeKind::Bool(truth) => Some(Expr::Bool(Bool::Const(*truth)).into()),
+            NodeKind::Text(text) => Some(Expr::String(Str::Const(text.as_str().into()))),
+            NodeKind::Integer(integer) => Some(Expr::Integer(Int::Const(*integer))),
+            NodeKind::Float(float) => Some(Expr::Float(Float::Const(*float))),
+            NodeKind::Bool(truth) => Some(Expr::Bool(Bool::Const(*truth))),
             NodeKind::Name(name) => self.fact(name, range),
             NodeKind::List(_) => {
                 let help = "a list of constants stands to the right of `in`";
@@ -350,14 +528,14 @@ impl Checker<'_> {
             }
             NodeKind::Not(operand) => {
                 let truth = self.bool(operand, "`!`")?;
-                Some(Expr::Bool(Bool::Not(Box::new(truth))).into())
+                Some(Expr::Bool(Bool::Not(Box::new(truth))))
             }
-            NodeKind::All(parts) => Some(Expr::Bool(Bool::All(self.bools(parts, "`&&`")?)).into()),
-            NodeKind::Any(parts) => Some(Expr::Bool(Bool::Any(self.bools(parts, "`||`")?)).into()),
+            NodeKind::All(parts) => self.junction(parts, true, range),
+            NodeKind::Any(parts) => self.junction(parts, false, range),
             NodeKind::Negate(operand) => {
                 let checked = self.check(operand)?;
-                let kind = checked.expr.kind();
-                let expr = match checked.expr {
+                let kind = checked.kind();
+                Some(match checked {
                     Expr::Integer(integer) => {
                         Expr::Integer(fold(Int::Difference(pair(Int::Const(0), integer))))
                     }
@@ -369,8 +547,7 @@ impl Checker<'_> {
                         let message = format!("`-` takes a number, not {}", kind.article());
                         return self.mismatch(range, message, kind, kind);
                     }
-                };
-                Some(Checked { expr, low: -checked.high, high: -checked.low })
+                })
             }
             NodeKind::Compare(compare, sides) => {
                 let (left, right) = (self.check(&sides.0), self.check(&sides.1));
@@ -383,7 +560,18 @@ impl Checker<'_> {
             }
             NodeKind::If(branches) => {
                 let test = self.bool(&branches.0, "`?`");
-                let (yes, no) = (self.check(&branches.1), self.check(&branches.2));
+                let before = self.divisions.len();
+                let yes = self.check(&branches.1);
+                let between = self.divisions.len();
+                let no = self.check(&branches.2);
+                // Each choice is looked at only where the test says so.
+                if let Some(test) = &test {
+                    let of_no = self.divisions.split_off(between);
+                    self.discharge_where(before, test, true);
+                    let between = self.divisions.len();
+                    self.divisions.extend(of_no);
+                    self.discharge_where(between, test, false);
+                }
                 self.choice(test?, yes?, no?, range)
             }
             NodeKind::Call(call) => match &call.target {
@@ -393,8 +581,16 @@ impl Checker<'_> {
         }
     }
 
+    /// Lets go of the divisions from `start` on that cannot be by zero where a test is true, or false.
+    fn discharge_where(&mut self, start: usize, test: &Bool, truth: bool) {
+        let mut known = Known::default();
+        if known.learn(&self.base, test, truth).is_ok() {
+            self.discharge(start, &known);
+        }
+    }
+
     fn bool(&mut self, node: &Node, operator: &str) -> Option<Bool> {
-        match self.check(node)?.expr {
+        match self.check(node)? {
             Expr::Bool(truth) => Some(truth),
             other => {
                 let message = format!("{operator} takes a bool, not {}", other.kind().article());
@@ -408,14 +604,74 @@ impl Checker<'_> {
         }
     }
 
-    fn bools(&mut self, parts: &[Node], operator: &str) -> Option<Box<[Bool]>> {
+    /// Parts side by side, all of which (`&&`) or one of which (`||`) must hold.
+    fn junction(&mut self, parts: &[Node], all: bool, range: &Range<usize>) -> Option<Expr> {
+        let before = self.divisions.len();
+        let operator = if all { "`&&`" } else { "`||`" };
         let checked: Vec<Option<Bool>> = parts.iter().map(|part| self.bool(part, operator)).collect();
-        checked.into_iter().collect()
+        // A part decides unless all others are true (`&&`) or false (`||`): what that says of numbers can be
+        // relied on, whichever side it stands on.
+        let start = || if all { Known::default() } else { Known::of_values() };
+        let mut known = start();
+        let mut contradicted = None;
+        for (index, part) in checked.iter().enumerate() {
+            let Some(part) = part else { continue };
+            if known.learn(&self.base, part, all).is_err() {
+                contradicted = Some(index);
+                break;
+            }
+        }
+        match contradicted {
+            None => self.discharge(before, &known),
+            Some(index) => self.report_contradiction(parts, &checked, index, all, range),
+        }
+        let checked: Box<[Bool]> = checked.into_iter().collect::<Option<_>>()?;
+        contradicted.is_none().then_some(Expr::Bool(if all {
+            Bool::All(checked)
+        } else {
+            Bool::Any(checked)
+        }))
+    }
+
+    /// Says that `parts[index]` cannot hold (`&&`) or cannot fail (`||`) beside those before it.
+    fn report_contradiction(
+        &mut self,
+        parts: &[Node],
+        checked: &[Option<Bool>],
+        index: usize,
+        all: bool,
+        range: &Range<usize>,
+    ) {
+        let (Some(Some(part)), Some(node)) = (checked.get(index), parts.get(index)) else { return };
+        let fails = |known: &mut Known, other: &Bool| known.learn(&self.base, other, all).is_err();
+        let start = || if all { Known::default() } else { Known::of_values() };
+        let alone = fails(&mut start(), part);
+        let beside = checked.iter().take(index).zip(parts).find(|(other, _)| {
+            let mut known = start();
+            other.as_ref().is_some_and(|other| !fails(&mut known, other) && fails(&mut known, part))
+        });
+        let help = match beside {
+            _ if alone => "no value makes it so".to_owned(),
+            Some((_, other)) if all => format!("not beside `{}`", self.text_of(&other.range)),
+            Some((_, other)) => {
+                format!(
+                    "`{}` holds wherever it does not; `has(...)` asks if there is a value",
+                    self.text_of(&other.range)
+                )
+            }
+            None if all => "not beside the parts before it".to_owned(),
+            None => {
+                "a part before it holds wherever it does not; `has(...)` asks if there is a value".to_owned()
+            }
+        };
+        let (message, range) =
+            if all { ("this is never true", &node.range) } else { ("this is always true", range) };
+        self.report(Diagnostic::new(message, range.clone()).help(help));
     }
 
     // Names.
 
-    fn fact(&mut self, name: &str, range: &Range<usize>) -> Option<Checked> {
+    fn fact(&mut self, name: &str, range: &Range<usize>) -> Option<Expr> {
         let fact = if name == "now" { "event.time" } else { name };
         let Some((slot, kind)) = self.scope.fact(fact) else {
             if self.scope.is_kind(name) {
@@ -425,11 +681,16 @@ impl Checker<'_> {
             if name == "now" {
                 return self.fail(range, "`now` is not known here", "it is the fact `event.time`");
             }
+            if self.context.library.set(name).is_some() {
+                let help = format!("seek a value in it: `mail.from in {name}`");
+                return self.fail(range, format!("`{name}` is a set, not a value"), help);
+            }
             let mut names = self.scope.names(Names::Fact);
             names.extend(self.scope.names(Names::Kind));
+            names.extend(self.context.library.names().map(str::to_owned));
             names.push("now".to_owned());
             let help = did_you_mean(name, names);
-            self.report(Diagnostic { message: format!("unknown name `{name}`"), range: range.clone(), help });
+            self.report(Diagnostic::new(format!("unknown name `{name}`"), range.clone()).maybe_help(help));
             return None;
         };
         self.read(slot, name.to_owned(), false);
@@ -443,29 +704,37 @@ impl Checker<'_> {
             Type::Bytes => Expr::Bytes(slot),
             Type::List => Expr::List(slot),
         };
-        Some(expr.into())
+        Some(expr)
     }
 
     // Operators.
 
-    fn compare(
-        &mut self,
-        compare: Compare,
-        left: Checked,
-        right: Checked,
-        range: &Range<usize>,
-    ) -> Option<Checked> {
-        let (kinds, constant) =
-            ((left.expr.kind(), right.expr.kind()), left.expr.is_constant() && right.expr.is_constant());
-        let bounds = always(compare, &left, &right);
-        let quoted = matches!(left.expr, Expr::String(Str::Const(_)))
-            || matches!(right.expr, Expr::String(Str::Const(_)));
-        let (one, other) = unify(left.expr, right.expr);
+    fn compare(&mut self, compare: Compare, left: Expr, right: Expr, range: &Range<usize>) -> Option<Expr> {
+        let (kinds, constant) = ((left.kind(), right.kind()), left.is_constant() && right.is_constant());
+        let same = left.column().is_some() && left.column() == right.column();
+        let quoted =
+            matches!(left, Expr::String(Str::Const(_))) || matches!(right, Expr::String(Str::Const(_)));
+        let (one, other) = unify(left, right);
+        let bounds = self.bounds_of(&one).into_iter().chain(self.bounds_of(&other)).collect::<Vec<_>>();
         let equality = matches!(compare, Compare::Equal | Compare::NotEqual);
         let truth = match (one, other) {
+            (Expr::Integer(Int::Fact(slot)), Expr::Integer(Int::Const(constant)))
+            | (Expr::Duration(Int::Fact(slot)), Expr::Duration(Int::Const(constant))) => {
+                Bool::IntIs(compare, slot, constant)
+            }
+            (Expr::Integer(Int::Const(constant)), Expr::Integer(Int::Fact(slot)))
+            | (Expr::Duration(Int::Const(constant)), Expr::Duration(Int::Fact(slot))) => {
+                Bool::IntIs(compare.mirrored(), slot, constant)
+            }
             (Expr::Integer(one), Expr::Integer(other))
             | (Expr::Time(one), Expr::Time(other))
             | (Expr::Duration(one), Expr::Duration(other)) => Bool::Ints(compare, one, other),
+            (Expr::Float(Float::Fact(slot)), Expr::Float(Float::Const(constant))) => {
+                Bool::FloatIs(compare, slot, constant)
+            }
+            (Expr::Float(Float::Const(constant)), Expr::Float(Float::Fact(slot))) => {
+                Bool::FloatIs(compare.mirrored(), slot, constant)
+            }
             (Expr::Float(one), Expr::Float(other)) => Bool::Floats(compare, one, other),
             (Expr::String(one), Expr::String(other)) => {
                 self.spend(1);
@@ -491,45 +760,69 @@ impl Checker<'_> {
                 return self.mismatch(range, message, kinds.0, kinds.1);
             }
         };
-        let always = if constant { truth.eval(&Facts::default()) } else { bounds };
-        match always {
-            None => Some(Expr::Bool(truth).into()),
-            Some(result) => {
-                let help = if constant {
-                    "both sides are constants".to_owned()
-                } else {
-                    "counts, sizes, ages and ratios are never below 0; `has(...)` asks if there is one"
-                        .to_owned()
-                };
-                let message = format!("this is always {result}");
-                self.fail(range, message, help)
+        let learn = |truth_of| Known::default().learn(&self.base, &truth, truth_of).is_ok();
+        let always = match (constant, same) {
+            (true, _) => truth.eval(Env::empty()),
+            (_, true) => {
+                Some(matches!(compare, Compare::Equal | Compare::LessOrEqual | Compare::GreaterOrEqual))
             }
+            _ => match (learn(true), learn(false)) {
+                (true, false) => Some(true),
+                (false, true) => Some(false),
+                _ => None,
+            },
+        };
+        let Some(result) = always else { return Some(Expr::Bool(truth)) };
+        let whole = [kinds.0, kinds.1].contains(&Kind::Integer) && [kinds.0, kinds.1].contains(&Kind::Float);
+        let help = if constant {
+            "both sides are constants".to_owned()
+        } else if same {
+            "both sides are the same; `has(...)` asks if there is a value".to_owned()
+        } else if let Some(Interval { low, high, .. }) =
+            bounds.iter().find(|side| side.low < side.high && side.high.is_finite())
+        {
+            format!("one side is from {low} to {high}")
+        } else if whole && bounds.iter().any(|side| side.low == side.high && side.low.fract() != 0.0) {
+            "an integer has no fraction".to_owned()
+        } else {
+            "counts, sizes, ages and ratios are never below 0; `has(...)` asks if there is one".to_owned()
+        };
+        self.fail(range, format!("this is always {result}"), help)
+    }
+
+    /// Between what a number or a time lies.
+    fn bounds_of(&self, expr: &Expr) -> Option<Interval> {
+        match expr {
+            Expr::Integer(int) | Expr::Time(int) | Expr::Duration(int) => {
+                Some(Known::default().int(&self.base, int))
+            }
+            Expr::Float(float) => Some(Known::default().float(&self.base, float)),
+            _ => None,
         }
     }
 
     fn arithmetic(
         &mut self,
         operator: Arithmetic,
-        left: Checked,
-        right: Checked,
+        left: Expr,
+        right: Expr,
         range: &Range<usize>,
         divisor: &Range<usize>,
-    ) -> Option<Checked> {
+    ) -> Option<Expr> {
         use Arithmetic::{Add, Divide, Multiply, Remainder, Subtract};
-        let kinds = (left.expr.kind(), right.expr.kind());
+        let kinds = (left.kind(), right.kind());
         let divides = matches!(operator, Divide | Remainder);
-        let zero = matches!(right.expr, Expr::Integer(Int::Const(0)))
-            || matches!(right.expr, Expr::Float(Float::Const(float)) if float == 0.0);
+        let zero = matches!(right, Expr::Integer(Int::Const(0)))
+            || matches!(right, Expr::Float(Float::Const(float)) if float == 0.0);
         if divides && zero {
             return self.fail(divisor, "division by zero", "the result would always be missing");
         }
-        let (low, high) = match operator {
-            Add => (left.low + right.low, left.high + right.high),
-            Multiply if left.low >= 0.0 && right.low >= 0.0 => (0.0, f64::INFINITY),
-            Divide if left.low >= 0.0 && right.low >= 0.0 => (0.0, f64::INFINITY),
-            _ => (f64::NEG_INFINITY, f64::INFINITY),
+        let by = match &right {
+            Expr::Integer(integer) => Some(Float::from(integer.clone())),
+            Expr::Float(float) => Some(float.clone()),
+            _ => None,
         };
-        let (one, other) = unify(left.expr, right.expr);
+        let (one, other) = unify(left, right);
         let expr = match (operator, one, other) {
             // Integers divide as floats do: `spam / seen` is meant as a share, not as 0 or 1.
             (Divide, Expr::Integer(one), Expr::Integer(other)) => {
@@ -583,13 +876,15 @@ impl Checker<'_> {
                 return self.mismatch(range, message, kinds.0, kinds.1);
             }
         };
-        Some(Checked::within(expr, low, high))
+        if let Some(by) = by.filter(|_| divides) {
+            self.divide_by(by, divisor);
+        }
+        Some(expr)
     }
 
-    fn choice(&mut self, test: Bool, yes: Checked, no: Checked, range: &Range<usize>) -> Option<Checked> {
-        let kinds = (yes.expr.kind(), no.expr.kind());
-        let (low, high) = (yes.low.min(no.low), yes.high.max(no.high));
-        let expr = match unify(yes.expr, no.expr) {
+    fn choice(&mut self, test: Bool, yes: Expr, no: Expr, range: &Range<usize>) -> Option<Expr> {
+        let kinds = (yes.kind(), no.kind());
+        Some(match unify(yes, no) {
             (Expr::Bool(yes), Expr::Bool(no)) => Expr::Bool(Bool::If(Box::new((test, yes, no)))),
             (Expr::Integer(yes), Expr::Integer(no)) => Expr::Integer(Int::If(Box::new((test, yes, no)))),
             (Expr::Time(yes), Expr::Time(no)) => Expr::Time(Int::If(Box::new((test, yes, no)))),
@@ -605,587 +900,6 @@ impl Checker<'_> {
                 let help = "both choices have one type";
                 return self.fail(range, message, help);
             }
-        };
-        Some(Checked { expr, low, high })
-    }
-
-    fn membership(&mut self, item: &Node, list: &Node, range: &Range<usize>) -> Option<Checked> {
-        let found = self.check(item);
-        let NodeKind::List(constants) = &list.kind else {
-            let list_checked = self.check(list)?;
-            let found = found?;
-            self.spend(COST_SEEK);
-            return match (found.expr, list_checked.expr) {
-                (Expr::String(text), Expr::List(slot)) => Some(Expr::Bool(Bool::ListHas(text, slot)).into()),
-                (other, Expr::List(_)) => {
-                    let message = format!("a list holds strings, not {}", other.kind().article());
-                    self.mismatch(&item.range, message, other.kind(), other.kind())
-                }
-                (_, Expr::String(_)) => {
-                    let help = "a text is searched with `text.contains('a')`";
-                    self.fail(&list.range, "`in` takes a list, not a string", help)
-                }
-                (_, other) => {
-                    let message = format!("`in` takes a list, not {}", other.kind().article());
-                    self.fail(&list.range, message, "write `x in ['a', 'b']`")
-                }
-            };
-        };
-        let constants: Vec<_> = constants.iter().map(|node| (node, self.check(node))).collect();
-        let found = found?;
-        self.spend(COST_SEEK);
-        if constants.is_empty() {
-            return self.fail(range, "this is always false", "the list is empty");
-        }
-        let wanted = found.expr.kind();
-        if !matches!(wanted, Kind::String | Kind::Integer | Kind::Float | Kind::Ip) {
-            let message = format!("`in` does not seek {}", wanted.article());
-            return self.fail(&item.range, message, "it seeks strings, numbers and addresses");
-        }
-        let (mut strings, mut integers, mut floats, mut ips) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut wrong = false;
-        for (node, constant) in constants {
-            let Some(constant) = constant else {
-                wrong = true;
-                continue;
-            };
-            let kind = constant.expr.kind();
-            match (wanted, constant.expr) {
-                (Kind::String, Expr::String(Str::Const(text))) => strings.push(text),
-                (Kind::Ip, Expr::String(Str::Const(text))) if text.parse::<IpAddr>().is_ok() => {
-                    ips.extend(text.parse::<IpAddr>().map(|ip| ip.to_canonical()));
-                }
-                (Kind::Integer | Kind::Float, Expr::Integer(Int::Const(integer))) => {
-                    integers.push(integer);
-                    floats.push(integer as f64 + 0.0);
-                }
-                (Kind::Integer | Kind::Float, Expr::Float(Float::Const(float))) => floats.push(float + 0.0),
-                (_, expr) if !expr.is_constant() => {
-                    wrong = true;
-                    self.report(
-                        Diagnostic::new("the list holds something that is no constant", node.range.clone())
-                            .help("compare with it by `==`"),
-                    );
-                }
-                _ => {
-                    wrong = true;
-                    let message = format!("{} is sought, this is {}", wanted.article(), kind.article());
-                    self.mismatch::<()>(&node.range, message, wanted, kind);
-                }
-            }
-        }
-        if wrong {
-            return None;
-        }
-        strings.sort_unstable();
-        integers.sort_unstable();
-        floats.sort_unstable_by(f64::total_cmp);
-        ips.sort_unstable();
-        let truth = match found.expr {
-            Expr::String(text) => Bool::StrIn(text, strings.into()),
-            Expr::Ip(ip) => Bool::IpIn(ip, ips.into()),
-            Expr::Integer(integer) if integers.len() == floats.len() => Bool::IntIn(integer, integers.into()),
-            Expr::Integer(integer) => Bool::FloatIn(integer.into(), floats.into()),
-            Expr::Float(float) => Bool::FloatIn(float, floats.into()),
-            // Other types were refused above.
-            _ => return None,
-        };
-        Some(Expr::Bool(truth).into())
-    }
-
-    // Functions.
-
-    fn function(&mut self, call: &Call, range: &Range<usize>) -> Option<Checked> {
-        match (call.name.as_str(), call.args.as_slice()) {
-            ("has", [of]) => self.has(of),
-            ("size", [of]) => {
-                let checked = self.check(of)?;
-                self.size(checked, &of.range)
-            }
-            ("duration", [text]) => {
-                let span = self.span(text, "duration('1d')")?;
-                Some(Expr::Duration(Int::Const(span.0)).into())
-            }
-            ("timestamp", [text]) => {
-                let NodeKind::Text(written) = &text.kind else {
-                    let help = "write it out: `timestamp('2026-05-17T10:05:03Z')`";
-                    return self.fail(&text.range, "a point in time is a text in quotes", help);
-                };
-                match written.parse::<Time>() {
-                    Ok(time) => Some(Expr::Time(Int::Const(time.0)).into()),
-                    Err(error) => {
-                        self.fail(&text.range, format!("`{written}` is no point in time"), error.to_string())
-                    }
-                }
-            }
-            ("double", [of]) => {
-                let checked = self.check(of)?;
-                match checked.expr.promoted() {
-                    expr @ Expr::Float(_) => Some(Checked::within(expr, checked.low, checked.high)),
-                    other => {
-                        let message = format!("`double` takes a number, not {}", other.kind().article());
-                        self.mismatch(&of.range, message, other.kind(), other.kind())
-                    }
-                }
-            }
-            ("int", [of]) => {
-                let checked = self.check(of)?;
-                match checked.expr {
-                    Expr::Integer(_) => Some(checked),
-                    Expr::Float(float) => {
-                        Some(Checked::from(Expr::Integer(fold(Int::Whole(Box::new(float))))))
-                    }
-                    other => {
-                        let message = format!("`int` takes a number, not {}", other.kind().article());
-                        self.mismatch(&of.range, message, other.kind(), other.kind())
-                    }
-                }
-            }
-            ("distinct", [name, window]) => self.distinct(name, window, range),
-            ("ratio", [numerator, denominator]) => self.ratio(numerator, denominator, None, range),
-            ("ratio", [numerator, denominator, at_least]) => {
-                self.ratio(numerator, denominator, Some(at_least), range)
-            }
-            (name, args) => {
-                let usage = match name {
-                    "has" => "has(mail.subject)",
-                    "size" => "size(mail.links)",
-                    "duration" => "duration('1d')",
-                    "timestamp" => "timestamp('2026-05-17T10:05:03Z')",
-                    "double" => "double(mail.size)",
-                    "int" => "int(mail.score)",
-                    "distinct" => "distinct('rcpts', '1d')",
-                    "ratio" => "ratio(from.spam('1d'), from.seen('1d'), 20)",
-                    _ => return self.unknown_function(call),
-                };
-                let message = format!("`{name}` does not take {}", counted(args.len(), "argument"));
-                self.fail(range, message, format!("write it as in `{usage}`"))
-            }
-        }
-    }
-
-    fn unknown_function(&mut self, call: &Call) -> Option<Checked> {
-        let help = if VALUE_METHODS.contains(&call.name.as_str()) {
-            Some(format!("it follows a value and a dot: `mail.subject.{}(...)`", call.name))
-        } else {
-            did_you_mean(&call.name, FUNCTIONS)
-        };
-        let message = format!("unknown function `{}`", call.name);
-        self.report(Diagnostic { message, range: call.name_range.clone(), help });
-        None
-    }
-
-    fn has(&mut self, of: &Node) -> Option<Checked> {
-        let truth = match self.check(of)?.expr {
-            Expr::Bool(Bool::Fact(slot)) => Bool::Has(slot, Type::Bool),
-            Expr::Integer(Int::Fact(slot)) | Expr::Duration(Int::Fact(slot)) => {
-                Bool::Has(slot, Type::Integer)
-            }
-            Expr::Float(Float::Fact(slot)) => Bool::Has(slot, Type::Float),
-            Expr::String(Str::Fact(slot)) => Bool::Has(slot, Type::String),
-            Expr::Time(Int::Time(slot)) => Bool::Has(slot, Type::Time),
-            Expr::Ip(Ip::Fact(slot)) => Bool::Has(slot, Type::Ip),
-            Expr::List(slot) => Bool::Has(slot, Type::List),
-            Expr::Bytes(slot) => Bool::Has(slot, Type::Bytes),
-            _ => {
-                let help = "write it as in `has(mail.subject)` or `has(from.seen('1h'))`";
-                return self.fail(&of.range, "`has` takes a fact or a reading", help);
-            }
-        };
-        Some(Expr::Bool(truth).into())
-    }
-
-    fn size(&mut self, of: Checked, range: &Range<usize>) -> Option<Checked> {
-        let size = match of.expr {
-            Expr::String(text) => {
-                self.spend(COST_SEEK);
-                fold(Int::Chars(Box::new(text)))
-            }
-            Expr::List(slot) | Expr::Bytes(slot) => Int::Items(slot),
-            other => {
-                let message = format!("{} has no size", other.kind().article());
-                return self.fail(range, message, "texts, lists and bytes have one");
-            }
-        };
-        Some(Checked::within(Expr::Integer(size), 0.0, f64::INFINITY))
-    }
-
-    fn span(&mut self, node: &Node, usage: &str) -> Option<Span> {
-        let NodeKind::Text(text) = &node.kind else {
-            let help = format!("write it out: `{usage}`");
-            return self.fail(&node.range, "a length of time is a text in quotes", help);
-        };
-        match text.parse::<Span>() {
-            Ok(span) => Some(span),
-            Err(error) => self.fail(&node.range, format!("`{text}` is no length of time"), error.to_string()),
-        }
-    }
-
-    // Methods of values.
-
-    fn method(&mut self, call: &Call, target: &Node, range: &Range<usize>) -> Option<Checked> {
-        if !VALUE_METHODS.contains(&call.name.as_str()) {
-            return self.counter_method(call, target, range);
-        }
-        let (checked, args) = (self.check(target), call.args.as_slice());
-        match (call.name.as_str(), args) {
-            ("size", []) => self.size(checked?, &target.range),
-            ("or", [default]) => {
-                let default = self.check(default);
-                self.default(checked?, default?, range)
-            }
-            ("matches", [pattern]) => {
-                let regex = self.regex(pattern);
-                let text = self.text(checked?, &target.range, "matches")?;
-                Some(Expr::Bool(Bool::Matches(text, Box::new(regex?))).into())
-            }
-            (name @ ("contains" | "startsWith" | "endsWith"), [sought]) => {
-                self.spend(COST_SEEK);
-                let place = match name {
-                    "startsWith" => Place::Start,
-                    "endsWith" => Place::End,
-                    _ => Place::Anywhere,
-                };
-                let sought_checked = self.check(sought);
-                let text = self.text(checked?, &target.range, name);
-                let sought = self.text(sought_checked?, &sought.range, name);
-                Some(Expr::Bool(Bool::Contains(place, text?, sought?)).into())
-            }
-            (name, args) => {
-                let usage = match name {
-                    "size" => "mail.links.size()",
-                    "or" => "mail.subject.or('')",
-                    "matches" => r"mail.subject.matches(r'^re:\s')",
-                    "contains" => "mail.subject.contains('a')",
-                    "startsWith" => "mail.subject.startsWith('a')",
-                    _ => "mail.subject.endsWith('a')",
-                };
-                let message = format!("`{name}` does not take {}", counted(args.len(), "argument"));
-                self.fail(range, message, format!("write it as in `{usage}`"))
-            }
-        }
-    }
-
-    fn text(&mut self, checked: Checked, range: &Range<usize>, method: &str) -> Option<Str> {
-        match checked.expr {
-            Expr::String(text) => Some(text),
-            Expr::List(_) => {
-                let message = format!("`{method}` takes a string, not a list");
-                self.fail(range, message, "an item is sought with `'a' in mail.links`")
-            }
-            other => {
-                let message = format!("`{method}` takes a string, not {}", other.kind().article());
-                self.mismatch(range, message, other.kind(), other.kind())
-            }
-        }
-    }
-
-    fn default(&mut self, value: Checked, default: Checked, range: &Range<usize>) -> Option<Checked> {
-        let kinds = (value.expr.kind(), default.expr.kind());
-        let (low, high) = (value.low.min(default.low), value.high.max(default.high));
-        let expr = match unify(value.expr, default.expr) {
-            (Expr::Bool(value), Expr::Bool(default)) => Expr::Bool(Bool::Default(pair(value, default))),
-            (Expr::Integer(value), Expr::Integer(default)) => {
-                Expr::Integer(Int::Default(pair(value, default)))
-            }
-            (Expr::Time(value), Expr::Time(default)) => Expr::Time(Int::Default(pair(value, default))),
-            (Expr::Duration(value), Expr::Duration(default)) => {
-                Expr::Duration(Int::Default(pair(value, default)))
-            }
-            (Expr::Float(value), Expr::Float(default)) => Expr::Float(Float::Default(pair(value, default))),
-            (Expr::String(value), Expr::String(default)) => Expr::String(Str::Default(pair(value, default))),
-            _ if kinds.0 == kinds.1 || kinds.0 == Kind::Ip => {
-                let message = format!("`or` does not replace values of type {}", kinds.0.name());
-                return self.fail(range, message, "ask with `has(...)`");
-            }
-            _ => {
-                let message = format!("`or` replaces {} with {}", kinds.0.article(), kinds.1.article());
-                return self.mismatch(range, message, kinds.0, kinds.1);
-            }
-        };
-        Some(Checked { expr, low, high })
-    }
-
-    fn regex(&mut self, pattern: &Node) -> Option<regex::Regex> {
-        self.spend(COST_REGEX);
-        let NodeKind::Text(text) = &pattern.kind else {
-            let help = r"write it out: `.matches(r'^re:\s')`";
-            return self.fail(&pattern.range, "a regular expression is a text in quotes", help);
-        };
-        if self.cost > COST_MAX {
-            return None;
-        }
-        let built = RegexBuilder::new(text)
-            .size_limit(REGEX_BYTES_MAX)
-            .dfa_size_limit(REGEX_BYTES_MAX)
-            .nest_limit(50)
-            .build();
-        match built {
-            Ok(regex) => Some(regex),
-            Err(regex::Error::CompiledTooBig(_)) => {
-                let help = r"repeat less, or use `[0-9]` and `(?-u:\w)` instead of Unicode classes";
-                self.fail(&pattern.range, "the regular expression is too large", help)
-            }
-            Err(error) => {
-                let text = error.to_string();
-                let reason = text.rsplit("error: ").next().unwrap_or_default().trim().to_owned();
-                self.fail(&pattern.range, "the regular expression cannot be read", reason)
-            }
-        }
-    }
-
-    // Readings.
-
-    fn counter_method(&mut self, call: &Call, target: &Node, range: &Range<usize>) -> Option<Checked> {
-        let NodeKind::Name(name) = &target.kind else {
-            self.check(target)?;
-            return self.unknown_method(call);
-        };
-        if self.scope.is_kind(name) {
-            let request = match (call.name.as_str(), call.args.as_slice()) {
-                ("first_age", []) => ReadingRequest::FirstAge { kind: name },
-                ("last_age", []) => ReadingRequest::LastAge { kind: name },
-                ("first_age" | "last_age", _) => {
-                    let message = format!("`{}` takes no argument", call.name);
-                    return self.fail(range, message, format!("write `{name}.{}()`", call.name));
-                }
-                (value, args) if self.scope.is_track(name) => {
-                    let value = self.track_value(value, name, args, call, range)?;
-                    ReadingRequest::Track { kind: name, value }
-                }
-                (counter, args) => {
-                    let window = self.window(counter, name, args, range)?;
-                    ReadingRequest::Count { kind: name, counter, window }
-                }
-            };
-            return self.reading(&request, range, &[(&call.name, &call.name_range)], call.args.first());
-        }
-        if self.scope.fact(name).is_some() {
-            return self.unknown_method(call);
-        }
-        let help = did_you_mean(name, self.scope.names(Names::Kind));
-        self.report(Diagnostic {
-            message: format!("unknown kind `{name}`"),
-            range: target.range.clone(),
-            help,
-        });
-        None
-    }
-
-    fn track_value(
-        &mut self,
-        value: &str,
-        kind: &str,
-        args: &[Node],
-        call: &Call,
-        range: &Range<usize>,
-    ) -> Option<TrackValue> {
-        let value = match (value, args) {
-            ("count", []) => TrackValue::Count,
-            ("sum", []) => TrackValue::Sum,
-            ("min", []) => TrackValue::Min,
-            ("max", []) => TrackValue::Max,
-            ("decayed", [half_life]) => {
-                let span = self.span(half_life, &format!("{kind}.decayed('1h')"))?;
-                if span <= Span::ZERO {
-                    let help = "write it as in `'1h'`";
-                    return self.fail(&half_life.range, "a half-life is longer than 0", help);
-                }
-                TrackValue::Decayed(span)
-            }
-            ("decayed", _) => {
-                let message = format!("`decayed` takes one half-life, not {}", args.len());
-                return self.fail(range, message, format!("write it as in `{kind}.decayed('1h')`"));
-            }
-            (name, _) if TrackValue::NAMES.contains(&name) => {
-                let message = format!("`{name}` takes no argument");
-                let help = format!("a track has no windows: write `{kind}.{name}()`");
-                return self.fail(range, message, help);
-            }
-            (name, _) => {
-                let names = TrackValue::NAMES.map(str::to_owned);
-                let help = did_you_mean(name, &names).unwrap_or_else(|| format!("it has {}", listed(&names)));
-                let message = format!("`{kind}` has a track and no counter `{name}`");
-                return self.fail(&call.name_range, message, help);
-            }
-        };
-        Some(value)
-    }
-
-    fn unknown_method(&mut self, call: &Call) -> Option<Checked> {
-        let lower = ["lower", "lowerascii", "tolower", "tolowercase", "upperascii", "upper"];
-        let help = if lower.contains(&call.name.to_ascii_lowercase().as_str()) {
-            Some("letters of either case match with `.matches('(?i)...')`".to_owned())
-        } else if matches!(call.name.as_str(), "first_age" | "last_age") {
-            Some("ages are read of kinds, not of facts".to_owned())
-        } else {
-            did_you_mean(&call.name, VALUE_METHODS)
-        };
-        let message = format!("unknown method `{}`", call.name);
-        self.report(Diagnostic { message, range: call.name_range.clone(), help });
-        None
-    }
-
-    /// The window among the arguments of a counter; the outer `None` where it was reported.
-    fn window(
-        &mut self,
-        counter: &str,
-        kind: &str,
-        args: &[Node],
-        range: &Range<usize>,
-    ) -> Option<Option<Span>> {
-        match args {
-            [] => Some(None),
-            [window] => {
-                let span = self.span(window, &format!("{kind}.{counter}('1h')"))?;
-                if span <= Span::ZERO {
-                    return self.fail(&window.range, "a window is longer than 0", "write it as in `'1h'`");
-                }
-                Some(Some(span))
-            }
-            _ => {
-                let message = format!("a counter takes one window, not {}", args.len());
-                self.fail(range, message, format!("write it as in `{kind}.{counter}('1h')`"))
-            }
-        }
-    }
-
-    fn reading(
-        &mut self,
-        request: &ReadingRequest<'_>,
-        range: &Range<usize>,
-        counters: &[(&str, &Range<usize>)],
-        window: Option<&Node>,
-    ) -> Option<Checked> {
-        let slot = match self.scope.reading(request) {
-            Ok(slot) => slot,
-            Err(ScopeError::Counter { name: counter, known }) => {
-                let help = did_you_mean(&counter, &known)
-                    .or_else(|| (!known.is_empty()).then(|| format!("it has {}", listed(&known))));
-                let message = format!("unknown counter `{counter}`");
-                let written = counters.iter().find(|(name, _)| *name == counter);
-                let range = written.map_or(range, |(_, range)| range);
-                self.report(Diagnostic { message, range: range.clone(), help });
-                return None;
-            }
-            Err(ScopeError::Window(message)) => {
-                let range = window.map_or(range, |window| &window.range);
-                self.report(Diagnostic::new(message, range.clone()));
-                return None;
-            }
-            Err(ScopeError::Unavailable(message)) => {
-                self.report(Diagnostic::new(message, range.clone()));
-                return None;
-            }
-        };
-        self.read(slot, request.to_string(), request.is_age());
-        let expr = match request.column_type() {
-            _ if request.is_age() => Expr::Duration(Int::Fact(slot)),
-            Type::Float => Expr::Float(Float::Fact(slot)),
-            _ => Expr::Integer(Int::Fact(slot)),
-        };
-        let least = if request.is_signed() { f64::NEG_INFINITY } else { 0.0 };
-        Some(Checked::within(expr, least, f64::INFINITY))
-    }
-
-    fn distinct(&mut self, name: &Node, window: &Node, range: &Range<usize>) -> Option<Checked> {
-        let span = self.span(window, "distinct('rcpts', '1d')");
-        let NodeKind::Text(text) = &name.kind else {
-            let help = "write it as in `distinct('rcpts', '1d')`";
-            return self.fail(&name.range, "a distinct statistic is named in quotes", help);
-        };
-        if !self.scope.is_distinct(text) {
-            let help = did_you_mean(text, self.scope.names(Names::Distinct));
-            let message = format!("unknown distinct statistic `{text}`");
-            self.report(Diagnostic { message, range: name.range.clone(), help });
-            return None;
-        }
-        let span = span?;
-        if span <= Span::ZERO {
-            return self.fail(&window.range, "a window is longer than 0", "write it as in `'1h'`");
-        }
-        let request = ReadingRequest::Distinct { name: text, window: span };
-        self.reading(&request, range, &[], Some(window))
-    }
-
-    fn ratio(
-        &mut self,
-        numerator: &Node,
-        denominator: &Node,
-        at_least: Option<&Node>,
-        range: &Range<usize>,
-    ) -> Option<Checked> {
-        let at_least = match at_least.map(|node| (&node.kind, &node.range)) {
-            None => Some(1),
-            Some((NodeKind::Integer(at_least @ 1..), _)) => Some(at_least.unsigned_abs()),
-            Some((_, range)) => {
-                let help = "below it the ratio is 0: `ratio(from.spam('1d'), from.seen('1d'), 20)`";
-                self.fail(range, "the least denominator is a whole number from 1", help)
-            }
-        };
-        let mut written = Vec::new();
-        let (above, below) =
-            (self.counters(numerator, &mut written), self.counters(denominator, &mut written));
-        let ((kind, numerator), (other, denominator)) = (above?, below?);
-        if kind != other {
-            let message = format!("`ratio` divides counters of one kind, not of `{kind}` by `{other}`");
-            return self.fail(range, message, "divide what is unlike with `/`");
-        }
-        let request = ReadingRequest::Ratio { kind, numerator, denominator, at_least: at_least? };
-        self.reading(&request, range, &written, None)
-    }
-
-    /// The kind and the counters of a sum such as `link.spam('1d') + link.complaint('1d')`.
-    /// Where each counter is written is added to `written`.
-    fn counters<'n>(
-        &mut self,
-        node: &'n Node,
-        written: &mut Vec<(&'n str, &'n Range<usize>)>,
-    ) -> Option<(&'n str, CounterSum<'n>)> {
-        self.spend(1);
-        match &node.kind {
-            NodeKind::Refused => None,
-            NodeKind::Arithmetic(Arithmetic::Add, sides) => {
-                let (left, right) = (self.counters(&sides.0, written), self.counters(&sides.1, written));
-                let ((kind, mut sum), (other, more)) = (left?, right?);
-                if kind != other || sum.window != more.window {
-                    let message = "`ratio` adds counters of one kind over one window";
-                    return self.fail(&node.range, message, "what differs is added up outside of `ratio`");
-                }
-                sum.counters.extend(more.counters);
-                Some((kind, sum))
-            }
-            NodeKind::Call(Call { name: counter, target: Some(target), args, name_range }) => {
-                let NodeKind::Name(kind) = &target.kind else {
-                    return self.no_counter(&node.range);
-                };
-                if VALUE_METHODS.contains(&counter.as_str())
-                    || matches!(counter.as_str(), "first_age" | "last_age")
-                {
-                    return self.no_counter(&node.range);
-                }
-                if !self.scope.is_kind(kind) {
-                    let help = did_you_mean(kind, self.scope.names(Names::Kind));
-                    let message = format!("unknown kind `{kind}`");
-                    self.report(Diagnostic { message, range: target.range.clone(), help });
-                    return None;
-                }
-                if self.scope.is_track(kind) {
-                    let message = format!("`ratio` takes counters, and `{kind}` has a track");
-                    let help = format!("divide its values with `/`: `{kind}.sum() / {kind}.count()`");
-                    return self.fail(&node.range, message, help);
-                }
-                let window = self.window(counter, kind, args, &node.range)?;
-                written.push((counter, name_range));
-                Some((kind, CounterSum { counters: vec![counter], window }))
-            }
-            _ => self.no_counter(&node.range),
-        }
-    }
-
-    fn no_counter<T>(&mut self, range: &Range<usize>) -> Option<T> {
-        let help = "divide other numbers with `/`; a ratio is `ratio(from.spam('1d'), from.seen('1d'), 20)`";
-        self.fail(range, "`ratio` takes counters of a kind", help)
+        })
     }
 }

@@ -1,8 +1,11 @@
 //! A compiled condition: what a rule asks of a row.
 
+use std::ops::Range;
+
 use event::{Facts, Slot};
 
-use crate::expr::Bool;
+use crate::Diagnostic;
+use crate::expr::{Bool, Env};
 
 /// A condition, checked and compiled by [`crate::compile`]. Asking it is pure, cannot fail and allocates
 /// nothing.
@@ -10,7 +13,16 @@ use crate::expr::Bool;
 pub struct Condition {
     root: Bool,
     reads: Vec<Read>,
+    refers: Vec<(Reference, Range<usize>)>,
     cost: u32,
+    warnings: Vec<Diagnostic>,
+}
+
+/// What a rule refers to in its set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reference {
+    Rule(u32),
+    Group(u32),
 }
 
 /// A column that a condition reads.
@@ -25,18 +37,39 @@ pub struct Read {
 }
 
 impl Condition {
-    pub(crate) fn new(root: Bool, reads: Vec<Read>, cost: u32) -> Condition {
-        Condition { root, reads, cost }
+    pub(crate) fn new(
+        root: Bool,
+        reads: Vec<Read>,
+        refers: Vec<(Reference, Range<usize>)>,
+        cost: u32,
+        warnings: Vec<Diagnostic>,
+    ) -> Condition {
+        Condition { root, reads, refers, cost, warnings }
+    }
+
+    /// The same within a set.
+    pub(crate) fn evaluate_in(&self, env: Env<'_>) -> Option<bool> {
+        self.root.eval(env)
+    }
+
+    /// What it refers to in its set, and where in its source.
+    pub(crate) fn refers(&self) -> &[(Reference, Range<usize>)] {
+        &self.refers
+    }
+
+    /// What is legal and suspicious about it, in the order of the source.
+    pub fn warnings(&self) -> &[Diagnostic] {
+        &self.warnings
     }
 
     /// Whether the condition is true of the row. Neither false nor missing fires.
     pub fn fires(&self, row: &Facts) -> bool {
-        self.root.eval(row) == Some(true)
+        self.evaluate(row) == Some(true)
     }
 
     /// True, false, or `None` where it depends on something missing.
     pub fn evaluate(&self, row: &Facts) -> Option<bool> {
-        self.root.eval(row)
+        self.root.eval(Env::of(row))
     }
 
     /// The columns that it reads, each once, in the order in which the source names them.

@@ -3,9 +3,20 @@
 use std::fmt;
 use std::ops::Range;
 
-/// One thing that is wrong with a condition.
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// What it is about is refused.
+    Error,
+    /// It is accepted, and probably not what was meant.
+    Warning,
+}
+
+/// One thing that is wrong with a condition or an effect, or suspicious about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
+    /// Whether it is refused for it.
+    pub severity: Severity,
     /// What is wrong, without a full stop.
     pub message: String,
     /// Where, in bytes of the condition's source; on character boundaries.
@@ -19,7 +30,17 @@ const LINE_CHARS_MAX: usize = 100;
 
 impl Diagnostic {
     pub(crate) fn new(message: impl Into<String>, range: Range<usize>) -> Diagnostic {
-        Diagnostic { message: message.into(), range, help: None }
+        Diagnostic { severity: Severity::Error, message: message.into(), range, help: None }
+    }
+
+    pub(crate) fn warning(mut self) -> Diagnostic {
+        self.severity = Severity::Warning;
+        self
+    }
+
+    pub(crate) fn maybe_help(mut self, help: Option<String>) -> Diagnostic {
+        self.help = help;
+        self
     }
 
     pub(crate) fn help(mut self, help: impl Into<String>) -> Diagnostic {
@@ -36,9 +57,13 @@ impl Diagnostic {
     ///   = did you mean `mail.subject`?
     /// ```
     ///
-    /// Of a long line only the surroundings are shown. A range outside `source` shows no line.
+    /// A warning begins with `warning: `. Of a long line only the surroundings are shown. A range outside `source`
+    /// shows no line.
     pub fn render(&self, source: &str) -> String {
-        let mut out = self.message.clone();
+        let mut out = match self.severity {
+            Severity::Error => self.message.clone(),
+            Severity::Warning => format!("warning: {}", self.message),
+        };
         if let Some((line, carets)) = self.excerpt(source) {
             out.push_str(&format!("\n  | {line}\n  | {carets}"));
         }

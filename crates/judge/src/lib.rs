@@ -1,21 +1,26 @@
 //! Facts → verdict: rules over one row.
 //!
-//! A rule is a name, a condition and a score. Its condition is written in CEL's syntax, checked against a
-//! [`Scope`] when it is loaded and compiled to a small tree over numbered slots of the row. [`judge`] adds up
-//! the scores of the rules that fire; [`Bands`] turn the sum into an [`Action`]; [`RuleSet::explain`] says
-//! why.
+//! A rule is a name, a condition, a score and effects. Its condition is written in CEL's syntax, checked against a
+//! [`Scope`] and a [`Library`] of definitions when it is loaded, and compiled to a small tree over numbered slots of
+//! the row. A [`RuleSet`] holds rules that are judged together; [`judge`] adds up the scores of those that fire;
+//! [`Bands`] turn the sum into an [`Action`]; [`RuleSet::explain`] says why.
 //!
 //! Everything here is pure: no I/O, no clock, no state. The same row gives the same verdict, today or next
 //! year. A condition always ends, and what it costs and reads is known before it runs. The language is
 //! described in `docs/rules.md`.
 
 mod action;
+mod bounds;
 pub mod catboost;
 mod check;
 mod condition;
 mod diagnostic;
+mod effect;
 mod expr;
+mod library;
+mod rule;
 mod scope;
+mod set;
 mod syntax;
 mod token;
 mod verdict;
@@ -24,8 +29,14 @@ mod verdict;
 mod tests;
 
 pub use action::{Action, Band, Bands, BandsError, Mode, Next, UnknownWord};
-pub use check::{VALUE_METHODS, compile};
+pub use check::{KIND_METHODS, VALUE_METHODS, compile};
 pub use condition::{Condition, Read};
-pub use diagnostic::Diagnostic;
+pub use diagnostic::{Diagnostic, Severity};
+pub use effect::Effect;
+pub use library::{Constant, DefinitionProblem, Library, LibrarySource};
+pub use rule::{
+    Group, GroupSource, Part, Rule, RuleProblem, RuleSet, RuleSetSource, RuleSource, RuleTest, TestFailure,
+};
 pub use scope::{CounterSum, Names, ReadingRequest, Scope, ScopeError, TrackValue};
-pub use verdict::{Reason, Rule, RuleSet, RuleSetError, RuleSource, Verdict, judge};
+pub use set::{Set, SetError, SetType};
+pub use verdict::{Consequence, Outcome, Reason, Verdict, judge};

@@ -25,6 +25,31 @@ pub trait Scope {
     /// Whether there is a distinct statistic of this name, e.g. `rcpts`.
     fn is_distinct(&self, name: &str) -> bool;
 
+    /// The column that the engine puts a model's output in before rules are judged; [`Type::Float`]. None unless
+    /// the engine has models.
+    fn model(&self, name: &str) -> Option<Slot> {
+        let _ = name;
+        None
+    }
+
+    /// Whether the keys of a kind have a counter that effects can add to.
+    ///
+    /// # Errors
+    /// [`ScopeError::Counter`], or [`ScopeError::Unavailable`] where the kind has no counters at all.
+    fn counter(&self, kind: &str, counter: &str) -> Result<(), ScopeError> {
+        let _ = counter;
+        Err(ScopeError::Unavailable(format!("nothing is counted for the kind `{kind}`")))
+    }
+
+    /// How long a label holds on a key of a kind at most.
+    ///
+    /// # Errors
+    /// [`ScopeError::Label`].
+    fn label(&self, kind: &str, label: &str) -> Result<Span, ScopeError> {
+        let _ = kind;
+        Err(ScopeError::Label { name: label.to_owned(), known: Vec::new() })
+    }
+
     /// All names of one sort, from which the nearest is offered when one is unknown.
     fn names(&self, of: Names) -> Vec<String>;
 }
@@ -38,6 +63,8 @@ pub enum Names {
     Kind,
     /// Distinct statistics.
     Distinct,
+    /// Models.
+    Model,
 }
 
 /// What a condition wants to know of the statistics of an event's keys, as they were before the event.
@@ -97,6 +124,16 @@ pub enum ReadingRequest<'a> {
         /// The trailing window.
         window: Span,
     },
+    /// Whether a key has a label that holds at the event's time; [`Type::Bool`].
+    Marked {
+        /// The kind.
+        kind: &'a str,
+        /// The label.
+        label: &'a str,
+    },
+    /// Whether another reading is an estimate, for one of the keys that it is over; [`Type::Bool`], missing where
+    /// that reading is.
+    Estimated(Box<ReadingRequest<'a>>),
 }
 
 /// A value of a track. Over several keys of an event the engine takes the largest, but the least of
@@ -136,6 +173,7 @@ impl ReadingRequest<'_> {
             ReadingRequest::Ratio { .. } | ReadingRequest::Track { value: TrackValue::Decayed(_), .. } => {
                 Type::Float
             }
+            ReadingRequest::Marked { .. } | ReadingRequest::Estimated(_) => Type::Bool,
             _ => Type::Integer,
         }
     }
@@ -189,6 +227,8 @@ impl fmt::Display for ReadingRequest<'_> {
                 TrackValue::Decayed(half_life) => write!(f, "{kind}.decayed('{half_life}')"),
             },
             ReadingRequest::Distinct { name, window } => write!(f, "distinct('{name}', '{window}')"),
+            ReadingRequest::Marked { kind, label } => write!(f, "{kind}.marked('{label}')"),
+            ReadingRequest::Estimated(of) => write!(f, "estimated({of})"),
         }
     }
 }
@@ -201,6 +241,13 @@ pub enum ScopeError {
         /// The counter asked for.
         name: String,
         /// The counters that it has.
+        known: Vec<String>,
+    },
+    /// The kind has no such label.
+    Label {
+        /// The label asked for.
+        name: String,
+        /// The labels that its keys can have.
         known: Vec<String>,
     },
     /// The statistic does not keep such a window or half-life; the text says which ones it does keep.

@@ -37,13 +37,13 @@ pub(crate) enum Arithmetic {
 }
 
 /// A part of a condition and where it stands.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) range: Range<usize>,
     pub(crate) kind: NodeKind,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum NodeKind {
     /// A dotted name.
     Name(String),
@@ -65,12 +65,37 @@ pub(crate) enum NodeKind {
     Refused,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) name: String,
     pub(crate) name_range: Range<usize>,
     pub(crate) target: Option<Box<Node>>,
     pub(crate) args: Vec<Node>,
+}
+
+impl Node {
+    /// The parts that it consists of, the target of a call first.
+    pub(crate) fn children_mut(&mut self) -> Vec<&mut Node> {
+        match &mut self.kind {
+            NodeKind::Name(_)
+            | NodeKind::Text(_)
+            | NodeKind::Integer(_)
+            | NodeKind::Float(_)
+            | NodeKind::Bool(_)
+            | NodeKind::Refused => Vec::new(),
+            NodeKind::List(parts) | NodeKind::All(parts) | NodeKind::Any(parts) => parts.iter_mut().collect(),
+            NodeKind::Not(operand) | NodeKind::Negate(operand) => vec![operand],
+            NodeKind::Compare(_, sides) | NodeKind::In(sides) | NodeKind::Arithmetic(_, sides) => {
+                let (left, right) = &mut **sides;
+                vec![left, right]
+            }
+            NodeKind::If(branches) => {
+                let (test, yes, no) = &mut **branches;
+                vec![test, yes, no]
+            }
+            NodeKind::Call(call) => call.target.as_deref_mut().into_iter().chain(&mut call.args).collect(),
+        }
+    }
 }
 
 /// The tree of `source`, and what in it has no meaning in a rule; or only diagnostics where it has no tree.
@@ -118,11 +143,7 @@ fn unexpected(source: &str, tokens: &[Token], (line, column): (isize, isize)) ->
         (_, "then" | "else" | "unless") => Some("a choice is written `condition ? value : other`"),
         _ => None,
     };
-    Diagnostic {
-        message: format!("unexpected `{text}`"),
-        range: token.range.clone(),
-        help: help.map(str::to_owned),
-    }
+    Diagnostic::new(format!("unexpected `{text}`"), token.range.clone()).maybe_help(help.map(str::to_owned))
 }
 
 struct Reader {

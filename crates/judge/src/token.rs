@@ -18,7 +18,7 @@ pub(crate) const TERNARIES_MAX: usize = 32;
 pub(crate) const DIAGNOSTICS_MAX: usize = 20;
 
 /// Words that CEL keeps for host languages.
-const RESERVED: [&str; 17] = [
+pub(crate) const RESERVED: [&str; 17] = [
     "as",
     "break",
     "const",
@@ -187,7 +187,7 @@ impl<'a> Lexer<'a> {
             let help =
                 if word == "if" { Some("a choice is written `condition ? value : other`") } else { None };
             let message = format!("`{word}` is a reserved word");
-            self.report(Diagnostic { message, range: start..self.at, help: help.map(str::to_owned) });
+            self.report(Diagnostic::new(message, start..self.at).maybe_help(help.map(str::to_owned)));
         }
     }
 
@@ -231,7 +231,7 @@ impl<'a> Lexer<'a> {
             let whole = &self.source[range.clone()];
             let help =
                 whole.parse::<event::Span>().map(|_| format!("a length of time is `duration('{whole}')`"));
-            self.report(Diagnostic { message: format!("`{whole}` is no number"), range, help: help.ok() });
+            self.report(Diagnostic::new(format!("`{whole}` is no number"), range).maybe_help(help.ok()));
         } else if !fits {
             self.report(Diagnostic::new("the number does not fit in 64 bits", range));
         }

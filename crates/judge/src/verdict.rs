@@ -1,163 +1,23 @@
-//! Rules over a row: the score, what it asks for, and why.
+//! Judging a row: the score, what it asks for, and why.
 
-use std::collections::HashMap;
-use std::fmt;
+use std::fmt::Write;
 
 use event::{Facts, Span, Value};
 use serde::{Deserialize, Serialize};
 
-use crate::action::{Action, Bands, Mode, Next};
-use crate::condition::{Condition, Read};
-use crate::scope::Scope;
-use crate::{Diagnostic, compile};
-
-/// A rule as its file has it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RuleSource {
-    /// The name that reasons give, unique in its set.
-    pub name: String,
-    /// The condition.
-    pub when: String,
-    /// What is added to the score where the condition holds; may be negative.
-    pub score: f64,
-    /// For people.
-    pub description: String,
-    /// How seriously it is taken.
-    pub mode: Mode,
-}
-
-/// A rule whose condition was checked and compiled.
-#[derive(Debug)]
-pub struct Rule {
-    /// The name that reasons give, unique in its set.
-    pub name: String,
-    /// For people.
-    pub description: String,
-    /// What is added to the score where the condition holds; may be negative.
-    pub score: f64,
-    /// How seriously it is taken.
-    pub mode: Mode,
-    /// When it fires.
-    pub condition: Condition,
-}
-
-impl Rule {
-    /// Compiles a rule's condition.
-    ///
-    /// # Errors
-    /// Those of [`compile`], about [`RuleSource::when`].
-    pub fn compile(source: RuleSource, scope: &mut dyn Scope) -> Result<Rule, Vec<Diagnostic>> {
-        let condition = compile(&source.when, scope)?;
-        let RuleSource { name, score, description, mode, .. } = source;
-        Ok(Rule { name, description, score, mode, condition })
-    }
-}
-
-/// Rules that are judged together, and the bands that their score falls into.
-#[derive(Debug, Default)]
-pub struct RuleSet {
-    rules: Vec<Rule>,
-    by_name: HashMap<String, usize>,
-    bands: Bands,
-}
-
-/// Why rules do not make a set. Each names the rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RuleSetError {
-    /// The rule's name is empty or longer than [`RuleSet::NAME_BYTES_MAX`].
-    Name(String),
-    /// Two rules have this name.
-    Duplicate(String),
-    /// The rule's score is no finite number.
-    Score(String),
-    /// There are more than [`RuleSet::RULES_MAX`] rules.
-    TooMany,
-}
-
-impl fmt::Display for RuleSetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RuleSetError::Name(name) => {
-                let shown: String = name.chars().take(40).collect();
-                write!(f, "a rule's name has 1 to {} bytes: `{shown}`", RuleSet::NAME_BYTES_MAX)
-            }
-            RuleSetError::Duplicate(name) => write!(f, "two rules are named `{name}`"),
-            RuleSetError::Score(name) => write!(f, "the score of rule `{name}` is no finite number"),
-            RuleSetError::TooMany => write!(f, "a set has at most {} rules", RuleSet::RULES_MAX),
-        }
-    }
-}
-
-impl std::error::Error for RuleSetError {}
-
-impl RuleSet {
-    /// Most rules of a set.
-    pub const RULES_MAX: usize = 10_000;
-    /// Longest name of a rule, in bytes.
-    pub const NAME_BYTES_MAX: usize = 128;
-
-    /// Puts rules together.
-    pub fn new(rules: Vec<Rule>, bands: Bands) -> Result<RuleSet, RuleSetError> {
-        if rules.len() > RuleSet::RULES_MAX {
-            return Err(RuleSetError::TooMany);
-        }
-        let mut by_name = HashMap::with_capacity(rules.len());
-        for (index, rule) in rules.iter().enumerate() {
-            if rule.name.is_empty() || rule.name.len() > RuleSet::NAME_BYTES_MAX {
-                return Err(RuleSetError::Name(rule.name.clone()));
-            }
-            if !rule.score.is_finite() {
-                return Err(RuleSetError::Score(rule.name.clone()));
-            }
-            if by_name.insert(rule.name.clone(), index).is_some() {
-                return Err(RuleSetError::Duplicate(rule.name.clone()));
-            }
-        }
-        Ok(RuleSet { rules, by_name, bands })
-    }
-
-    /// The rules, in the order given.
-    pub fn rules(&self) -> &[Rule] {
-        &self.rules
-    }
-
-    /// The rule of this name.
-    pub fn rule(&self, name: &str) -> Option<&Rule> {
-        self.by_name.get(name).and_then(|index| self.rules.get(*index))
-    }
-
-    /// The bands.
-    pub fn bands(&self) -> &Bands {
-        &self.bands
-    }
-
-    /// Fills in the reasons' details with the values that `row` holds. The set and the row are those that
-    /// [`judge`] was given; a reason whose rule is not in the set stays as it is.
-    pub fn explain(&self, verdict: &mut Verdict, row: &Facts) {
-        for reason in verdict.reasons.iter_mut().chain(&mut verdict.shadow) {
-            let Some(rule) = self.rule(&reason.rule) else { continue };
-            let reads = rule.condition.reads();
-            reason.values = reads.iter().map(|read| (read.text.clone(), seen(read, row))).collect();
-            let parts = reason.values.iter().zip(reads).map(|((name, value), read)| match value {
-                None => format!("{name} is missing"),
-                // Quoted and escaped: the sender chose it.
-                Some(Value::String(text)) if matches!(row.get(read.slot), Some(Value::String(_))) => {
-                    format!("{name} = {text:?}")
-                }
-                Some(Value::List(items)) => format!("{name} = {items:?}"),
-                Some(other) => format!("{name} = {other}"),
-            });
-            reason.detail = parts.collect::<Vec<_>>().join(", ");
-        }
-    }
-}
+use crate::action::{Action, Mode, Next};
+use crate::condition::Read;
+use crate::effect::Effect;
+use crate::expr::{Env, Results, World};
+use crate::rule::{Group, Rule, RuleSet};
 
 /// What was judged of one event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// The sum of the scores of the enforced rules that fired, rounded to a millionth; always finite.
+    /// The sum of the scores of the enforced rules that fired, those of a group within its bounds, rounded to a
+    /// millionth; always finite.
     pub score: f64,
-    /// What the score asks for.
+    /// What is asked for: by the score, unless a rule's effect says otherwise.
     pub action: Action,
     /// The enforced rules that fired, the weightiest first, then by name.
     pub reasons: Vec<Reason>,
@@ -165,6 +25,19 @@ pub struct Verdict {
     pub shadow: Vec<Reason>,
     /// The next band above the score.
     pub next: Option<Next>,
+    /// What is to be done beside the action, in the order of the rules that ask for it. Not part of a stored
+    /// verdict: reasons tell it, and the rules of the verdict's version have it.
+    #[serde(skip)]
+    pub effects: Vec<Consequence>,
+}
+
+/// An effect that a rule asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consequence {
+    /// The rule's name.
+    pub rule: String,
+    /// What is to be done: marks, additions and notifications; actions are in [`Verdict::action`].
+    pub effect: Effect,
 }
 
 /// A rule that fired.
@@ -174,8 +47,8 @@ pub struct Reason {
     pub rule: String,
     /// The rule's score.
     pub score: f64,
-    /// The values as one line, e.g. `from.seen('1h') = 2310, mail.subject = "Cheap"`; empty until
-    /// [`RuleSet::explain`].
+    /// The values and effects as one line, e.g. `from.seen('1h') = 2310, mail.subject = "Cheap"; set reject`; empty
+    /// until [`RuleSet::explain`].
     pub detail: String,
     /// What the rule reads and the values seen, `None` where missing: ages and the number of bytes as text,
     /// long texts and lists cut.
@@ -183,32 +56,203 @@ pub struct Reason {
     pub values: Vec<(String, Option<Value>)>,
 }
 
+/// What the rules of a set say of a row, and the room for it: used again for the next row, it allocates nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    pub(crate) results: Results,
+    /// What the rules of each group add without its bounds, in either world.
+    sums: Vec<[f64; 2]>,
+    fired: Vec<u32>,
+    shadow: Vec<u32>,
+    score: f64,
+    action: Option<Action>,
+    lifted: u16,
+}
+
+impl Outcome {
+    /// Indices of the enforced rules that fired, ascending.
+    pub fn fired(&self) -> &[u32] {
+        &self.fired
+    }
+
+    /// Indices of the rules in shadow that fired, ascending.
+    pub fn shadow(&self) -> &[u32] {
+        &self.shadow
+    }
+
+    /// See [`Verdict::score`].
+    pub fn score(&self) -> f64 {
+        self.score
+    }
+
+    /// See [`Verdict::action`].
+    pub fn action(&self) -> Action {
+        self.action.unwrap_or(Action::Accept)
+    }
+}
+
+impl RuleSet {
+    /// Judges a row into `outcome`, without an allocation once that has seen a row of this set. (A regular
+    /// expression allocates when it is first used on a thread.)
+    pub fn evaluate(&self, row: &Facts, outcome: &mut Outcome) {
+        let Outcome { results, sums, fired, shadow, .. } = outcome;
+        results.fired.clear();
+        results.fired.resize(self.rules.len(), 0);
+        results.groups.clear();
+        results.groups.resize(self.groups.len(), [0.0; 2]);
+        sums.clear();
+        sums.resize(self.groups.len(), [0.0; 2]);
+        for list in [&mut *fired, &mut *shadow] {
+            list.clear();
+            list.reserve(self.rules.len());
+        }
+        let mut score = 0.0f64;
+        for index in &self.order {
+            let rule = &self.rules[*index as usize];
+            if rule.condition.evaluate_in(Env::new(row, results)) != Some(true) || self.has_expired(rule, row)
+            {
+                continue;
+            }
+            let live = rule.mode == Mode::Enforce;
+            results.fired[*index as usize] =
+                if live { World::Live.bit() | World::Trial.bit() } else { World::Trial.bit() };
+            if live { &mut *fired } else { &mut *shadow }.push(*index);
+            match rule.group {
+                None if live => score = sum(score, rule.score),
+                None => {}
+                Some(group) => {
+                    let Group { floor, cap, .. } = &self.groups[group];
+                    let worlds: &[World] = if live { &[World::Live, World::Trial] } else { &[World::Trial] };
+                    for world in worlds {
+                        let raw = &mut sums[group][*world as usize];
+                        *raw = sum(*raw, rule.score);
+                        results.groups[group][*world as usize] = rounded(*raw).clamp(*floor, *cap);
+                    }
+                }
+            }
+        }
+        for group in &results.groups {
+            score = sum(score, group[World::Live as usize]);
+        }
+        fired.sort_unstable();
+        shadow.sort_unstable();
+        outcome.score = rounded(score);
+        self.act(outcome);
+    }
+
+    /// What the score and the effects of the rules that fired ask for.
+    fn act(&self, outcome: &mut Outcome) {
+        outcome.lifted = 0;
+        for index in &outcome.fired {
+            for effect in &self.rules[*index as usize].effects {
+                if let Effect::Lift(action) = effect {
+                    outcome.lifted |= bit(*action);
+                }
+            }
+        }
+        let lifted = outcome.lifted;
+        let set = outcome.fired.iter().rev().find_map(|index| {
+            self.rules[*index as usize].effects.iter().rev().find_map(|effect| match effect {
+                Effect::Set(action) if lifted & bit(*action) == 0 => Some(*action),
+                _ => None,
+            })
+        });
+        let by_score = || self.bands.action_unless(outcome.score, |action| lifted & bit(action) != 0);
+        outcome.action = Some(set.unwrap_or_else(by_score));
+    }
+
+    fn has_expired(&self, rule: &Rule, row: &Facts) -> bool {
+        let (Some(expires), Some(time)) = (rule.expires, self.time) else { return false };
+        matches!(row.get(time), Some(Value::Time(time)) if *time >= expires)
+    }
+
+    /// An outcome with names instead of numbers; the reasons' details are left to [`RuleSet::explain`].
+    pub fn verdict(&self, outcome: &Outcome) -> Verdict {
+        let reasons = |fired: &[u32]| {
+            let rules = fired.iter().filter_map(|index| self.rules.get(*index as usize));
+            let mut reasons: Vec<Reason> = rules
+                .map(|rule| Reason {
+                    rule: rule.name.clone(),
+                    score: rule.score,
+                    detail: String::new(),
+                    values: Vec::new(),
+                })
+                .collect();
+            reasons.sort_by(|a, b| b.score.abs().total_cmp(&a.score.abs()).then_with(|| a.rule.cmp(&b.rule)));
+            reasons
+        };
+        let mut effects = Vec::new();
+        for rule in outcome.fired.iter().filter_map(|index| self.rules.get(*index as usize)) {
+            let due =
+                rule.effects.iter().filter(|effect| !matches!(effect, Effect::Set(_) | Effect::Lift(_)));
+            effects.extend(due.map(|effect| Consequence { rule: rule.name.clone(), effect: effect.clone() }));
+        }
+        let lifted = |action| outcome.lifted & bit(action) != 0;
+        Verdict {
+            score: outcome.score,
+            action: outcome.action(),
+            reasons: reasons(&outcome.fired),
+            shadow: reasons(&outcome.shadow),
+            next: self.bands.next_unless(outcome.score, lifted),
+            effects,
+        }
+    }
+
+    /// Fills in the reasons' details with the values that `row` holds, with what each rule does beside its score,
+    /// and with what a group's bounds leave of it. The set and the row are those that [`judge`] was given; a
+    /// reason whose rule is not in the set stays as it is.
+    pub fn explain(&self, verdict: &mut Verdict, row: &Facts) {
+        let sums: Vec<f64> = (0..self.groups.len())
+            .map(|group| {
+                let of_group = verdict.reasons.iter().filter_map(|reason| self.rule(&reason.rule));
+                of_group
+                    .filter(|rule| rule.group == Some(group))
+                    .fold(0.0, |total, rule| sum(total, rule.score))
+            })
+            .collect();
+        for (enforced, reason) in verdict
+            .reasons
+            .iter_mut()
+            .map(|reason| (true, reason))
+            .chain(verdict.shadow.iter_mut().map(|reason| (false, reason)))
+        {
+            let Some(rule) = self.rule(&reason.rule) else { continue };
+            (reason.values, reason.detail) = detail(rule, row);
+            let mut separator = if reason.detail.is_empty() { "" } else { "; " };
+            for effect in &rule.effects {
+                // Writing to a string cannot fail.
+                let _ = write!(reason.detail, "{separator}{effect}");
+                separator = ", ";
+            }
+            if let Some(group) = rule.group.filter(|_| enforced) {
+                let (Group { name, floor, cap, .. }, total) = (&self.groups[group], rounded(sums[group]));
+                if total < *floor || total > *cap {
+                    let separator = if reason.detail.is_empty() { "" } else { "; " };
+                    let kept = total.clamp(*floor, *cap);
+                    let _ = write!(reason.detail, "{separator}group {name} counts {kept} of {total}");
+                }
+            }
+        }
+    }
+}
+
 /// Judges a row.
 ///
-/// Pure: the same set and row give the same verdict. Allocates only for rules that fire; the reasons' details
-/// are left to [`RuleSet::explain`].
+/// Pure: the same set and row give the same verdict. The reasons' details are left to [`RuleSet::explain`]. Whoever
+/// judges many rows and looks at few verdicts takes [`RuleSet::evaluate`].
 pub fn judge(set: &RuleSet, row: &Facts) -> Verdict {
-    let (mut score, mut reasons, mut shadow) = (0.0f64, Vec::new(), Vec::new());
-    for rule in &set.rules {
-        if rule.mode == Mode::Off || !rule.condition.fires(row) {
-            continue;
-        }
-        let reason =
-            Reason { rule: rule.name.clone(), score: rule.score, detail: String::new(), values: Vec::new() };
-        if rule.mode == Mode::Enforce {
-            score = (score + rule.score).clamp(f64::MIN, f64::MAX);
-            reasons.push(reason);
-        } else {
-            shadow.push(reason);
-        }
-    }
-    let score = rounded(score);
-    for fired in [&mut reasons, &mut shadow] {
-        fired.sort_by(|a: &Reason, b: &Reason| {
-            b.score.abs().total_cmp(&a.score.abs()).then_with(|| a.rule.cmp(&b.rule))
-        });
-    }
-    Verdict { score, action: set.bands.action(score), reasons, shadow, next: set.bands.next(score) }
+    let mut outcome = Outcome::default();
+    set.evaluate(row, &mut outcome);
+    set.verdict(&outcome)
+}
+
+/// Saturates, so that it stays finite.
+fn sum(total: f64, score: f64) -> f64 {
+    (total + score).clamp(f64::MIN, f64::MAX)
+}
+
+fn bit(action: Action) -> u16 {
+    1 << action as u16
 }
 
 /// To a millionth: 0.7 + 0.1 reaches a band at 0.8, in whatever order rules are added up.
@@ -217,6 +261,23 @@ pub(crate) fn rounded(score: f64) -> f64 {
     // From here on neighbouring floats are further apart than that.
     const COARSE: f64 = 1e9;
     if score.abs() < COARSE { (score * MILLION).round() / MILLION + 0.0 } else { score }
+}
+
+/// What a rule reads and the values seen, and the same as one line.
+pub(crate) fn detail(rule: &Rule, row: &Facts) -> (Vec<(String, Option<Value>)>, String) {
+    let reads = rule.condition.reads();
+    let values: Vec<_> = reads.iter().map(|read| (read.text.clone(), seen(read, row))).collect();
+    let parts = values.iter().zip(reads).map(|((name, value), read)| match value {
+        None => format!("{name} is missing"),
+        // Quoted and escaped: the sender chose it.
+        Some(Value::String(text)) if matches!(row.get(read.slot), Some(Value::String(_))) => {
+            format!("{name} = {text:?}")
+        }
+        Some(Value::List(items)) => format!("{name} = {items:?}"),
+        Some(other) => format!("{name} = {other}"),
+    });
+    let line = parts.collect::<Vec<_>>().join(", ");
+    (values, line)
 }
 
 /// Longest text of a value in a reason, in characters.

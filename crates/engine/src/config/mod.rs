@@ -8,10 +8,12 @@ mod problem;
 mod spec;
 mod tree;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use event::{Column, Span};
+use event::{Column, Span, Time, Value};
+use judge::Constant;
 
 pub(crate) use problem::expected;
 pub use problem::{Origin, Problem, Problems, Source, SourceKind};
@@ -23,6 +25,8 @@ use crate::preset;
 
 /// Largest configuration file that is read.
 const FILE_BYTES_MAX: u64 = 16 << 20;
+/// Largest file of a set that is read.
+const LIST_BYTES_MAX: u64 = 64 << 20;
 
 /// Values from outside the files, laid over them. They speak of the node and of the main file's pipeline.
 #[derive(Clone, Debug, Default)]
@@ -51,13 +55,15 @@ pub struct Document {
     origin: Origin,
     /// It is not known what the file extends or reads, or parts of it could not be read at all.
     broken: bool,
+    /// The files of sets, by the set's name.
+    lists: HashMap<String, Arc<Source>>,
 }
 
 impl Config {
     /// Reads a main file and the pipelines it names.
     pub fn load(path: &Path, overrides: &Overrides) -> Config {
         let mut problems = Problems::default();
-        let source = read(path, None, &mut problems);
+        let source = read(path, None, FILE_BYTES_MAX, &mut problems);
         let directory = path.parent().map(Path::to_path_buf);
         Config::assemble(source, directory, overrides, problems)
     }
@@ -84,13 +90,17 @@ impl Config {
         mut problems: Problems,
     ) -> Config {
         let mut main = Document::layered(&source, true, overrides, &mut problems);
+        main.read_lists(directory.as_deref(), &mut problems);
         let files = main.section("node").map(|view| view.strings("pipelines")).unwrap_or_default();
         let mut others = Vec::new();
         for (file, origin) in files {
             match &directory {
                 Some(directory) => {
-                    let source = read(&directory.join(file), Some(origin), &mut problems);
-                    others.push(Document::layered(&source, false, &Overrides::default(), &mut problems));
+                    let path = directory.join(file);
+                    let source = read(&path, Some(origin), FILE_BYTES_MAX, &mut problems);
+                    let mut other = Document::layered(&source, false, &Overrides::default(), &mut problems);
+                    other.read_lists(path.parent(), &mut problems);
+                    others.push(other);
                 }
                 None => problems.add(
                     origin,
@@ -152,11 +162,11 @@ pub struct EffectiveValue {
     pub origin: String,
 }
 
-fn read(path: &Path, named_at: Option<&Origin>, problems: &mut Problems) -> Arc<Source> {
+fn read(path: &Path, named_at: Option<&Origin>, bytes_max: u64, problems: &mut Problems) -> Arc<Source> {
     let name = path.display().to_string();
     let text = std::fs::metadata(path).and_then(|metadata| {
-        if metadata.len() > FILE_BYTES_MAX {
-            return Err(std::io::Error::other(format!("larger than {} MiB", FILE_BYTES_MAX >> 20)));
+        if metadata.len() > bytes_max {
+            return Err(std::io::Error::other(format!("larger than {} MiB", bytes_max >> 20)));
         }
         std::fs::read_to_string(path)
     });
@@ -202,10 +212,35 @@ impl Document {
             root.overlay(layer, &spec::identity);
         }
         complete_entries(&mut root, problems);
-        let document = Document { root, origin, broken };
+        let document = Document { root, origin, broken, lists: HashMap::new() };
         let input = document.top().str("input").unwrap_or_default();
         let broken = broken || !spec::INPUTS.contains(&input);
         Document { broken, ..document }
+    }
+
+    /// Reads the files that sets name.
+    fn read_lists(&mut self, directory: Option<&Path>, problems: &mut Problems) {
+        let mut lists = HashMap::new();
+        for view in self.list("set") {
+            let (Some(name), Some(file)) = (view.str("name"), view.str("file")) else { continue };
+            let origin = view.origin("file");
+            match directory {
+                Some(directory) => {
+                    let source = read(&directory.join(file), Some(origin), LIST_BYTES_MAX, problems);
+                    lists.insert(name.to_owned(), source);
+                }
+                None => {
+                    let help = Some("this text is not in a directory".into());
+                    problems.add(origin, format!("`{file}` cannot be found"), help);
+                }
+            }
+        }
+        self.lists = lists;
+    }
+
+    /// The text of the file that a set names.
+    pub(crate) fn list_file(&self, set: &str) -> Option<&Arc<Source>> {
+        self.lists.get(set)
     }
 
     /// A pipeline without a name is called after its preset, and one without that after nothing in particular.
@@ -488,10 +523,78 @@ impl<'a> View<'a> {
         self.table.get(key).map(strings).unwrap_or_default()
     }
 
+    /// The tables of a list.
+    pub(crate) fn tables(&self, key: &str) -> Vec<View<'a>> {
+        let Some(Node { value: Tree::List(items), .. }) = self.table.get(key) else { return Vec::new() };
+        let tables = items.iter().filter_map(|item| match &item.value {
+            Tree::Table(table) => Some(View { table, origin: &item.origin }),
+            _ => None,
+        });
+        tables.collect()
+    }
+
+    pub(crate) fn bool(&self, key: &str) -> Option<bool> {
+        match self.table.get(key)?.value {
+            Tree::Bool(truth) => Some(truth),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn time(&self, key: &str) -> Option<Time> {
+        spec::time(&self.table.get(key)?.value)
+    }
+
+    /// The entries of a set, each with its place.
+    pub(crate) fn entries(&self, key: &str) -> Vec<(String, &'a Origin)> {
+        let Some(Node { value: Tree::List(items), .. }) = self.table.get(key) else { return Vec::new() };
+        let entries = items.iter().filter_map(|item| match &item.value {
+            Tree::String(text) => Some((text.clone(), &item.origin)),
+            Tree::Integer(integer) => Some((integer.to_string(), &item.origin)),
+            _ => None,
+        });
+        entries.collect()
+    }
+
+    /// The keys of a map section with their places, and their values as texts.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = (&'a str, &'a Origin, &'a str, &'a Origin)> {
+        self.table.entries.iter().filter_map(|entry| match &entry.node.value {
+            Tree::String(text) => {
+                Some((entry.key.as_str(), &entry.key_origin, text.as_str(), &entry.node.origin))
+            }
+            _ => None,
+        })
+    }
+
+    /// The keys of a map section with their places, and their values as constants.
+    pub(crate) fn constants(&self) -> impl Iterator<Item = (&'a str, &'a Origin, Constant)> {
+        let entries = self.table.entries.iter();
+        entries
+            .filter_map(|entry| Some((entry.key.as_str(), &entry.key_origin, constant(&entry.node.value)?)))
+    }
+
+    /// The keys of a table, and their values as those of facts.
+    pub(crate) fn facts(&self) -> Vec<(String, Value)> {
+        let entries = self.table.entries.iter();
+        entries.filter_map(|entry| Some((entry.key.clone(), spec::fact_value(&entry.node.value)?))).collect()
+    }
+
     /// The entries of a map section: key, its place, and the strings of its list.
     pub(crate) fn map(&self) -> impl Iterator<Item = (&'a str, &'a Origin, Vec<(&'a str, &'a Origin)>)> {
         self.table.entries.iter().map(|entry| (entry.key.as_str(), &entry.key_origin, strings(&entry.node)))
     }
+}
+
+fn constant(value: &Tree) -> Option<Constant> {
+    Some(match value {
+        Tree::String(text) => Constant::String(text.clone()),
+        Tree::Integer(integer) => Constant::Integer(*integer),
+        Tree::Float(float) => Constant::Float(*float),
+        Tree::Bool(truth) => Constant::Bool(*truth),
+        Tree::List(items) => {
+            Constant::List(items.iter().map(|item| constant(&item.value)).collect::<Option<_>>()?)
+        }
+        Tree::Date(_) | Tree::Table(_) => return None,
+    })
 }
 
 fn strings(node: &Node) -> Vec<(&str, &Origin)> {
@@ -526,9 +629,11 @@ pub fn reference() -> String {
         text += "\n\n| key | value | default | meaning |\n|---|---|---|---|\n";
         for setting in section.settings {
             text += &row(setting, "", setting.required && section.form != Form::Map);
-            if let Shape::Table(inner) = setting.shape {
-                inner.iter().for_each(|one| text += &row(one, &format!("{}.", setting.key), one.required));
-            }
+            let inner = match setting.shape {
+                Shape::Table(inner) | Shape::List(&Shape::Table(inner)) => inner,
+                _ => &[],
+            };
+            inner.iter().for_each(|one| text += &row(one, &format!("{}.", setting.key), one.required));
         }
     }
     for input in Input::ALL {
@@ -570,5 +675,10 @@ fn shape_doc(shape: &Shape) -> String {
         }
         Shape::List(inner) => format!("list of: {}", shape_doc(inner)),
         Shape::Table(_) => "table".into(),
+        Shape::Bool => "`true` or `false`".into(),
+        Shape::Time => "time".into(),
+        Shape::Entry => "string or integer".into(),
+        Shape::Constant => "any value, or a list".into(),
+        Shape::Facts => "table".into(),
     }
 }

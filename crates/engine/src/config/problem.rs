@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use judge::Severity;
+
 /// A text that values were read from.
 #[derive(Debug)]
 pub struct Source {
@@ -93,9 +95,11 @@ fn floor_boundary(text: &str, index: usize) -> usize {
     index
 }
 
-/// One thing that is wrong.
+/// One thing that is wrong, or suspicious.
 #[derive(Clone, Debug)]
 pub struct Problem {
+    /// Whether the configuration is refused for it.
+    pub severity: Severity,
     /// Where.
     pub origin: Origin,
     /// What is wrong, naming the offending piece.
@@ -109,7 +113,11 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let source = &self.origin.source;
         let (line, column) = self.origin.line_column();
-        writeln!(f, "{}:{line}:{column}: error: {}", source.name, self.message)?;
+        let what = match self.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        writeln!(f, "{}:{line}:{column}: {what}: {}", source.name, self.message)?;
         let start = floor_boundary(&source.text, self.origin.range.start);
         let line_start = source.text[..start].rfind('\n').map_or(0, |newline| newline + 1);
         let line_text = source.text[line_start..].lines().next().unwrap_or_default();
@@ -150,14 +158,33 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Problems that are kept; beyond it they are only noise.
+    /// Errors that are kept, and warnings; beyond it they are only noise.
     const MAX: usize = 200;
 
-    /// Adds one.
+    /// Adds an error.
     pub fn add(&mut self, origin: &Origin, message: impl Into<String>, help: Option<String>) {
-        if self.list.len() < Problems::MAX {
-            self.list.push(Problem { origin: origin.clone(), message: message.into(), help });
+        self.push(Severity::Error, origin, message.into(), help);
+    }
+
+    /// Adds one of either kind.
+    pub(crate) fn push(
+        &mut self,
+        severity: Severity,
+        origin: &Origin,
+        message: String,
+        help: Option<String>,
+    ) {
+        // Warnings leave errors their room.
+        if self.list.iter().filter(|problem| problem.severity == severity).count() < Problems::MAX {
+            self.list.push(Problem { severity, origin: origin.clone(), message, help });
         }
+    }
+
+    /// The errors, and the warnings.
+    pub(crate) fn split(self) -> (Problems, Problems) {
+        let is_error = |problem: &Problem| problem.severity == Severity::Error;
+        let (errors, warnings) = self.list.into_iter().partition(is_error);
+        (Problems { list: errors }, Problems { list: warnings })
     }
 
     /// Whether nothing is wrong.
@@ -190,8 +217,15 @@ impl fmt::Display for Problems {
         for problem in &self.list {
             writeln!(f, "{problem}")?;
         }
-        let count = self.list.len();
-        write!(f, "{count} error{}", if count == 1 { "" } else { "s" })
+        let warnings = self.list.iter().filter(|problem| problem.severity == Severity::Warning).count();
+        let errors = self.list.len() - warnings;
+        let counted =
+            |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        match (errors, warnings) {
+            (_, 0) => f.write_str(&counted(errors, "error")),
+            (0, _) => f.write_str(&counted(warnings, "warning")),
+            _ => write!(f, "{}, {}", counted(errors, "error"), counted(warnings, "warning")),
+        }
     }
 }
 

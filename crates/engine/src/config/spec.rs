@@ -1,7 +1,7 @@
 //! Every section and key of the configuration language, once. The checker, the defaults, the environment
 //! variables, `--effective` and the generated reference are all read off this list.
 
-use event::Span;
+use event::{Span, Time, Value};
 
 use super::problem::{Origin, Problems, expected};
 use super::tree::{Node, Table, Tree};
@@ -21,6 +21,8 @@ pub(super) enum Shape {
     Integer(i64, i64),
     /// A number.
     Float,
+    /// An entry of a set: a text or an integer.
+    Entry,
     /// A length of time such as `10m`.
     Span,
     /// `sync`, `none` or a length of time.
@@ -35,6 +37,14 @@ pub(super) enum Shape {
     List(&'static Shape),
     /// A table with these keys, none of which has a default.
     Table(&'static [Setting]),
+    /// True or false.
+    Bool,
+    /// A point in time, as text or as TOML writes one.
+    Time,
+    /// A value that conditions can name: true or false, a number, a text, or a list of numbers and texts.
+    Constant,
+    /// A table whose keys are facts and readings, and whose values are theirs.
+    Facts,
 }
 
 /// One key.
@@ -91,6 +101,7 @@ pub(super) const INPUTS: &[&str] = &["message", "access-log", "json"];
 const ACTIONS: &[&str] =
     &["accept", "tag", "quarantine", "reject", "throttle", "shadow", "challenge", "review"];
 const TYPES: &[&str] = &["string", "integer", "float", "bool", "time", "ip", "bytes", "list"];
+const SET_TYPES: &[&str] = &["string", "domain", "integer", "ip"];
 /// What a track keeps, but for decayed sums.
 const COLUMNS: &[&str] = &["first", "last", "count", "sum", "min", "max"];
 /// Most keys that a sketch is made for.
@@ -117,6 +128,16 @@ const ADMIT: &[Setting] = &[
         None,
         "Instead of `memory`: different keys expected within `rotate`, of which one in a hundred may be admitted too early",
     ),
+];
+
+/// A row that a rule is tried on.
+const TEST: &[Setting] = &[
+    required(
+        "facts",
+        Shape::Facts,
+        "Facts and readings as rules name them, and their values; ages as text such as `\"2h\"`. What is not named is missing",
+    ),
+    required("fires", Shape::Bool, "Whether the rule is to fire"),
 ];
 
 /// All sections, in the order in which data flows through them; the node's last.
@@ -328,6 +349,23 @@ pub(super) static SECTIONS: &[Section] = &[
         ],
     },
     Section {
+        name: "label",
+        form: Form::List("name"),
+        node: false,
+        doc: "A label that rules put on keys for a time, and that later events of the key show.",
+        settings: &[
+            required("name", Shape::Name, "Its name, as in `ip.marked('scanner')`"),
+            required(
+                "number",
+                Shape::Integer(1, KIND_MAX),
+                "Number under which it is stored, beside those of the kinds",
+            ),
+            required("of", Shape::Name, "Kind whose keys can have it"),
+            required("keep", Shape::Span, "How long it can hold at most"),
+            setting("description", Shape::Text, Some("\"\""), "What it says of a key, for people"),
+        ],
+    },
+    Section {
         name: "observe",
         form: Form::Table,
         node: false,
@@ -358,10 +396,58 @@ pub(super) static SECTIONS: &[Section] = &[
         settings: &[required("CLASS", Shape::List(&Shape::Name), "Counters that go up by one")],
     },
     Section {
+        name: "constants",
+        form: Form::Map,
+        node: false,
+        doc: "Values that conditions can name.",
+        settings: &[required("NAME", Shape::Constant, "Value: a number, a text, true or false, or a list")],
+    },
+    Section {
+        name: "expressions",
+        form: Form::Map,
+        node: false,
+        doc: "Parts of conditions under a name. They can use each other, but none itself.",
+        settings: &[required("NAME", Shape::Text, "Expression in the rule language, of any type")],
+    },
+    Section {
+        name: "set",
+        form: Form::List("name"),
+        node: false,
+        doc: "Many constants of one type that conditions seek a value in, written out or in a file.",
+        settings: &[
+            required("name", Shape::Name, "Its name, as in `mail.from_domain in freemail`"),
+            required(
+                "type",
+                Shape::Choice(SET_TYPES),
+                "What it holds. `domain`: names, each with all below it; `ip`: addresses and networks",
+            ),
+            setting("values", Shape::List(&Shape::Entry), None, "Its entries"),
+            setting(
+                "file",
+                Shape::Text,
+                None,
+                "Instead of `values`: a file of one entry a line, relative to this file; empty lines and those that begin with `#` or `;` are left out, and but for strings what follows a blank, too",
+            ),
+            setting("description", Shape::Text, Some("\"\""), "What it is, for people"),
+        ],
+    },
+    Section {
+        name: "group",
+        form: Form::List("name"),
+        node: false,
+        doc: "Rules that add to the score together.",
+        settings: &[
+            required("name", Shape::Name, "Its name"),
+            setting("cap", Shape::Float, None, "What its rules add together at most, from 0 up"),
+            setting("floor", Shape::Float, None, "What its rules add together at least, from 0 down"),
+            setting("description", Shape::Text, Some("\"\""), "What its rules have in common, for people"),
+        ],
+    },
+    Section {
         name: "rule",
         form: Form::List("name"),
         node: false,
-        doc: "A condition over the facts and what it adds to the score.",
+        doc: "A condition over the facts, what it adds to the score, and what else it does.",
         settings: &[
             required("name", Shape::Name, "Its name, as verdicts give it"),
             required("when", Shape::Text, "Condition in the rule language"),
@@ -381,6 +467,21 @@ pub(super) static SECTIONS: &[Section] = &[
                 Shape::Choice(MODES),
                 Some("\"enforce\""),
                 "`enforce`; `shadow`: evaluated and journalled, changes nothing; `off`",
+            ),
+            setting("group", Shape::Name, None, "Group within whose bounds its score counts"),
+            setting(
+                "effects",
+                Shape::List(&Shape::Text),
+                None,
+                "What else it does when it fires: `set ACTION`, `lift ACTION`, `mark KIND as LABEL for TIME`, `add KIND.COUNTER`, `add KIND.COUNTER by NUMBER`, `notify NAME`",
+            ),
+            setting("owner", Shape::Text, None, "Who answers for it, for people"),
+            setting("expires", Shape::Time, None, "From this time of events on it is off"),
+            setting(
+                "test",
+                Shape::List(&Shape::Table(TEST)),
+                None,
+                "Rows on which it must fire, or not, for the configuration to be accepted",
             ),
         ],
     },
@@ -623,6 +724,12 @@ fn complete(heading: &str, settings: &[Setting], table: &Table, origin: &Origin,
             (Shape::Table(settings), Some(Node { value: Tree::Table(inner), origin })) => {
                 complete(&format!("`{}`", setting.key), settings, inner, origin, problems);
             }
+            (Shape::List(Shape::Table(settings)), Some(Node { value: Tree::List(items), .. })) => {
+                for item in items {
+                    let Tree::Table(inner) = &item.value else { continue };
+                    complete(&format!("`{}`", setting.key), settings, inner, &item.origin, problems);
+                }
+            }
             _ => {}
         }
     }
@@ -722,6 +829,28 @@ fn fit(value: &Tree, shape: Shape) -> Result<(), String> {
                 format!("counters have four bits: write an integer from {least} to {most}"),
             )
         }
+        Shape::Entry => (
+            matches!(value, Tree::String(_) | Tree::Integer(_)),
+            "expected a string or an integer".to_owned(),
+        ),
+        Shape::Bool => (matches!(value, Tree::Bool(_)), "expected true or false".to_owned()),
+        Shape::Time => (time(value).is_some(), "expected a time such as \"2026-12-01T00:00:00Z\"".to_owned()),
+        Shape::Constant => (
+            match value {
+                Tree::List(items) => items
+                    .iter()
+                    .all(|item| matches!(item.value, Tree::String(_) | Tree::Integer(_) | Tree::Float(_))),
+                other => matches!(other, Tree::String(_) | Tree::Integer(_) | Tree::Float(_) | Tree::Bool(_)),
+            },
+            "expected a number, a string, true or false, or a list of numbers and strings".to_owned(),
+        ),
+        Shape::Facts => match value {
+            Tree::Table(table) => (
+                table.entries.iter().all(|entry| fact_value(&entry.node.value).is_some()),
+                "expected numbers, strings, true, false, times and lists of strings".to_owned(),
+            ),
+            _ => (false, "expected a table, written { \"mail.size\" = 7 }".to_owned()),
+        },
         Shape::Table(settings) => {
             let needed = settings.iter().filter(|setting| setting.required);
             let needed: Vec<String> = needed.map(|setting| format!("{} = ...", setting.key)).collect();
@@ -736,6 +865,33 @@ fn fit(value: &Tree, shape: Shape) -> Result<(), String> {
         },
     };
     if fits { Ok(()) } else { Err(wanted) }
+}
+
+/// The point in time that a value is.
+pub(super) fn time(value: &Tree) -> Option<Time> {
+    match value {
+        Tree::String(text) | Tree::Date(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+/// The value of a fact that a value of the configuration is.
+pub(super) fn fact_value(value: &Tree) -> Option<Value> {
+    Some(match value {
+        Tree::String(text) => Value::from(text.as_str()),
+        Tree::Integer(integer) => Value::from(*integer),
+        Tree::Float(float) => Value::from(*float),
+        Tree::Bool(truth) => Value::from(*truth),
+        Tree::Date(text) => Value::from(text.parse::<Time>().ok()?),
+        Tree::List(items) => {
+            let texts = items.iter().map(|item| match &item.value {
+                Tree::String(text) => Some(text.clone()),
+                _ => None,
+            });
+            Value::from(texts.collect::<Option<Vec<String>>>()?)
+        }
+        Tree::Table(_) => return None,
+    })
 }
 
 /// The form that [`parse_size`] reads, for a whole number of the largest fitting unit.

@@ -71,10 +71,20 @@ impl Tree {
                 let entries = table
                     .entries
                     .iter()
-                    .map(|entry| format!("{} = {}", entry.key, entry.node.value.to_toml()));
+                    .map(|entry| format!("{} = {}", toml_key(&entry.key), entry.node.value.to_toml()));
                 format!("{{ {} }}", entries.collect::<Vec<_>>().join(", "))
             }
         }
+    }
+}
+
+/// A key as TOML writes it: in quotes unless it is plain.
+fn toml_key(key: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if !key.is_empty() && key.bytes().all(plain) {
+        key.to_owned()
+    } else {
+        serde_json::Value::from(key).to_string()
     }
 }
 

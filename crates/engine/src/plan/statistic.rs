@@ -6,9 +6,6 @@ use stats::{Admit, Column, Layout, LayoutError, Measure, Sketch, Tier, Track, We
 use crate::config::{Problems, View, expected};
 use crate::track;
 
-/// Readings of a key that are no counters.
-const RESERVED: [&str; 2] = ["first_age", "last_age"];
-
 /// Share of keys that a sketch made for a number of keys may admit too early.
 const EARLY: f64 = 0.01;
 
@@ -97,7 +94,7 @@ fn windows(view: View<'_>, problems: &mut Problems) -> (Kept, bool) {
     }
     let counters: Vec<String> = view.strings("counts").into_iter().map(|(name, _)| name.to_owned()).collect();
     for (counter, origin) in view.strings("counts") {
-        if RESERVED.contains(&counter) || judge::VALUE_METHODS.contains(&counter) {
+        if judge::KIND_METHODS.contains(&counter) || judge::VALUE_METHODS.contains(&counter) {
             let message = format!("a counter cannot be called `{counter}`");
             problems.add(origin, message, Some("rules call something else by that name".to_owned()));
         }

@@ -10,8 +10,10 @@ use crate::plan::{ONCE, Pipeline};
 
 /// Most pairs of one event, over all distinct counts.
 const PAIRS_MAX: usize = 1024;
+/// Most labels of keys that are looked up for one event.
+const MARKS_MAX: usize = 256;
 /// Most keys of one event. An event that would have more is counted by its first ones.
-pub const KEYS_MAX: usize = stats::Request::OBSERVATIONS_MAX - PAIRS_MAX;
+pub const KEYS_MAX: usize = stats::Request::OBSERVATIONS_MAX - PAIRS_MAX - MARKS_MAX;
 
 /// An event whose facts and keys are known: all that can be done without statistics.
 #[derive(Debug)]
@@ -25,6 +27,10 @@ pub struct Prepared {
     pub(crate) pairs: Vec<Pair>,
     /// For each distinct count its part of `pairs`.
     pub(crate) by_distinct: Vec<Range<usize>>,
+    /// Keys of marks, label by label of those that anything asks for.
+    pub(crate) marks: Vec<Key>,
+    /// For each label its part of `marks`.
+    pub(crate) by_label: Vec<Range<usize>>,
     /// The mark by which the event is counted once.
     pub(crate) once: Option<Key>,
 }
@@ -86,8 +92,17 @@ pub(crate) fn derive(row: Fielded, secret: &Secret) -> Prepared {
         }
         by_distinct.push(start..pairs.len());
     }
+    let mut marks = Vec::new();
+    let mut by_label = Vec::with_capacity(pipeline.labels.len());
+    for label in &pipeline.labels {
+        let start = marks.len();
+        let owners = by_kind.get(label.of).and_then(|range| keys.get(range.clone())).unwrap_or_default();
+        let room = if label.is_read { MARKS_MAX - start } else { 0 };
+        marks.extend(owners.iter().take(room).map(|owner| Key { kind: label.kind, ..*owner }));
+        by_label.push(start..marks.len());
+    }
     let once = row.event_id.as_deref().map(|id| once(pipeline, secret, "event", id));
-    Prepared { keys, by_kind, pairs, by_distinct, once, row }
+    Prepared { keys, by_kind, pairs, by_distinct, marks, by_label, once, row }
 }
 
 /// The pieces of one kind in a row, normalised as they are hashed.

@@ -13,7 +13,7 @@ use crate::plan::{KindPlan, ReadingSource};
 #[derive(Debug)]
 pub(crate) struct Observed {
     pub(crate) prepared: Prepared,
-    /// Readings of `prepared.keys`, then of `prepared.pairs`.
+    /// Readings of `prepared.keys`, then of `prepared.pairs`, then of `prepared.marks`.
     readings: Vec<Reading>,
     /// An event of this id had been counted before; this one added nothing.
     pub(crate) duplicate: bool,
@@ -58,7 +58,7 @@ pub(crate) async fn observe(
     let mut outcomes = outcomes.outcomes();
     let observed = prepared.into_iter().map(|prepared| {
         let outcome = outcomes.next().unwrap_or_else(|| {
-            let count = prepared.keys.len() + prepared.pairs.len();
+            let count = prepared.keys.len() + prepared.pairs.len() + prepared.marks.len();
             Outcome { duplicate: false, readings: vec![Reading::missing(); count] }
         });
         Observed::new(prepared, outcome, failed)
@@ -103,13 +103,16 @@ pub(crate) fn request(prepared: &Prepared, what: What<'_>) -> Request {
     let pairs = |add: fn(Shingle) -> Add| {
         prepared.pairs.iter().map(move |pair| Observation { key: pair.owner, time, add: add(pair.pair) })
     };
+    let marks = || prepared.marks.iter().map(|key| Observation { key: *key, time, add: Add::Nothing });
     let once = match what {
         What::Seen => {
             observations.extend(pairs(|pair| Add::Distinct { pair }));
+            observations.extend(marks());
             prepared.once.map(|key| Once { key, time })
         }
         What::Nothing => {
             observations.extend(pairs(|_| Add::Nothing));
+            observations.extend(marks());
             None
         }
         What::Said { once, .. } => Some(once),
@@ -137,7 +140,8 @@ pub(crate) fn counters(adds: impl Iterator<Item = (u8, u64)>) -> Add {
 
 fn fill(prepared: &mut Prepared, readings: &[Reading]) {
     let pipeline = &prepared.row.pipeline;
-    let (of_keys, of_pairs) = readings.split_at(prepared.keys.len().min(readings.len()));
+    let (of_keys, rest) = readings.split_at(prepared.keys.len().min(readings.len()));
+    let (of_pairs, of_marks) = rest.split_at(prepared.pairs.len().min(rest.len()));
     for column in &pipeline.readings {
         let value = match &column.source {
             ReadingSource::Distinct { distinct, window } => {
@@ -148,6 +152,18 @@ fn fill(prepared: &mut Prepared, readings: &[Reading]) {
                 let readings =
                     owners(pairs, of_pairs.get(range).unwrap_or_default()).map(|(_, reading)| reading);
                 index.and_then(|index| largest(readings, |reading| reading.sum(index, 0)))
+            }
+            ReadingSource::EstimatedDistinct { distinct } => {
+                let range = prepared.by_distinct.get(*distinct).cloned().unwrap_or_default();
+                estimated(of_pairs.get(range).unwrap_or_default())
+            }
+            ReadingSource::Marked { label } => {
+                let range = prepared.by_label.get(*label).cloned().unwrap_or_default();
+                marked(of_marks.get(range).unwrap_or_default(), prepared.row.time)
+            }
+            ReadingSource::Estimated { kind } => {
+                let range = prepared.by_kind.get(*kind).cloned().unwrap_or_default();
+                estimated(of_keys.get(range).unwrap_or_default())
             }
             ReadingSource::Count { kind, .. }
             | ReadingSource::Ratio { kind, .. }
@@ -217,8 +233,26 @@ fn reading(plan: &KindPlan, source: &ReadingSource, readings: &[Reading], time: 
                 if keep { one } else { other }
             })
         }
-        ReadingSource::Distinct { .. } => None,
+        ReadingSource::Distinct { .. }
+        | ReadingSource::Marked { .. }
+        | ReadingSource::Estimated { .. }
+        | ReadingSource::EstimatedDistinct { .. } => None,
     }
+}
+
+/// Whether one of the readings that are there is an estimate; `None` where none is there.
+fn estimated(readings: &[Reading]) -> Option<Value> {
+    let estimates = present(readings).map(|reading| reading.quality == Quality::Estimated);
+    estimates.reduce(|one, other| one || other).map(Value::Bool)
+}
+
+/// Whether one of the marks still holds; `None` where none could be looked up.
+fn marked(readings: &[Reading], time: Time) -> Option<Value> {
+    let holds = present(readings).map(|reading| match Column::Max.value(reading.sum(0, 0)) {
+        stats::Value::Integer(Some(until)) => until > time.0,
+        _ => false,
+    });
+    holds.reduce(|one, other| one || other).map(Value::Bool)
 }
 
 fn present<'a>(readings: impl IntoIterator<Item = &'a Reading>) -> impl Iterator<Item = &'a Reading> {

@@ -1,17 +1,26 @@
 //! Stage 6, settle: what hangs on the verdict is counted. Stage 4 counted the event itself, refused or not.
 
-use judge::{Action, Verdict};
+use event::{Key, Span};
+use judge::{Action, Effect, Verdict};
 use stats::{Add, Ledger, LedgerError, Observation, Request};
 
 use super::observe::{Observed, counters};
+use crate::plan::Pipeline;
 
 /// What the verdicts add. Events that were counted before settle nothing, and neither does one whose statistics
 /// could not be had: what was not counted as seen must not be counted as judged.
 pub(crate) fn requests(observed: &[Observed], verdicts: &[Verdict]) -> Vec<Request> {
     let judged =
         observed.iter().zip(verdicts).filter(|(observed, _)| !observed.duplicate && !observed.failed);
-    let requests = judged.map(|(observed, verdict)| request(observed, verdict.action));
-    requests.filter(|request| !request.observations.is_empty()).collect()
+    let mut requests = Vec::new();
+    for (observed, verdict) in judged {
+        let mut observations = settled(observed, verdict.action);
+        carry_out(observed, verdict, &mut observations);
+        for part in observations.chunks(Request::OBSERVATIONS_MAX) {
+            requests.push(Request { once: None, observations: part.to_vec() });
+        }
+    }
+    requests
 }
 
 /// Adds it.
@@ -22,7 +31,60 @@ pub(crate) async fn settle(ledger: &dyn Ledger, requests: &[Request]) -> Result<
     Ok(())
 }
 
-fn request(observed: &Observed, action: Action) -> Request {
+/// Marks and additions that rules ask for: each label and counter once, however many rules do.
+fn carry_out(observed: &Observed, verdict: &Verdict, observations: &mut Vec<Observation>) {
+    let (prepared, time) = (&observed.prepared, observed.prepared.row.time);
+    let pipeline: &Pipeline = &prepared.row.pipeline;
+    let mut marks: Vec<(usize, Span)> = Vec::new();
+    let mut adds: Vec<(usize, u8, u64)> = Vec::new();
+    for due in &verdict.effects {
+        match &due.effect {
+            Effect::Mark { kind, label, lasts } => {
+                let is_meant = |name: &str, of: usize| {
+                    name == label && pipeline.kinds.get(of).is_some_and(|plan| plan.name == *kind)
+                };
+                let Some(label) = pipeline.labels.iter().position(|plan| is_meant(&plan.name, plan.of))
+                else {
+                    continue;
+                };
+                match marks.iter_mut().find(|(other, _)| *other == label) {
+                    Some((_, longest)) => *longest = (*longest).max(*lasts),
+                    None => marks.push((label, *lasts)),
+                }
+            }
+            Effect::Add { kind, counter, amount } => {
+                let Some(kind) = pipeline.kinds.iter().position(|plan| plan.name == *kind) else { continue };
+                let Some(counter) = pipeline.kinds[kind].counter(counter) else { continue };
+                match adds.iter_mut().find(|(of, other, _)| (*of, *other) == (kind, counter)) {
+                    Some((.., sum)) => *sum = sum.saturating_add(*amount),
+                    None => adds.push((kind, counter, *amount)),
+                }
+            }
+            Effect::Set(_) | Effect::Lift(_) | Effect::Notify(_) => {}
+        }
+    }
+    let keys = |kind: usize| {
+        prepared.by_kind.get(kind).and_then(|range| prepared.keys.get(range.clone())).unwrap_or_default()
+    };
+    for (label, lasts) in marks {
+        let plan = &pipeline.labels[label];
+        observations.extend(keys(plan.of).iter().map(|key| Observation {
+            key: Key { kind: plan.kind, ..*key },
+            time,
+            add: Add::Value(Some((time + lasts).0)),
+        }));
+    }
+    for (kind, counter, amount) in adds {
+        observations.extend(keys(kind).iter().map(|key| Observation {
+            key: *key,
+            time,
+            add: counters(std::iter::once((counter, amount))),
+        }));
+    }
+}
+
+/// What the action counts.
+fn settled(observed: &Observed, action: Action) -> Vec<Observation> {
     let prepared = &observed.prepared;
     let mut observations = Vec::new();
     for (plan, range) in prepared.row.pipeline.kinds.iter().zip(&prepared.by_kind) {
@@ -38,5 +100,5 @@ fn request(observed: &Observed, action: Action) -> Request {
             add: add.clone(),
         }));
     }
-    Request { once: None, observations }
+    observations
 }

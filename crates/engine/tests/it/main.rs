@@ -5,4 +5,5 @@ mod corpora;
 mod fixtures;
 mod journal;
 mod pipeline;
+mod rules;
 mod tracks;

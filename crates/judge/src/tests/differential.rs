@@ -1,8 +1,13 @@
 use event::{Facts, Type, Value};
 use proptest::prelude::*;
 
-use super::{TestScope, oracle};
-use crate::{compile, syntax};
+use super::oracle::{self, World};
+use super::{TestScope, compile, library};
+use crate::syntax::{self, Node, NodeKind};
+use crate::{
+    Diagnostic, GroupSource, Library, LibrarySource, Mode, Outcome, Part, RuleProblem, RuleSet,
+    RuleSetSource, RuleSource,
+};
 
 type Text = BoxedStrategy<String>;
 
@@ -27,6 +32,17 @@ fn conditions() -> Text {
             "size(mail.subject)",
             "mail.links.size()",
             "size(mail.body)",
+            "seen_lately",
+            "bulk",
+            "share",
+            "spam_share",
+            "now.getHours('Europe/Berlin')",
+            "mail.date.getDayOfWeek('America/New_York')",
+            "now.getDayOfYear()",
+            "rate(from.seen('1h'), '1m')",
+            "rate(from.spam('1d'), '3d')",
+            "trend(from.seen('1h'), from.seen('1d'), 2)",
+            "model('spam')",
             "2",
             "-1",
             "0.5",
@@ -46,8 +62,15 @@ fn conditions() -> Text {
             ]
         })
     };
-    let spans =
-        || one_of(&["duration('1s')", "subject.first_age()", "(now - mail.date)", "-duration('2us')"]);
+    let spans = || {
+        one_of(&[
+            "duration('1s')",
+            "subject.first_age()",
+            "age(mail.date)",
+            "(now - mail.date)",
+            "-duration('2us')",
+        ])
+    };
     let times =
         || one_of(&["now", "mail.date", "(now - duration('1s'))", "(mail.date + subject.first_age())"]);
     let compare = || one_of(&["==", "!=", "<", "<=", ">", ">="]);
@@ -66,7 +89,12 @@ fn conditions() -> Text {
         1 => texts().prop_map(|a| format!("{a} in ['b', 'a', 'é']")),
         1 => numbers().prop_map(|a| format!("{a} in [3, 0, -1, 2]")),
         1 => numbers().prop_map(|a| format!("{a} in [3, 0.0, 0.5, -1]")),
-        1 => one_of(&["conn.ip in ['192.0.2.7']", "mail.reply", "true", "false"]),
+        1 => texts().prop_map(|a| format!("{a} in words")),
+        1 => texts().prop_map(|a| format!("{a} in hosts")),
+        2 => one_of(&["conn.ip in ['192.0.2.7', '10.0.0.0/8']", "conn.ip in nets", "ip in ['::/1']", "mail.size in sizes",
+            "mail.parts in small", "sets.intersects(mail.links, words)", "sets.intersects(mail.links, hosts)",
+            "sets.intersects(mail.links, ['b', 'é'])", "is_bulk", "fresh", "ip.marked('scanner')",
+            "estimated(from.seen('1h'))", "mail.reply"]),
         1 => one_of(&["mail.subject", "mail.caps", "mail.links", "ip", "from.seen('1h')", "now", "mail.body"])
             .prop_map(|fact| format!("has({fact})")),
     ];
@@ -101,8 +129,16 @@ fn rows(scope: &TestScope) -> BoxedStrategy<Facts> {
                     .boxed()
             }
             Type::Bool => any::<bool>().prop_map(Value::from).boxed(),
-            Type::Time => (0i64..4).prop_map(|time| Value::Time(event::Time(time * 1_000_000))).boxed(),
-            Type::Ip => one_of(&["192.0.2.7", "::1"]).prop_map(|ip| Value::Ip(ip.parse().unwrap())).boxed(),
+            Type::Time => prop_oneof![
+                4 => (0i64..4).prop_map(|time| time * 1_000_000),
+                2 => -60_000_000_000_000_000i64..=250_000_000_000_000_000,
+                1 => prop::sample::select(vec![i64::MIN, i64::MAX]),
+            ]
+            .prop_map(|time| Value::Time(event::Time(time)))
+            .boxed(),
+            Type::Ip => one_of(&["192.0.2.7", "192.0.3.0", "10.1.2.3", "::1", "2001:db8::7"])
+                .prop_map(|ip| Value::Ip(ip.parse().unwrap()))
+                .boxed(),
             Type::Bytes => {
                 prop::collection::vec(any::<u8>(), 0..4).prop_map(|bytes| Value::Bytes(bytes.into())).boxed()
             }
@@ -136,6 +172,118 @@ fn cases() -> impl Strategy<Value = (String, Vec<Facts>)> {
     })
 }
 
+fn has_negative_reading(schema: &event::Schema, row: &Facts) -> bool {
+    schema.columns().iter().zip(row.values()).any(|(column, value)| {
+        let is_reading = column.name.contains('(') && !column.name.starts_with("model");
+        let is_negative = match value {
+            Some(Value::Integer(integer)) => *integer < 0,
+            Some(Value::Float(float)) => *float < 0.0,
+            _ => false,
+        };
+        is_reading && is_negative
+    })
+}
+
+/// Parts of which a diagnostic says that they are never true, or never false.
+fn claims(node: &Node, found: &[Diagnostic]) -> Vec<(Node, bool)> {
+    fn collect(node: &mut Node, found: &[Diagnostic], claims: &mut Vec<(Node, bool)>) {
+        for diagnostic in found {
+            match diagnostic.message.as_str() {
+                "this is always true" if node.range == diagnostic.range => claims.push((node.clone(), false)),
+                "this is always false" if node.range == diagnostic.range => claims.push((node.clone(), true)),
+                // The part that cannot be true beside the others is marked.
+                "this is never true" => {
+                    let copy = node.clone();
+                    if let NodeKind::All(parts) = &node.kind
+                        && parts.iter().any(|part| part.range == diagnostic.range)
+                    {
+                        claims.push((copy, true));
+                    }
+                }
+                _ => {}
+            }
+        }
+        node.children_mut().into_iter().for_each(|child| collect(child, found, claims));
+    }
+    let mut claims = Vec::new();
+    // A mistake of another kind could have left something unchecked.
+    if found
+        .iter()
+        .all(|found| found.message.starts_with("this is ") || found.severity == crate::Severity::Warning)
+    {
+        collect(&mut node.clone(), found, &mut claims);
+    }
+    claims
+}
+
+/// Rules that refer to others, and rows.
+fn sets() -> impl Strategy<Value = (Vec<RuleSource>, Vec<Facts>)> {
+    let one = (conditions(), 0usize..3, any::<prop::sample::Index>(), 0..5u8, any::<bool>(), -2i8..=2);
+    prop::collection::vec(one, 2..6).prop_flat_map(|drawn| {
+        // Names are given backwards: a rule refers to those behind it.
+        let count = drawn.len();
+        let mut scope = TestScope::new();
+        let library = library(&mut scope);
+        let rules: Vec<RuleSource> = drawn
+            .into_iter()
+            .enumerate()
+            .map(|(index, (when, mode, other, link, grouped, score))| {
+                // A set is refused for one condition that is.
+                let is_right = crate::compile(&when, &library, &mut scope).is_ok();
+                let when = if is_right { when } else { "mail.reply".to_owned() };
+                let later = index + 1 + other.index(count);
+                let when = match link {
+                    0 if later < count => format!("({when}) && rule('R{later}')"),
+                    1 if later < count => format!("({when}) || !rule('R{later}')"),
+                    2 if index == 0 => format!("({when}) && group('g') > 0.5"),
+                    _ => when,
+                };
+                RuleSource {
+                    name: format!("R{index}"),
+                    when,
+                    score: f64::from(score) * 0.75,
+                    mode: [Mode::Enforce, Mode::Shadow, Mode::Off][mode],
+                    group: (grouped && index > 0).then(|| "g".to_owned()),
+                    ..RuleSource::default()
+                }
+            })
+            .collect();
+        (Just(rules), prop::collection::vec(rows(&scope), 4))
+    })
+}
+
+/// What rules say of a row, asked from the last to the first: those that fire, those in shadow that do, and the score.
+/// An enforced rule sees enforced ones only, one in shadow sees all.
+fn asked(rules: &[RuleSource], schema: &event::Schema, row: &Facts) -> (Vec<u32>, Vec<u32>, f64) {
+    let bounded = |score: f64| score.clamp(-1.0, 2.5);
+    let mut live = World::new(schema, row);
+    live.groups.insert("g".to_owned(), 0.0);
+    let mut trial = live.clone();
+    let (mut fired, mut shadow) = (Vec::new(), Vec::new());
+    let (mut in_group, mut in_trial, mut alone) = (0.0, 0.0, 0.0);
+    for (index, rule) in rules.iter().enumerate().rev() {
+        let (node, _) = syntax::parse(&rule.when).unwrap();
+        let enforced = rule.mode == Mode::Enforce;
+        let world = if enforced { &live } else { &trial };
+        let fires = rule.mode != Mode::Off && oracle::condition(&node, world) == Some(true);
+        live.rules.insert(rule.name.clone(), fires && enforced);
+        trial.rules.insert(rule.name.clone(), fires);
+        if !fires {
+            continue;
+        }
+        if enforced { &mut fired } else { &mut shadow }.insert(0, index as u32);
+        match (enforced, rule.group.is_some()) {
+            (true, true) => (in_group, in_trial) = (in_group + rule.score, in_trial + rule.score),
+            (true, false) => alone += rule.score,
+            (false, true) => in_trial += rule.score,
+            (false, false) => {}
+        }
+        live.groups.insert("g".to_owned(), bounded(in_group));
+        trial.groups.insert("g".to_owned(), bounded(in_trial));
+    }
+    (fired, shadow, alone + bounded(in_group))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -143,11 +291,40 @@ proptest! {
     fn the_compiled_form_agrees_with_the_plain_one((source, rows) in cases()) {
         let mut scope = TestScope::new();
         // What is always true or false, or takes the remainder of a float, is refused: nothing to compare.
-        if let Ok(condition) = compile(&source, &mut scope) {
-            let (node, _) = syntax::parse(&source).unwrap();
+        let (node, _) = syntax::parse(&source).unwrap();
+        match compile(&source, &mut scope) {
+            Ok(condition) => {
+                for row in rows {
+                    let expected = oracle::condition(&node, &World::new(scope.schema(), &row));
+                    prop_assert_eq!(condition.evaluate(&row), expected, "{} of {:?}", source, row);
+                }
+            }
+            Err(found) => {
+                for (part, never) in claims(&node, &found) {
+                    // What statistics say is never below 0.
+                    for row in rows.iter().filter(|row| !has_negative_reading(scope.schema(), row)) {
+                        let said = oracle::condition(&part, &World::new(scope.schema(), row));
+                        prop_assert_ne!(said, Some(never), "{:?} in {} of {:?}", part, source, row);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_set_agrees_with_rules_that_are_asked_one_by_one((rules, rows) in sets()) {
+        let mut scope = TestScope::new();
+        let library = library(&mut scope);
+        let groups = vec![GroupSource { name: "g".to_owned(), floor: Some(-1.0), cap: Some(2.5), ..GroupSource::default() }];
+        let source = RuleSetSource { rules: rules.clone(), groups, library, ..RuleSetSource::default() };
+        if let Ok(set) = RuleSet::compile(source, &mut scope) {
+            let mut outcome = Outcome::default();
             for row in rows {
-                let expected = oracle::condition(&node, scope.schema(), &row);
-                prop_assert_eq!(condition.evaluate(&row), expected, "{} of {:?}", source, row);
+                set.evaluate(&row, &mut outcome);
+                let (fired, shadow, score) = asked(&rules, scope.schema(), &row);
+                prop_assert_eq!(outcome.fired(), &fired[..], "{:?} of {:?}", rules, row);
+                prop_assert_eq!(outcome.shadow(), &shadow[..], "{:?} of {:?}", rules, row);
+                prop_assert!((outcome.score() - score).abs() < 1e-6, "{} is not {}", outcome.score(), score);
             }
         }
     }
@@ -158,11 +335,53 @@ proptest! {
     }
 
     #[test]
+    fn no_words_break_a_set(pieces in prop::collection::vec(prop::collection::vec(one_of(&[
+        "a", "b", "mail.size", "from", "ip", "spam", "+", "/", ">", "&&", "||", "!", "(", ")", "[", "]", "'", "\"", ",",
+        "rule('R0')", "rule('R1')", "group('g')", "has(", "1", "0", "'1h'", "from.seen('1h')", "in", "words", "é", " ",
+        "set", "lift", "reject", "accept", "mark ip as", "scanner", "for", "1d", "add", "from.spam", "by", "notify",
+    ]), 0..12), 0..12), spaced in any::<bool>()) {
+        let texts: Vec<String> = pieces.iter().map(|piece| piece.join(if spaced { " " } else { "" })).collect();
+        let (expressions, rules) = texts.split_at(texts.len() / 3);
+        let named = expressions.iter().zip(["a", "b", "c", "d"]).map(|(text, name)| (name.to_owned(), text.clone()));
+        let named: Vec<(String, String)> = named.collect();
+        let mut scope = TestScope::new();
+        let source = LibrarySource { expressions: named.clone(), ..LibrarySource::default() };
+        let (library, problems) = Library::compile(source, &mut scope);
+        for problem in problems {
+            let (_, source) = named.iter().find(|(name, _)| *name == problem.name).unwrap();
+            prop_assert!(source.get(problem.diagnostic.range.clone()).is_some(), "{problem:?} of {source}");
+            problem.diagnostic.render(source);
+        }
+        let rules: Vec<RuleSource> = rules.chunks(2).enumerate().map(|(index, chunk)| RuleSource {
+            name: format!("R{index}"),
+            when: chunk[0].clone(),
+            effects: chunk[1..].to_vec(),
+            group: (index % 2 == 0).then(|| "g".to_owned()),
+            ..RuleSource::default()
+        }).collect();
+        let groups = vec![GroupSource { name: "g".to_owned(), ..GroupSource::default() }];
+        let source = RuleSetSource { rules: rules.clone(), groups, library, ..RuleSetSource::default() };
+        if let Err(problems) = RuleSet::compile(source, &mut scope) {
+            for RuleProblem { part, diagnostic } in problems {
+                let source = match part {
+                    Part::When(index) => &rules[index].when,
+                    Part::Effect(index, number) => &rules[index].effects[number],
+                    _ => "",
+                };
+                prop_assert!(source.get(diagnostic.range.clone()).is_some(), "{diagnostic:?} of {source}");
+                diagnostic.render(source);
+            }
+        }
+    }
+
+    #[test]
     fn no_tokens_break_the_compiler(tokens in prop::collection::vec(one_of(&[
         "a", "mail.size", "from", "mail", ".", "seen", "(", ")", "[", "]", "{", "}", ",", ":", "?", "!", "-", "+",
         "*", "/", "%", "<", "==", "&&", "||", "in", "has", "ratio", "or", "size", "matches", "'1h'", "'('", "1",
         "0.5", "true", "null", "b'x'", "from.seen('1h')", "x.exists(", "ratio(", "has(", "é", "//", "\n", "5u",
         "-9223372036854775808", "distinct(", "duration(", "'a' in", "mail.links",
+        "bulk", "is_bulk", "small", "words", "nets", "sets.intersects(", "rule(", "group(", "model(", "'spam'", "rate(",
+        "trend(", "estimated(", "age(", ".getHours(", ".marked(", "'scanner'", "'UTC'",
     ]), 0..40), spaced in any::<bool>()) {
         let source = tokens.join(if spaced { " " } else { "" });
         if let Err(found) = compile(&source, &mut TestScope::new()) {
@@ -186,4 +405,21 @@ fn most_conditions_made_are_accepted() {
         })
         .count();
     assert!(accepted > 100, "{accepted} of 200");
+}
+
+#[test]
+fn many_sets_made_are_accepted() {
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let accepted = (0..200)
+        .filter(|_| {
+            let (rules, _) = sets().new_tree(&mut runner).unwrap().current();
+            let mut scope = TestScope::new();
+            let library = library(&mut scope);
+            let groups = vec![GroupSource { name: "g".to_owned(), ..GroupSource::default() }];
+            let source = RuleSetSource { rules, groups, library, ..RuleSetSource::default() };
+            RuleSet::compile(source, &mut scope).is_ok()
+        })
+        .count();
+    assert!(accepted > 120, "{accepted} of 200");
 }

@@ -2,13 +2,23 @@
 
 mod diagnostics;
 mod differential;
+mod effects;
+mod findings;
+mod library;
 mod oracle;
 mod semantics;
+mod sets;
 mod verdicts;
+
+use std::sync::Arc;
 
 use event::{Column, Facts, Schema, SchemaBuilder, Slot, Span, Time, Type, Value};
 
-use crate::{Names, ReadingRequest, Scope, ScopeError, TrackValue};
+use crate::syntax::{self, Node, NodeKind};
+use crate::{
+    Condition, Constant, Diagnostic, Library, LibrarySource, Names, ReadingRequest, Scope, ScopeError, Set,
+    SetType, TrackValue,
+};
 
 const FACTS: [(&str, Type); 13] = [
     ("event.time", Type::Time),
@@ -30,6 +40,56 @@ const KINDS: [&str; 5] = ["from", "ip", "link_domain", "subject", "user"];
 const TRACK: &str = "user";
 const COUNTERS: [&str; 4] = ["seen", "spam", "ham", "complaint"];
 
+/// The labels of addresses, and how long they hold.
+const LABELS: [(&str, Span); 2] = [("scanner", Span::days(7)), ("vpn", Span::days(30))];
+
+/// Names and values of constants, as conditions write them.
+const CONSTANTS: [(&str, &str); 5] =
+    [("bulk", "1000"), ("share", "0.5"), ("window", "'1h'"), ("greeting", "'a'"), ("small", "[3, 7]")];
+const EXPRESSIONS: [(&str, &str); 4] = [
+    ("is_bulk", "seen_lately > bulk"),
+    ("seen_lately", "from.seen(window)"),
+    ("spam_share", "from.spam('1d') / from.seen('1d')"),
+    ("fresh", "age(mail.date) < duration('1s') || greeting == mail.subject"),
+];
+const SETS: [(&str, SetType, &[&str]); 5] = [
+    ("words", SetType::String, &["a", "ab", "é"]),
+    ("hosts", SetType::Domain, &["example", "b.test", "b"]),
+    ("sizes", SetType::Integer, &["-1", "2", "7"]),
+    ("nets", SetType::Ip, &["192.0.2.0/24", "2001:db8::/32"]),
+    ("nothing", SetType::String, &[]),
+];
+
+/// What conditions of tests may name beside the scope's facts.
+fn library(scope: &mut TestScope) -> Library {
+    fn constant(node: &Node) -> Constant {
+        match &node.kind {
+            NodeKind::Integer(integer) => Constant::Integer(*integer),
+            NodeKind::Float(float) => Constant::Float(*float),
+            NodeKind::Text(text) => Constant::String(text.clone()),
+            NodeKind::List(items) => Constant::List(items.iter().map(constant).collect()),
+            other => panic!("{other:?} is no constant"),
+        }
+    }
+    let set = |kind, entries: &[&str]| Arc::new(Set::new(kind, entries.iter().copied()).unwrap());
+    let source = LibrarySource {
+        constants: CONSTANTS
+            .map(|(name, text)| (name.to_owned(), constant(&syntax::parse(text).unwrap().0)))
+            .to_vec(),
+        expressions: EXPRESSIONS.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec(),
+        sets: SETS.map(|(name, kind, entries)| (name.to_owned(), set(kind, entries))).to_vec(),
+    };
+    let (library, problems) = Library::compile(source, scope);
+    assert_eq!(problems, []);
+    library
+}
+
+/// Compiles a condition beside that library.
+fn compile(source: &str, scope: &mut TestScope) -> Result<Condition, Vec<Diagnostic>> {
+    let library = library(scope);
+    crate::compile(source, &library, scope)
+}
+
 /// A scope over the facts above, which adds a column for every reading.
 struct TestScope {
     schema: SchemaBuilder,
@@ -42,6 +102,10 @@ impl TestScope {
             let column = Column { name: name.into(), kind, doc: String::new(), journalled: true };
             schema.add(column).unwrap();
         }
+        let doc = String::new();
+        schema
+            .add(Column { name: "model('spam')".into(), kind: Type::Float, doc, journalled: true })
+            .unwrap();
         TestScope { schema }
     }
 
@@ -85,6 +149,14 @@ impl Scope for TestScope {
                 ));
             }
             ReadingRequest::FirstAge { .. } | ReadingRequest::LastAge { .. } => (vec![], None),
+            ReadingRequest::Marked { kind, label } => {
+                self.label(kind, label)?;
+                (vec![], None)
+            }
+            ReadingRequest::Estimated(of) => {
+                self.reading(of)?;
+                (vec![], None)
+            }
         };
         if let Some(unknown) = counters.iter().find(|counter| !COUNTERS.contains(counter)) {
             let known = COUNTERS.map(str::to_owned).to_vec();
@@ -113,11 +185,36 @@ impl Scope for TestScope {
         name == "rcpts"
     }
 
+    fn model(&self, name: &str) -> Option<Slot> {
+        (name == "spam").then(|| self.schema().slot("model('spam')")).flatten()
+    }
+
+    fn counter(&self, kind: &str, counter: &str) -> Result<(), ScopeError> {
+        if kind == TRACK {
+            return Err(ScopeError::Unavailable("`user` has a track and no counters".to_owned()));
+        }
+        if COUNTERS.contains(&counter) {
+            return Ok(());
+        }
+        Err(ScopeError::Counter { name: counter.to_owned(), known: COUNTERS.map(str::to_owned).to_vec() })
+    }
+
+    fn label(&self, kind: &str, label: &str) -> Result<Span, ScopeError> {
+        let known = if kind == "ip" { &LABELS[..] } else { &[] };
+        known.iter().find(|(name, _)| *name == label).map(|(_, keep)| *keep).ok_or_else(|| {
+            ScopeError::Label {
+                name: label.to_owned(),
+                known: known.iter().map(|(name, _)| (*name).to_owned()).collect(),
+            }
+        })
+    }
+
     fn names(&self, of: Names) -> Vec<String> {
         match of {
             Names::Fact => FACTS.iter().map(|(name, _)| (*name).to_owned()).collect(),
             Names::Kind => KINDS.map(str::to_owned).to_vec(),
             Names::Distinct => vec!["rcpts".to_owned()],
+            Names::Model => vec!["spam".to_owned()],
         }
     }
 }

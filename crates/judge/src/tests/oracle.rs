@@ -2,11 +2,86 @@
 //! type only when they are there. The compiled form must agree with it.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use event::{Facts, Schema, Span, Time, Value};
 
-use crate::syntax::{Arithmetic, Call, Compare, Node, NodeKind};
+use super::{CONSTANTS, EXPRESSIONS, SETS};
+use crate::SetType;
+use crate::syntax::{Arithmetic, Call, Compare, Node, NodeKind, parse};
+
+/// What a condition is asked of.
+#[derive(Clone)]
+pub(super) struct World<'a> {
+    pub(super) schema: &'a Schema,
+    pub(super) row: &'a Facts,
+    /// Which rules fired, and what groups add.
+    pub(super) rules: HashMap<String, bool>,
+    pub(super) groups: HashMap<String, f64>,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(schema: &'a Schema, row: &'a Facts) -> World<'a> {
+        World { schema, row, rules: HashMap::new(), groups: HashMap::new() }
+    }
+}
+
+/// What a name is defined as.
+fn definition(name: &str) -> Option<Node> {
+    let (_, text) = CONSTANTS.iter().chain(&EXPRESSIONS).find(|(other, _)| *other == name)?;
+    Some(parse(text).unwrap().0)
+}
+
+/// Whether a value is in a named set.
+fn in_set(name: &str, value: &Dynamic) -> bool {
+    let (_, kind, entries) = SETS.iter().find(|(other, ..)| *other == name).unwrap();
+    entries.iter().any(|entry| match (kind, value) {
+        (SetType::String, Text(text)) => text == entry,
+        (SetType::Domain, Text(text)) => {
+            let text = text.to_ascii_lowercase();
+            let text = text.strip_suffix('.').unwrap_or(&text);
+            text == *entry || text.ends_with(&format!(".{entry}"))
+        }
+        (SetType::Integer, Integer(integer)) => integer.to_string() == **entry,
+        (SetType::Ip, Ip(ip)) => in_network(*ip, entry),
+        other => panic!("{other:?} does not fit"),
+    })
+}
+
+/// Whether an address is in a network, bit by bit.
+fn in_network(ip: IpAddr, network: &str) -> bool {
+    fn bits(ip: IpAddr) -> String {
+        match ip {
+            IpAddr::V4(ip) => ip.octets().iter().map(|octet| format!("{octet:08b}")).collect(),
+            IpAddr::V6(ip) => ip.octets().iter().map(|octet| format!("{octet:08b}")).collect(),
+        }
+    }
+    let (address, prefix) = network.split_once('/').unwrap_or((network, "128"));
+    let address: IpAddr = address.parse().unwrap();
+    let (address_bits, ip_bits) = (bits(address), bits(ip));
+    let prefix = prefix.parse::<usize>().unwrap().min(address_bits.len());
+    address.is_ipv4() == ip.is_ipv4() && address_bits[..prefix] == ip_bits[..prefix]
+}
+
+/// What a clock in a zone shows, field by field of a date and time as it prints.
+fn clock(name: &str, micros: i64, zone: &str) -> Option<Dynamic> {
+    let time = jiff::Timestamp::from_microsecond(micros).ok()?;
+    let shown = time.in_tz(zone).unwrap().strftime("%Y %m %d %w %j %H %M %S").to_string();
+    let fields: Vec<i64> = shown.split(' ').map(|field| field.parse().unwrap()).collect();
+    Some(Integer(match name {
+        "getFullYear" => fields[0],
+        "getMonth" => fields[1] - 1,
+        "getDate" => fields[2],
+        "getDayOfMonth" => fields[2] - 1,
+        "getDayOfWeek" => fields[3],
+        "getDayOfYear" => fields[4] - 1,
+        "getHours" => fields[5],
+        "getMinutes" => fields[6],
+        "getSeconds" => fields[7],
+        other => panic!("no function {other}"),
+    }))
+}
 
 #[derive(Clone, Debug, PartialEq)]
 enum Dynamic {
@@ -23,14 +98,14 @@ enum Dynamic {
 use Dynamic::{Bool, Bytes, Duration, Float, Integer, Ip, List, String as Text};
 
 /// What a condition says of a row; readings are found by the name of their column.
-pub(super) fn condition(node: &Node, schema: &Schema, row: &Facts) -> Option<bool> {
-    match eval(node, schema, row)? {
+pub(super) fn condition(node: &Node, world: &World<'_>) -> Option<bool> {
+    match eval(node, world)? {
         Bool(truth) => Some(truth),
         other => panic!("{other:?} is no truth"),
     }
 }
 
-fn column(name: &str, age: bool, schema: &Schema, row: &Facts) -> Option<Dynamic> {
+fn column(name: &str, age: bool, World { schema, row, .. }: &World<'_>) -> Option<Dynamic> {
     let slot = schema.slot(name).unwrap_or_else(|| panic!("no column {name}"));
     let value = row.get(slot)?;
     if value.type_of() != schema.column(slot).kind {
@@ -99,12 +174,13 @@ fn arithmetic(operator: Arithmetic, left: Dynamic, right: Dynamic) -> Option<Dyn
     }
 }
 
-fn eval(node: &Node, schema: &Schema, row: &Facts) -> Option<Dynamic> {
-    let value = |node: &Node| eval(node, schema, row);
-    let truth = |node: &Node| condition(node, schema, row);
+fn eval(node: &Node, world: &World<'_>) -> Option<Dynamic> {
+    let value = |node: &Node| eval(node, world);
+    let truth = |node: &Node| condition(node, world);
     match &node.kind {
         NodeKind::Refused | NodeKind::List(_) => panic!("refused"),
-        NodeKind::Name(name) => column(if name == "now" { "event.time" } else { name }, false, schema, row),
+        NodeKind::Name(name) if definition(name).is_some() => eval(&definition(name)?, world),
+        NodeKind::Name(name) => column(if name == "now" { "event.time" } else { name }, false, world),
         NodeKind::Text(text) => Some(Text(text.clone())),
         NodeKind::Integer(integer) => Some(Integer(*integer)),
         NodeKind::Float(float) => Some(Float(*float)),
@@ -144,7 +220,21 @@ fn eval(node: &Node, schema: &Schema, row: &Facts) -> Option<Dynamic> {
         }
         NodeKind::In(sides) => {
             let item = value(&sides.0)?;
-            if let NodeKind::List(items) = &sides.1.kind {
+            let mut list = sides.1.clone();
+            if let NodeKind::Name(name) = &sides.1.kind {
+                if SETS.iter().any(|(other, ..)| other == name) {
+                    return Some(Bool(in_set(name, &item)));
+                }
+                list = definition(name).unwrap_or(list);
+            }
+            if let (Ip(ip), NodeKind::List(items)) = (&item, &list.kind) {
+                let text = |node: &Node| match &node.kind {
+                    NodeKind::Text(text) => text.clone(),
+                    other => panic!("{other:?} is no address"),
+                };
+                return Some(Bool(items.iter().any(|item| in_network(*ip, &text(item)))));
+            }
+            if let NodeKind::List(items) = &list.kind {
                 // A list with one float in it is a list of floats.
                 let floats = items.iter().any(|item| matches!(item.kind, NodeKind::Float(_)));
                 let item = if floats { Float(float(&item)) } else { item };
@@ -160,38 +250,40 @@ fn eval(node: &Node, schema: &Schema, row: &Facts) -> Option<Dynamic> {
             let chosen = if truth(&branches.0)? { value(&branches.1) } else { value(&branches.2) };
             // Both branches have one type: a float where either is one.
             chosen.map(|chosen| match chosen {
-                Integer(integer) if is_float(&branches.1, schema) || is_float(&branches.2, schema) => {
+                Integer(integer) if is_float(&branches.1, world) || is_float(&branches.2, world) => {
                     Float(integer as f64)
                 }
                 other => other,
             })
         }
-        NodeKind::Call(call) => eval_call(call, schema, row),
+        NodeKind::Call(call) => eval_call(call, world),
     }
 }
 
 /// Whether an operand has the type float, whatever the row holds.
-fn is_float(node: &Node, schema: &Schema) -> bool {
+fn is_float(node: &Node, world: &World<'_>) -> bool {
+    let schema = world.schema;
     match &node.kind {
         NodeKind::Float(_) => true,
+        NodeKind::Name(name) if definition(name).is_some() => is_float(&definition(name).unwrap(), world),
         NodeKind::Name(name) => {
             schema.slot(name).is_some_and(|slot| schema.column(slot).kind == event::Type::Float)
         }
-        NodeKind::Negate(operand) => is_float(operand, schema),
+        NodeKind::Negate(operand) => is_float(operand, world),
         NodeKind::Arithmetic(Arithmetic::Divide, _) => true,
-        NodeKind::Arithmetic(_, sides) => is_float(&sides.0, schema) || is_float(&sides.1, schema),
-        NodeKind::If(branches) => is_float(&branches.1, schema) || is_float(&branches.2, schema),
+        NodeKind::Arithmetic(_, sides) => is_float(&sides.0, world) || is_float(&sides.1, world),
+        NodeKind::If(branches) => is_float(&branches.1, world) || is_float(&branches.2, world),
         NodeKind::Call(call) => match (call.name.as_str(), &call.target) {
-            ("double" | "ratio", _) => true,
-            ("or", Some(target)) => is_float(target, schema) || is_float(&call.args[0], schema),
+            ("double" | "ratio" | "rate" | "trend" | "model" | "group", _) => true,
+            ("or", Some(target)) => is_float(target, world) || is_float(&call.args[0], world),
             _ => false,
         },
         _ => false,
     }
 }
 
-fn eval_call(call: &Call, schema: &Schema, row: &Facts) -> Option<Dynamic> {
-    let value = |node: &Node| eval(node, schema, row);
+fn eval_call(call: &Call, world: &World<'_>) -> Option<Dynamic> {
+    let value = |node: &Node| eval(node, world);
     let text = |node: &Node| match value(node)? {
         Text(text) => Some(text),
         other => panic!("{other:?} is no text"),
@@ -205,6 +297,59 @@ fn eval_call(call: &Call, schema: &Schema, row: &Facts) -> Option<Dynamic> {
         }))
     };
     match (call.name.as_str(), call.target.as_deref()) {
+        ("age", None) => match (column("event.time", false, world)?, value(&call.args[0])?) {
+            (Dynamic::Time(now), Dynamic::Time(then)) => Some(Duration(now.saturating_sub(then))),
+            other => panic!("{other:?} have no age"),
+        },
+        ("rate", None) => {
+            let (NodeKind::Call(count), Some(Text(per))) = (&call.args[0].kind, value(&call.args[1])) else {
+                panic!("no rate")
+            };
+            let window = text(&count.args[0])?.parse::<Span>().unwrap();
+            let counted = float(&value(&call.args[0])?);
+            finite(counted / (window.as_seconds_f64() / per.parse::<Span>().unwrap().as_seconds_f64()))
+        }
+        ("trend", None) => {
+            let side = |node: &Node| match &node.kind {
+                NodeKind::Call(Call { name, target: Some(kind), args, .. }) => match &kind.kind {
+                    NodeKind::Name(kind) => {
+                        let window = text(&args[0]).unwrap().parse::<Span>().unwrap();
+                        (format!("{kind}.{name}('{window}')"), window.as_seconds_f64())
+                    }
+                    other => panic!("{other:?} is no kind"),
+                },
+                other => panic!("{other:?} is no counter"),
+            };
+            let ((short, short_seconds), (long, long_seconds)) = (side(&call.args[0]), side(&call.args[1]));
+            let NodeKind::Integer(least) = call.args[2].kind else { panic!("no least") };
+            let ratio = column(&format!("ratio({short}, {long}, {least})"), false, world)?;
+            finite(float(&ratio) * (long_seconds / short_seconds))
+        }
+        ("model", None) => column(&format!("model('{}')", text(&call.args[0])?), false, world),
+        ("rule", None) => Some(Bool(world.rules[&text(&call.args[0])?])),
+        ("group", None) => Some(Float(world.groups[&text(&call.args[0])?])),
+        ("estimated", None) => match &call.args[0].kind {
+            NodeKind::Call(Call { name, target: Some(kind), args, .. }) => match &kind.kind {
+                NodeKind::Name(kind) => {
+                    column(&format!("estimated({kind}.{name}('{}'))", text(&args[0])?), false, world)
+                }
+                other => panic!("{other:?} is no kind"),
+            },
+            other => panic!("{other:?} is no reading"),
+        },
+        ("intersects", Some(_)) => {
+            let List(items) = value(&call.args[0])? else { panic!("no list") };
+            Some(Bool(items.into_iter().any(|item| match &call.args[1].kind {
+                NodeKind::Name(set) => in_set(set, &Text(item)),
+                NodeKind::List(texts) => texts.iter().any(|text| value(text) == Some(Text(item.clone()))),
+                other => panic!("{other:?} is no set"),
+            })))
+        }
+        (name, Some(target)) if name.starts_with("get") => {
+            let Dynamic::Time(micros) = value(target)? else { panic!("no time") };
+            let zone = call.args.first().map_or("UTC".to_owned(), |zone| text(zone).unwrap());
+            clock(name, micros, &zone)
+        }
         ("has", None) => Some(Bool(value(&call.args[0]).is_some())),
         ("size", None) => size(&call.args[0]),
         ("duration", None) => text(&call.args[0]).map(|text| Duration(text.parse::<Span>().unwrap().0)),
@@ -225,18 +370,18 @@ fn eval_call(call: &Call, schema: &Schema, row: &Facts) -> Option<Dynamic> {
         ("or", Some(target)) => {
             let chosen = value(target).or_else(|| value(&call.args[0]))?;
             match chosen {
-                Integer(integer) if is_float(target, schema) || is_float(&call.args[0], schema) => {
+                Integer(integer) if is_float(target, world) || is_float(&call.args[0], world) => {
                     Some(Float(integer as f64))
                 }
                 other => Some(other),
             }
         }
         ("first_age", Some(Node { kind: NodeKind::Name(kind), .. })) => {
-            column(&format!("{kind}.first_age()"), true, schema, row)
+            column(&format!("{kind}.first_age()"), true, world)
         }
         (counter, Some(Node { kind: NodeKind::Name(kind), .. })) => {
-            let NodeKind::Text(window) = &call.args[0].kind else { panic!("no window") };
-            column(&format!("{kind}.{counter}('{window}')"), false, schema, row)
+            let window = text(&call.args[0])?;
+            column(&format!("{kind}.{counter}('{window}')"), false, world)
         }
         (name, _) => panic!("no function {name}"),
     }

@@ -1,7 +1,6 @@
 use event::{Facts, Span, Value};
 
-use super::{TestScope, mail};
-use crate::compile;
+use super::{TestScope, compile, mail};
 
 /// What a condition says of the mail of the tests, where `mail.caps` and `ip` are missing.
 #[track_caller]

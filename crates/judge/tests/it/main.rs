@@ -1,3 +1,4 @@
-//! What only shows from outside.
+//! Integration tests of judging, through what the crate shows to others.
 
+mod allocation;
 mod models;

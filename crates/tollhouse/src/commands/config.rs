@@ -90,6 +90,9 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             if check.effective {
                 effective(&config, &mut out)?;
             }
+            if !plan.warnings.is_empty() {
+                say(&plan.warnings);
+            }
             let names: Vec<&str> = plan.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
             say(format_args!("{}: nothing is wrong; pipelines: {}", path.display(), names.join(", ")));
             Exit::Fine

@@ -1,0 +1,292 @@
+//! What events are judged by: labels, definitions, sets, groups, rules and bands.
+
+use std::sync::Arc;
+
+use event::{Kind, SchemaBuilder};
+use judge::{
+    Band, Bands, Constant, DefinitionProblem, GroupSource, Library, LibrarySource, Mode, Part, RuleProblem,
+    RuleSet, RuleSetSource, RuleSource, RuleTest, Set, SetType,
+};
+
+use super::{Draft, LabelPlan, PlanScope, entries, inside, report};
+use crate::config::{Document, Origin, Problems, Source, View};
+
+/// A set and where it is defined.
+pub(super) struct SetDraft<'a> {
+    name: String,
+    set: Arc<Set>,
+    origin: &'a Origin,
+}
+
+/// Everything that a pipeline's verdicts depend on: its settings, and what is in the files of its sets.
+pub(super) fn canonical(document: &Document, sets: &[SetDraft<'_>]) -> String {
+    let mut text = document.canonical();
+    for SetDraft { name, set, .. } in sets.iter().filter(|set| document.list_file(&set.name).is_some()) {
+        let digest: String = set.digest().iter().map(|byte| format!("{byte:02x}")).collect();
+        text += &format!("set.{name}.digest = \"{digest}\"\n");
+    }
+    text
+}
+
+/// The sets of a pipeline.
+pub(super) fn sets<'a>(document: &'a Document, problems: &mut Problems) -> Vec<SetDraft<'a>> {
+    let mut sets = Vec::new();
+    for view in entries(document, "set", problems) {
+        let kind = SetType::ALL.into_iter().find(|kind| Some(kind.name()) == view.str("type"));
+        let (Some(name), Some(kind)) = (view.str("name"), kind) else { continue };
+        let set = match (view.is_given("values"), view.is_given("file")) {
+            (true, false) => written_out(view, kind, problems),
+            // One that could not be read was told of.
+            (false, true) => {
+                document.list_file(name).and_then(|file| of_file(file, kind, view.origin("file"), problems))
+            }
+            (both, _) => {
+                let message = format!(
+                    "set `{name}` has {}",
+                    if both { "`values` and `file`" } else { "neither `values` nor `file`" }
+                );
+                let help = "give `values = [...]`, or `file = \"...\"`: one entry a line";
+                problems.add(view.origin(""), message, Some(help.to_owned()));
+                None
+            }
+        };
+        if let Some(set) = set {
+            sets.push(SetDraft { name: name.to_owned(), set: Arc::new(set), origin: view.origin("name") });
+        }
+    }
+    sets
+}
+
+fn written_out(view: View<'_>, kind: SetType, problems: &mut Problems) -> Option<Set> {
+    let entries = view.entries("values");
+    match Set::new(kind, entries.iter().map(|(text, _)| text.as_str())) {
+        Ok(set) => Some(set),
+        Err(error) => {
+            let origin = entries.get(error.entry).map_or(view.origin("values"), |(_, origin)| origin);
+            problems.add(origin, error.message, None);
+            None
+        }
+    }
+}
+
+/// One entry a line. Lists that are shared have comments behind entries: they are let go where entries have no blanks.
+fn of_file(file: &Arc<Source>, kind: SetType, named_at: &Origin, problems: &mut Problems) -> Option<Set> {
+    let lines = || {
+        file.text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';'])).map(
+            |line| match kind {
+                SetType::String => line,
+                _ => {
+                    line.split(|c: char| c.is_whitespace() || c == ';' || c == '#').next().unwrap_or_default()
+                }
+            },
+        )
+    };
+    match Set::new(kind, lines()) {
+        Ok(set) => Some(set),
+        Err(error) => {
+            let origin = lines().nth(error.entry).map_or_else(
+                || named_at.clone(),
+                |line| {
+                    // A line is a piece of the text, so its place is the distance of their beginnings.
+                    let start = line.as_ptr() as usize - file.text.as_ptr() as usize;
+                    Origin { source: Arc::clone(file), range: start..start + line.len() }
+                },
+            );
+            problems.add(&origin, error.message, None);
+            None
+        }
+    }
+}
+
+impl Draft<'_> {
+    /// Constants and sets alone, for the conditions of kinds: expressions may read what is not counted yet.
+    pub(super) fn define_constants(&mut self, sets: &[SetDraft<'_>], builder: &mut SchemaBuilder) {
+        let source = LibrarySource { expressions: Vec::new(), ..self.library_source(sets) };
+        // What is wrong is told when all is defined.
+        self.library = Library::compile(source, &mut PlanScope { draft: self, builder }).0;
+    }
+
+    /// Constants, expressions and sets.
+    pub(super) fn define(
+        &mut self,
+        sets: &[SetDraft<'_>],
+        builder: &mut SchemaBuilder,
+        problems: &mut Problems,
+    ) {
+        let source = self.library_source(sets);
+        let (library, found) = Library::compile(source, &mut PlanScope { draft: self, builder });
+        self.library = library;
+        let document = self.document;
+        for DefinitionProblem { name, diagnostic } in found {
+            let expressions = document.section("expressions");
+            let expression = expressions.and_then(|view| view.texts().find(|(other, ..)| *other == name));
+            let constants = document.section("constants");
+            let constant = constants.and_then(|view| view.constants().find(|(other, ..)| *other == name));
+            let set = sets.iter().rev().find(|set| set.name == name);
+            match (expression, constant, set) {
+                // What is wrong with a name has no place in the expression.
+                (Some((_, key, ..)), ..) if diagnostic.range.is_empty() => {
+                    problems.push(diagnostic.severity, key, diagnostic.message, diagnostic.help);
+                }
+                (Some((_, _, text, origin)), ..) => report(vec![diagnostic], origin, text, &name, problems),
+                (_, Some((_, key, _)), _) => {
+                    problems.push(diagnostic.severity, key, diagnostic.message, diagnostic.help);
+                }
+                (.., set) => {
+                    let origin = set.map_or(document.top().origin("set"), |set| set.origin);
+                    problems.push(diagnostic.severity, origin, diagnostic.message, diagnostic.help);
+                }
+            }
+        }
+    }
+
+    fn library_source(&self, sets: &[SetDraft<'_>]) -> LibrarySource {
+        let constants = self.document.section("constants");
+        let constants = constants.iter().flat_map(View::constants);
+        let expressions = self.document.section("expressions");
+        let expressions = expressions.iter().flat_map(View::texts);
+        LibrarySource {
+            constants: constants.map(|(name, _, value): (_, _, Constant)| (name.to_owned(), value)).collect(),
+            expressions: expressions.map(|(name, _, text, _)| (name.to_owned(), text.to_owned())).collect(),
+            sets: sets.iter().map(|set| (set.name.clone(), Arc::clone(&set.set))).collect(),
+        }
+    }
+
+    pub(super) fn labels(&mut self, problems: &mut Problems) {
+        for view in entries(self.document, "label", problems) {
+            let (Some(name), Some(number), Some(keep)) =
+                (view.str("name"), view.integer("number"), view.span("keep"))
+            else {
+                continue;
+            };
+            let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
+            if !self.claim(view, name, kind, problems) {
+                continue;
+            }
+            let of = view.str("of").and_then(|of| self.kind(of, view.origin("of"), problems));
+            let Some(of) = of else { continue };
+            let description = view.str("description").unwrap_or_default().to_owned();
+            let label = LabelPlan { kind, name: name.to_owned(), description, of, keep, is_read: false };
+            if let Err(error) = label.measure() {
+                problems.add(view.origin("keep"), error.to_string(), None);
+            }
+            self.pipeline.labels.push(label);
+        }
+    }
+
+    pub(super) fn rules(&mut self, builder: &mut SchemaBuilder, problems: &mut Problems) {
+        let groups = entries(self.document, "group", problems);
+        let group = |view: &View<'_>| GroupSource {
+            name: view.str("name").unwrap_or_default().to_owned(),
+            description: view.str("description").unwrap_or_default().to_owned(),
+            cap: view.float("cap"),
+            floor: view.float("floor"),
+        };
+        let mut rules = entries(self.document, "rule", problems);
+        // What a rule lacks was told of.
+        rules.retain(|view| view.str("name").is_some() && view.str("when").is_some());
+        let source = RuleSetSource {
+            rules: rules.iter().map(rule_source).collect(),
+            groups: groups.iter().map(group).collect(),
+            bands: self.bands(problems),
+            library: self.library.clone(),
+        };
+        let compiled = RuleSet::compile(source, &mut PlanScope { draft: self, builder });
+        let found = match &compiled {
+            Ok(set) => set.warnings(),
+            Err(found) => found,
+        };
+        for problem in found {
+            self.report_rule(problem, &rules, &groups, problems);
+        }
+        let Ok(set) = compiled else { return };
+        for failure in set.test(builder.schema()) {
+            let Some(view) = rules.get(failure.rule) else { continue };
+            let tests = view.tables("test");
+            let origin = tests.get(failure.test).map_or(view.origin("test"), |test| test.origin("fires"));
+            let name = view.str("name").unwrap_or_default();
+            problems.add(origin, format!("`{name}`: {failure}"), None);
+        }
+        self.pipeline.rules = set;
+    }
+
+    fn bands(&self, problems: &mut Problems) -> Bands {
+        let views = self.document.list("band");
+        let band =
+            |view: &View<'_>| Some(Band { at: view.float("at")?, action: view.str("action")?.parse().ok()? });
+        let mut bands: Vec<Band> = views.iter().filter_map(band).collect();
+        // A layer may have moved one band past another.
+        bands.sort_by(|a, b| a.at.total_cmp(&b.at));
+        let origin = views.first().map_or(self.document.top().origin("band"), |view| view.origin("at"));
+        let bands = Bands::new(bands).map_err(|error| problems.add(origin, error.to_string(), None)).ok();
+        bands.unwrap_or_default()
+    }
+
+    fn report_rule(
+        &self,
+        RuleProblem { part, diagnostic }: &RuleProblem,
+        rules: &[View<'_>],
+        groups: &[View<'_>],
+        problems: &mut Problems,
+    ) {
+        let mut tell = |origin: &Origin| {
+            problems.push(diagnostic.severity, origin, diagnostic.message.clone(), diagnostic.help.clone());
+        };
+        let top = self.document.top();
+        let key = |view: Option<&View<'_>>, key: &str, section: &str| match view {
+            Some(view) => view.origin(key).clone(),
+            None => top.origin(section).clone(),
+        };
+        match *part {
+            Part::Set => tell(top.origin("rule")),
+            Part::Group(index) => tell(&key(groups.get(index), "name", "group")),
+            Part::Name(index) => tell(&key(rules.get(index), "name", "rule")),
+            Part::Score(index) => tell(&key(rules.get(index), "score", "rule")),
+            Part::GroupOf(index) => tell(&key(rules.get(index), "group", "rule")),
+            Part::When(index) => {
+                let Some(view) = rules.get(index) else { return };
+                let (name, when) =
+                    (view.str("name").unwrap_or_default(), view.str("when").unwrap_or_default());
+                report(vec![diagnostic.clone()], view.origin("when"), when, name, problems);
+            }
+            Part::Effect(index, number) => {
+                let effects = rules.get(index).map(|view| view.strings("effects")).unwrap_or_default();
+                match effects.get(number) {
+                    Some((text, origin)) => tell(&inside(origin, text, diagnostic.range.clone())),
+                    None => tell(&key(rules.get(index), "effects", "rule")),
+                }
+            }
+            Part::Test(index, number) => {
+                let tests = rules.get(index).map(|view| view.tables("test")).unwrap_or_default();
+                match tests.get(number) {
+                    Some(test) => tell(test.origin("facts")),
+                    None => tell(&key(rules.get(index), "test", "rule")),
+                }
+            }
+        }
+    }
+}
+
+fn rule_source(view: &View<'_>) -> RuleSource {
+    let text = |key: &str| view.str(key).unwrap_or_default().to_owned();
+    let test = |test: &View<'_>| RuleTest {
+        facts: test.table("facts").map(|facts| facts.facts()).unwrap_or_default(),
+        fires: test.bool("fires").unwrap_or_default(),
+    };
+    RuleSource {
+        name: text("name"),
+        when: text("when"),
+        score: view.float("score").unwrap_or(0.0),
+        description: text("description"),
+        owner: text("owner"),
+        mode: match view.str("mode") {
+            Some("shadow") => Mode::Shadow,
+            Some("off") => Mode::Off,
+            _ => Mode::Enforce,
+        },
+        group: view.str("group").map(str::to_owned),
+        expires: view.time("expires"),
+        effects: view.strings("effects").into_iter().map(|(effect, _)| effect.to_owned()).collect(),
+        tests: view.tables("test").iter().map(test).collect(),
+    }
+}

@@ -1,0 +1,363 @@
+//! What rules do beside their scores, from the file to the statistics of later events.
+
+use engine::{Config, Decision, Engine, Overrides, Plan};
+use event::{Event, Span, Time, Value};
+use judge::Action;
+
+const NOW: Time = Time::from_seconds(1_780_000_000);
+
+/// A pipeline of JSON objects with addresses and paths; the text gives its rules.
+const BASE: &str = r#"
+[[field]]
+name = "ip"
+type = "ip"
+[[field]]
+name = "path"
+type = "string"
+[[field]]
+name = "hosts"
+type = "list"
+[[kind]]
+name = "ip"
+number = 1
+of = "ip"
+[[kind]]
+name = "path"
+number = 2
+of = "path"
+[[statistic]]
+name = "counts"
+keys = ["ip"]
+counts = ["seen", "caught"]
+windows = ["1m x 60"]
+[[statistic]]
+name = "new"
+keys = ["path"]
+track = ["count"]
+keep = "30d"
+admit = { after = 3, rotate = "3d", memory = "1MiB" }
+[[label]]
+name = "scanner"
+number = 20
+of = "ip"
+keep = "7d"
+[[band]]
+at = 5.0
+action = "reject"
+"#;
+
+fn compile(text: &str) -> Result<Plan, String> {
+    let config = Config::from_text("test.toml", &format!("{BASE}{text}"), &Overrides::default());
+    Plan::compile(&config).map_err(|problems| problems.to_string())
+}
+
+#[track_caller]
+fn engine(text: &str) -> Engine {
+    Engine::ephemeral(compile(text).unwrap_or_else(|problems| panic!("{problems}"))).unwrap()
+}
+
+fn decide(engine: &Engine, ip: &str, path: &str, at: Time) -> Decision {
+    let fields = vec![("ip".to_owned(), Value::from(ip)), ("path".to_owned(), Value::from(path))];
+    let event = Event { time: Some(at), fields, ..Event::default() };
+    let prepared = engine.prepare(&engine.plan().pipelines[0], event, at);
+    pollster::block_on(engine.decide(vec![prepared])).unwrap().remove(0)
+}
+
+fn fired(decision: &Decision) -> Vec<&str> {
+    decision.verdict.reasons.iter().map(|reason| reason.rule.as_str()).collect()
+}
+
+/// The line and the message of each problem, for those that are wrong with what follows [`BASE`].
+fn problems(text: &str) -> Vec<String> {
+    let start = BASE.lines().count();
+    let told = match compile(text) {
+        Ok(plan) => plan.warnings.to_string(),
+        Err(problems) => problems,
+    };
+    let heads = told.lines().filter_map(|line| line.strip_prefix("test.toml:")).map(|head| {
+        let (line, rest) = head.split_once(':').unwrap();
+        format!("{}:{rest}", line.parse::<usize>().unwrap() - start)
+    });
+    heads.collect()
+}
+
+#[test]
+fn a_label_is_seen_by_later_events_of_the_key_until_it_expires() {
+    let engine = engine(
+        r#"
+[[rule]]
+name = "PROBE"
+when = "path == '/admin.php'"
+score = 1
+effects = ['mark ip as "scanner" for 1d']
+[[rule]]
+name = "KNOWN"
+when = "ip.marked('scanner')"
+score = 5
+"#,
+    );
+    let told = |ip: &str, path: &str, at: Time| {
+        let decision = decide(&engine, ip, path, at);
+        (fired(&decision).join(" "), decision.verdict.action)
+    };
+    let (one, other) = ("192.0.2.1", "192.0.2.2");
+    assert_eq!(told(one, "/", NOW), (String::new(), Action::Accept));
+    assert_eq!(told(one, "/admin.php", NOW), ("PROBE".to_owned(), Action::Accept), "not of itself");
+    assert_eq!(told(one, "/", NOW + Span::hours(1)), ("KNOWN".to_owned(), Action::Reject));
+    assert_eq!(told(other, "/", NOW + Span::hours(1)), (String::new(), Action::Accept));
+    assert_eq!(told(one, "/", NOW + Span::days(1)).0, "", "it holds for a day and no longer");
+    // Whoever is marked again is marked for longer, in whatever order the marks come.
+    told(other, "/admin.php", NOW + Span::hours(9));
+    told(other, "/admin.php", NOW);
+    assert_eq!(told(other, "/", NOW + Span::hours(32)).0, "KNOWN");
+    assert_eq!(told(other, "/", NOW + Span::hours(33)).0, "");
+    // An event without an address cannot have one that is marked.
+    let event = Event { time: Some(NOW), ..Event::default() };
+    let prepared = engine.prepare(&engine.plan().pipelines[0], event, NOW);
+    let seen = pollster::block_on(engine.peek(prepared)).unwrap();
+    assert!(seen.facts.iter().all(|(name, _)| name != "ip.marked('scanner')"), "{:?}", seen.facts);
+}
+
+#[test]
+fn a_label_that_nobody_asks_for_is_not_looked_up_and_kept_all_the_same() {
+    let engine = engine(
+        "[[rule]]\nname = \"A\"\nwhen = \"true\"\nscore = 1\neffects = [\"mark ip as scanner for 1d\"]\n",
+    );
+    decide(&engine, "192.0.2.1", "/", NOW);
+    assert_eq!(engine.census().cells, 2, "the address and its mark; the path waits to be admitted");
+}
+
+#[test]
+fn effects_add_to_counters_once_however_many_rules_ask() {
+    let engine = engine(
+        r#"
+[[rule]]
+name = "A"
+when = "path == '/a'"
+score = 0
+effects = ["add ip.caught by 5", "notify 'ops'"]
+[[rule]]
+name = "B"
+when = "rule('A')"
+score = 0
+effects = ["add ip.caught"]
+[[rule]]
+name = "TRIAL"
+when = "rule('A')"
+score = 9
+mode = "shadow"
+effects = ["add ip.caught by 100", "set reject", "mark ip as scanner for 1d"]
+[[rule]]
+name = "CAUGHT"
+when = "ip.caught('1h') == 6 && !ip.marked('scanner')"
+score = 0
+effects = ["set throttle"]
+"#,
+    );
+    let first = decide(&engine, "192.0.2.1", "/a", NOW);
+    assert_eq!((fired(&first), first.verdict.action), (vec!["A", "B"], Action::Accept));
+    assert_eq!(first.verdict.shadow[0].rule, "TRIAL");
+    assert_eq!(first.verdict.reasons[0].detail, "path = \"/a\"; add ip.caught by 5, notify \"ops\"");
+    let second = decide(&engine, "192.0.2.1", "/", NOW);
+    assert_eq!((fired(&second), second.verdict.action), (vec!["CAUGHT"], Action::Throttle));
+}
+
+#[test]
+fn an_estimate_is_told_from_what_is_exact() {
+    let engine = engine(
+        "[[rule]]\nname = \"ESTIMATED\"\nwhen = \"estimated(path.count())\"\nscore = 1\n\
+         [[rule]]\nname = \"EXACT\"\nwhen = \"!estimated(path.count()) && path.count() > 0\"\nscore = 1\n\
+         [[rule]]\nname = \"COUNTED\"\nwhen = \"estimated(ip.seen('1h'))\"\nscore = 1\n",
+    );
+    let told: Vec<String> =
+        (0..5).map(|_| fired(&decide(&engine, "192.0.2.1", "/", NOW)).join(" ")).collect();
+    assert_eq!(told, ["", "ESTIMATED", "ESTIMATED", "EXACT", "EXACT"]);
+}
+
+#[test]
+fn definitions_are_shared_and_a_file_changes_them_one_by_one() {
+    let text = r#"
+[constants]
+limit = 2
+probes = ["/a", "/b"]
+[expressions]
+busy = "ip.seen('1h') >= limit"
+[[set]]
+name = "friends"
+type = "ip"
+values = ["192.0.2.0/28"]
+[[kind]]
+name = "probe"
+number = 3
+of = "path"
+when = "path in probes && !(ip in friends)"
+[[statistic]]
+name = "probes"
+keys = ["probe"]
+counts = ["seen"]
+windows = ["1m x 60"]
+[[group]]
+name = "odd"
+cap = 1.5
+[[rule]]
+name = "BUSY"
+when = "busy && !(ip in friends)"
+score = 1
+group = "odd"
+owner = "ann"
+expires = 2027-01-01T00:00:00Z
+[[rule]]
+name = "PROBE"
+when = "path in probes"
+score = 1
+group = "odd"
+"#;
+    let engine = engine(text);
+    let told = |ip: &str| {
+        let decisions = [0, 1, 2].map(|_| decide(&engine, ip, "/a", NOW));
+        decisions.map(|decision| decision.verdict.score)
+    };
+    assert_eq!(told("192.0.2.99"), [1.0, 1.0, 1.5]);
+    assert_eq!(told("192.0.2.1"), [1.0, 1.0, 1.0]);
+    let rule = engine.plan().pipelines[0].rules.rule("BUSY").unwrap();
+    assert_eq!((rule.owner.as_str(), rule.expires), ("ann", "2027-01-01T00:00:00Z".parse().ok()));
+}
+
+#[test]
+fn sets_are_read_from_files_beside_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let main = format!(
+        "{BASE}[[set]]\nname = \"bad\"\ntype = \"ip\"\nfile = \"bad.txt\"\n\
+         [[set]]\nname = \"hosts_set\"\ntype = \"domain\"\nfile = \"hosts.txt\"\n\
+         [[rule]]\nname = \"BAD\"\nwhen = \"ip in bad || sets.intersects(hosts, hosts_set)\"\nscore = 5\n"
+    );
+    write("main.toml", &main);
+    write("hosts.txt", "# shared list\nevil.example\n\nbad.test # seen in May\n");
+    let load = || Plan::compile(&Config::load(&folder.path().join("main.toml"), &Overrides::default()));
+
+    let missing = load().unwrap_err().to_string();
+    assert!(missing.contains("bad.txt"), "{missing}");
+    write("bad.txt", "; drop\n192.0.2.0/24 ; SBL1\n2001:db8::/32\n192.0.2.300\n");
+    let wrong = load().unwrap_err().to_string();
+    assert!(wrong.contains("bad.txt:4:1: error: `192.0.2.300` is no address and no network"), "{wrong}");
+
+    write("bad.txt", "; drop\n192.0.2.0/24 ; SBL1\n2001:db8::/32\n");
+    let plan = load().unwrap();
+    let version = plan.pipelines[0].version.clone();
+    let engine = Engine::ephemeral(plan).unwrap();
+    assert_eq!(fired(&decide(&engine, "192.0.2.77", "/", NOW)), ["BAD"]);
+    assert_eq!(fired(&decide(&engine, "192.0.3.77", "/", NOW)), [""; 0]);
+    let hosts = Value::from(vec!["x.org".to_owned(), "www.Evil.example".to_owned()]);
+    let event = Event { time: Some(NOW), fields: vec![("hosts".to_owned(), hosts)], ..Event::default() };
+    let prepared = engine.prepare(&engine.plan().pipelines[0], event, NOW);
+    assert_eq!(fired(&pollster::block_on(engine.decide(vec![prepared])).unwrap()[0]), ["BAD"]);
+
+    write("bad.txt", "192.0.3.0/24\n");
+    assert_ne!(load().unwrap().pipelines[0].version, version, "what is in a file is part of the version");
+}
+
+#[test]
+fn a_rule_that_fails_its_test_is_refused() {
+    let rule = "[[rule]]\nname = \"A\"\nwhen = \"ip.seen('1h') > 3 && path == '/'\"\nscore = 1\n";
+    let test = |facts: &str, fires: bool| format!("[[rule.test]]\nfacts = {{ {facts} }}\nfires = {fires}\n");
+    let right = test("\"ip.seen('60m')\" = 4, path = \"/\"", true);
+    assert_eq!(problems(&format!("{rule}{right}")), [""; 0]);
+    assert_eq!(
+        problems(&format!("{rule}{right}{}", test("\"ip.seen('1h')\" = 4", true))),
+        ["10:9: error: `A`: the test says that it fires, and its condition is missing: \
+          ip.seen('1h') = 4, path is missing"]
+    );
+    assert_eq!(
+        problems(&format!("{rule}{}", test("\"ip.sen('1h')\" = 4, ip = \"nowhere\"", true))),
+        ["6:9: error: `ip.sen('1h')`: unknown counter `sen`", "6:9: error: `ip` cannot be `nowhere`"]
+    );
+    assert_eq!(
+        problems(&format!("{rule}[[rule.test]]\nfact = {{}}\nfires = 1\n")),
+        [
+            "5:1: error: `test` has no `facts`",
+            "6:1: error: unknown key `fact` in `test`",
+            "7:9: error: `fires` cannot be 1"
+        ]
+    );
+}
+
+#[test]
+fn mistakes_are_marked_where_they_stand() {
+    let rule = "[[rule]]\nname = \"A\"\nscore = 1\n";
+    let check = |text: &str, expected: &[&str]| assert_eq!(problems(text), expected, "{text}");
+    check("[expressions]\nbusy = \"ip.sen('1h') > 3\"\n", &["2:12: error: `busy`: unknown counter `sen`"]);
+    check("[expressions]\npath = \"true\"\n", &["2:1: error: `path` is a fact"]);
+    check("[constants]\nip = 3\n", &["2:1: error: `ip` is a fact"]);
+    check("[constants]\nlimit = { a = 1 }\n", &["2:9: error: `limit` is a table"]);
+    check("[[set]]\nname = \"s\"\ntype = \"ip\"\n", &["1:1: error: set `s` has neither `values` nor `file`"]);
+    check(
+        "[[set]]\nname = \"s\"\ntype = \"integer\"\nvalues = [1, \"two\"]\n",
+        &["4:14: error: `two` is no integer"],
+    );
+    check("[[set]]\nname = \"s\"\ntype = \"ip\"\nfile = \"x\"\n", &["4:8: error: `x` cannot be found"]);
+    check(
+        "[[group]]\nname = \"g\"\ncap = -1.0\n",
+        &["2:8: error: the bounds of group `g` do not have 0 between them"],
+    );
+    check(
+        &format!(
+            "{rule}when = \"true\"\ngroup = \"g\"\neffects = [\"set tag\", \"mark ip as spam for 1d\"]\n"
+        ),
+        &["5:9: error: there is no group `g`", "6:35: error: unknown label `spam`"],
+    );
+    check(
+        &format!("{rule}when = \"true\"\nexpires = \"soon\"\n"),
+        &["5:11: error: `expires` cannot be \"soon\""],
+    );
+    check(
+        &format!("{rule}when = \"rule('A')\"\n"),
+        &["4:14: error: `A`: rules refer to each other in a circle: A → A"],
+    );
+    check(
+        &format!("{rule}when = \"ip.caught('1h') / ip.seen('1h') > 0.5\"\n"),
+        &[
+            "4:27: warning: `A`: this may be zero: then the result is missing, and what depends on it does not hold",
+        ],
+    );
+    check(
+        "[[label]]\nname = \"l\"\nnumber = 20\nof = \"ip\"\nkeep = \"1d\"\n",
+        &["3:10: error: number 20 is already that of `scanner`"],
+    );
+    check(
+        &format!("{rule}when = \"true\"\neffects = [\"add path.count\"]\n"),
+        &["5:17: error: `path` has a track and no counters: every event is added to it, and nothing else"],
+    );
+    check(
+        "[[statistic]]\nname = \"x\"\nkeys = []\ncounts = [\"marked\"]\nwindows = [\"1m x 3\"]\n",
+        &["4:11: error: a counter cannot be called `marked`"],
+    );
+}
+
+#[test]
+fn many_warnings_hide_no_error() {
+    let rule =
+        |index: usize, when: &str| format!("[[rule]]\nname = \"R{index}\"\nscore = 1\nwhen = \"{when}\"\n");
+    let text: String = (0..300).map(|index| rule(index, "1 / ip.seen('1h') > 0.5")).collect();
+    assert_eq!(compile(&text).unwrap().warnings.list().len(), 200);
+    let problems = compile(&format!("{text}{}", rule(300, "nix"))).unwrap_err();
+    assert!(problems.contains("unknown name `nix`") && problems.ends_with("1 error"), "{problems}");
+}
+
+#[test]
+fn the_documented_configurations_compile() {
+    let document = include_str!("../../../../docs/rules.md");
+    let blocks = document.split("\n```toml\n").skip(1).filter_map(|rest| rest.split("\n```").next());
+    let blocks: Vec<&str> = blocks.collect();
+    assert!(blocks.len() >= 6, "{}", blocks.len());
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("drop.txt"), "192.0.2.0/24\n").unwrap();
+    // Each stands by itself, and all of them beside each other.
+    for text in blocks.iter().map(|block| (*block).to_owned()).chain([blocks.join("\n")]) {
+        let path = folder.path().join("main.toml");
+        std::fs::write(&path, format!("preset = \"mail\"\n{text}")).unwrap();
+        let plan = Plan::compile(&Config::load(&path, &Overrides::default()));
+        let plan = plan.unwrap_or_else(|problems| panic!("{text}\n{problems}"));
+        assert!(plan.warnings.is_empty(), "{text}\n{}", plan.warnings);
+    }
+}

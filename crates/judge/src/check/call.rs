@@ -1,0 +1,357 @@
+//! Functions, and methods of values.
+
+use event::{Span, Time};
+use jiff::tz::TimeZone;
+use regex::RegexBuilder;
+
+use super::*;
+use crate::expr::{Clock, ClockPart, Place};
+use crate::syntax::Call;
+
+/// Largest compiled regular expression, and largest cache of its lazy automaton, in bytes each.
+const REGEX_BYTES_MAX: usize = 1 << 18;
+
+/// CEL's accessors of a time, and what people look for them under.
+const CLOCKS: [(&str, ClockPart, &str); 9] = [
+    ("getFullYear", ClockPart::Year, "year"),
+    ("getMonth", ClockPart::Month, "month"),
+    ("getDate", ClockPart::Date, "day"),
+    ("getDayOfMonth", ClockPart::DayOfMonth, "dayofmonth"),
+    ("getDayOfWeek", ClockPart::DayOfWeek, "weekday"),
+    ("getDayOfYear", ClockPart::DayOfYear, "yearday"),
+    ("getHours", ClockPart::Hours, "hour"),
+    ("getMinutes", ClockPart::Minutes, "minute"),
+    ("getSeconds", ClockPart::Seconds, "second"),
+];
+
+/// The zone of an IANA name or an offset such as `+02:00`, from the database in the binary: the same everywhere.
+fn zone(text: &str) -> Option<TimeZone> {
+    if let Some(offset) = text.strip_prefix(['+', '-']) {
+        let (hours, minutes) = offset.split_once(':')?;
+        let number =
+            |text: &str| text.parse::<i32>().ok().filter(|_| text.len() == 2 && !text.starts_with('+'));
+        let seconds = number(hours)? * 3600 + number(minutes).filter(|minutes| *minutes < 60)? * 60;
+        let seconds = if text.starts_with('-') { -seconds } else { seconds };
+        return jiff::tz::Offset::from_seconds(seconds).ok().map(TimeZone::fixed);
+    }
+    TimeZone::get(text).ok()
+}
+
+impl Checker<'_> {
+    pub(super) fn function(&mut self, call: &Call, range: &Range<usize>) -> Option<Expr> {
+        match (call.name.as_str(), call.args.as_slice()) {
+            ("has", [of]) => self.has(of),
+            ("size", [of]) => {
+                let checked = self.check(of)?;
+                self.size(checked, &of.range)
+            }
+            ("duration", [text]) => {
+                let span = self.span(text, "duration('1d')")?;
+                Some(Expr::Duration(Int::Const(span.0)))
+            }
+            ("timestamp", [text]) => {
+                let NodeKind::Text(written) = &text.kind else {
+                    let help = "write it out: `timestamp('2026-05-17T10:05:03Z')`";
+                    return self.fail(&text.range, "a point in time is a text in quotes", help);
+                };
+                match written.parse::<Time>() {
+                    Ok(time) => Some(Expr::Time(Int::Const(time.0))),
+                    Err(error) => {
+                        self.fail(&text.range, format!("`{written}` is no point in time"), error.to_string())
+                    }
+                }
+            }
+            ("double", [of]) => {
+                let checked = self.check(of)?;
+                match checked.promoted() {
+                    expr @ Expr::Float(_) => Some(expr),
+                    other => {
+                        let message = format!("`double` takes a number, not {}", other.kind().article());
+                        self.mismatch(&of.range, message, other.kind(), other.kind())
+                    }
+                }
+            }
+            ("int", [of]) => {
+                let checked = self.check(of)?;
+                match checked {
+                    Expr::Integer(_) => Some(checked),
+                    Expr::Float(float) => Some(Expr::Integer(fold(Int::Whole(Box::new(float))))),
+                    other => {
+                        let message = format!("`int` takes a number, not {}", other.kind().article());
+                        self.mismatch(&of.range, message, other.kind(), other.kind())
+                    }
+                }
+            }
+            ("age", [of]) => {
+                let checked = self.check(of)?;
+                let Expr::Time(time) = checked else {
+                    let message = format!("`age` takes a time, not {}", checked.kind().article());
+                    let help = "the age of a key is `from.first_age()` or `from.last_age()`";
+                    return self.fail(&of.range, message, help);
+                };
+                match self.fact("now", range)? {
+                    Expr::Time(now) => Some(Expr::Duration(fold(Int::Difference(pair(now, time))))),
+                    _ => None,
+                }
+            }
+            ("estimated", [of]) => self.estimated(of),
+            ("rate", [count, per]) => self.rate(count, per),
+            ("trend", [short, long]) => self.trend(short, long, None, range),
+            ("trend", [short, long, at_least]) => self.trend(short, long, Some(at_least), range),
+            ("model", [name]) => self.model(name),
+            ("rule", [name]) => self.rule(name),
+            ("group", [name]) => self.group(name),
+            ("distinct", [name, window]) => self.distinct(name, window, range),
+            ("ratio", [numerator, denominator]) => self.ratio(numerator, denominator, None, range),
+            ("ratio", [numerator, denominator, at_least]) => {
+                self.ratio(numerator, denominator, Some(at_least), range)
+            }
+            (name, args) => {
+                let usage = match name {
+                    "has" => "has(mail.subject)",
+                    "size" => "size(mail.links)",
+                    "duration" => "duration('1d')",
+                    "timestamp" => "timestamp('2026-05-17T10:05:03Z')",
+                    "double" => "double(mail.size)",
+                    "int" => "int(mail.score)",
+                    "age" => "age(mail.date)",
+                    "estimated" => "estimated(from.seen('1h'))",
+                    "rate" => "rate(from.seen('1h'), '1m')",
+                    "trend" => "trend(from.seen('1h'), from.seen('7d'), 20)",
+                    "model" => "model('spam')",
+                    "rule" => "rule('NAME')",
+                    "group" => "group('links')",
+                    "distinct" => "distinct('rcpts', '1d')",
+                    "ratio" => "ratio(from.spam('1d'), from.seen('1d'), 20)",
+                    _ => return self.unknown_function(call),
+                };
+                let message = format!("`{name}` does not take {}", counted(args.len(), "argument"));
+                self.fail(range, message, format!("write it as in `{usage}`"))
+            }
+        }
+    }
+
+    pub(super) fn unknown_function(&mut self, call: &Call) -> Option<Expr> {
+        let name = call.name.as_str();
+        let clock = CLOCKS.iter().find(|(_, _, word)| *word == name);
+        let help = if name == "matches" || VALUE_METHODS.contains(&name) && !name.starts_with("get") {
+            Some(format!("it follows a value and a dot: `mail.subject.{name}(...)`"))
+        } else if name.starts_with("get") && VALUE_METHODS.contains(&name) {
+            Some(format!("it follows a time and a dot: `now.{name}('Europe/Berlin')`"))
+        } else if let Some((getter, ..)) = clock {
+            Some(format!("write `now.{getter}('Europe/Berlin')`"))
+        } else {
+            did_you_mean(&call.name, FUNCTIONS)
+        };
+        let message = format!("unknown function `{}`", call.name);
+        self.report(Diagnostic::new(message, call.name_range.clone()).maybe_help(help));
+        None
+    }
+
+    pub(super) fn has(&mut self, of: &Node) -> Option<Expr> {
+        match self.check(of)?.column() {
+            Some((slot, kind)) => Some(Expr::Bool(Bool::Has(slot, kind))),
+            None => {
+                let help = "write it as in `has(mail.subject)` or `has(from.seen('1h'))`";
+                self.fail(&of.range, "`has` takes a fact or a reading", help)
+            }
+        }
+    }
+
+    pub(super) fn size(&mut self, of: Expr, range: &Range<usize>) -> Option<Expr> {
+        let size = match of {
+            Expr::String(text) => {
+                self.spend(COST_SEEK);
+                fold(Int::Chars(Box::new(text)))
+            }
+            Expr::List(slot) | Expr::Bytes(slot) => Int::Items(slot),
+            other => {
+                let message = format!("{} has no size", other.kind().article());
+                return self.fail(range, message, "texts, lists and bytes have one");
+            }
+        };
+        Some(Expr::Integer(size))
+    }
+
+    pub(super) fn span(&mut self, node: &Node, usage: &str) -> Option<Span> {
+        let NodeKind::Text(text) = &node.kind else {
+            let help = format!("write it out: `{usage}`");
+            return self.fail(&node.range, "a length of time is a text in quotes", help);
+        };
+        match text.parse::<Span>() {
+            Ok(span) => Some(span),
+            Err(error) => self.fail(&node.range, format!("`{text}` is no length of time"), error.to_string()),
+        }
+    }
+
+    pub(super) fn method(&mut self, call: &Call, target: &Node, range: &Range<usize>) -> Option<Expr> {
+        if let (NodeKind::Name(of), "intersects" | "contains" | "equivalent") =
+            (&target.kind, call.name.as_str())
+            && of == "sets"
+        {
+            return match (call.name.as_str(), call.args.as_slice()) {
+                ("intersects", [list, set]) => self.intersects(list, set),
+                _ => {
+                    let help = "write `sets.intersects(mail.link_hosts, bad_hosts)`";
+                    self.fail(
+                        range,
+                        "of the functions on sets rules have `sets.intersects` with two arguments",
+                        help,
+                    )
+                }
+            };
+        }
+        if !VALUE_METHODS.contains(&call.name.as_str()) {
+            return self.counter_method(call, target, range);
+        }
+        let before = self.divisions.len();
+        let (checked, args) = (self.check(target), call.args.as_slice());
+        match (call.name.as_str(), args) {
+            ("size", []) => self.size(checked?, &target.range),
+            ("or", [default]) => {
+                // A division by zero is missing, and then there is the other value.
+                self.divisions.truncate(before);
+                let default = self.check(default);
+                self.default(checked?, default?, range)
+            }
+            ("matches", [pattern]) => {
+                let regex = self.regex(pattern);
+                let text = self.text(checked?, &target.range, "matches")?;
+                Some(Expr::Bool(Bool::Matches(text, Box::new(regex?))))
+            }
+            (name @ ("contains" | "startsWith" | "endsWith"), [sought]) => {
+                self.spend(COST_SEEK);
+                let place = match name {
+                    "startsWith" => Place::Start,
+                    "endsWith" => Place::End,
+                    _ => Place::Anywhere,
+                };
+                let sought_checked = self.check(sought);
+                let text = self.text(checked?, &target.range, name);
+                let sought = self.text(sought_checked?, &sought.range, name);
+                Some(Expr::Bool(Bool::Contains(place, text?, sought?)))
+            }
+            (name, args) if name.starts_with("get") => self.clock(checked?, name, args, range),
+            (name, args) => {
+                let usage = match name {
+                    "size" => "mail.links.size()",
+                    "or" => "mail.subject.or('')",
+                    "matches" => r"mail.subject.matches(r'^re:\s')",
+                    "contains" => "mail.subject.contains('a')",
+                    "startsWith" => "mail.subject.startsWith('a')",
+                    _ => "mail.subject.endsWith('a')",
+                };
+                let message = format!("`{name}` does not take {}", counted(args.len(), "argument"));
+                self.fail(range, message, format!("write it as in `{usage}`"))
+            }
+        }
+    }
+
+    pub(super) fn text(&mut self, checked: Expr, range: &Range<usize>, method: &str) -> Option<Str> {
+        match checked {
+            Expr::String(text) => Some(text),
+            Expr::List(_) => {
+                let message = format!("`{method}` takes a string, not a list");
+                self.fail(range, message, "an item is sought with `'a' in mail.links`")
+            }
+            other => {
+                let message = format!("`{method}` takes a string, not {}", other.kind().article());
+                self.mismatch(range, message, other.kind(), other.kind())
+            }
+        }
+    }
+
+    pub(super) fn default(&mut self, value: Expr, default: Expr, range: &Range<usize>) -> Option<Expr> {
+        let kinds = (value.kind(), default.kind());
+        Some(match unify(value, default) {
+            (Expr::Bool(value), Expr::Bool(default)) => Expr::Bool(Bool::Default(pair(value, default))),
+            (Expr::Integer(value), Expr::Integer(default)) => {
+                Expr::Integer(Int::Default(pair(value, default)))
+            }
+            (Expr::Time(value), Expr::Time(default)) => Expr::Time(Int::Default(pair(value, default))),
+            (Expr::Duration(value), Expr::Duration(default)) => {
+                Expr::Duration(Int::Default(pair(value, default)))
+            }
+            (Expr::Float(value), Expr::Float(default)) => Expr::Float(Float::Default(pair(value, default))),
+            (Expr::String(value), Expr::String(default)) => Expr::String(Str::Default(pair(value, default))),
+            _ if kinds.0 == kinds.1 || kinds.0 == Kind::Ip => {
+                let message = format!("`or` does not replace values of type {}", kinds.0.name());
+                return self.fail(range, message, "ask with `has(...)`");
+            }
+            _ => {
+                let message = format!("`or` replaces {} with {}", kinds.0.article(), kinds.1.article());
+                return self.mismatch(range, message, kinds.0, kinds.1);
+            }
+        })
+    }
+
+    /// `now.getHours('Europe/Berlin')`, as in CEL.
+    pub(super) fn clock(
+        &mut self,
+        of: Expr,
+        name: &str,
+        args: &[Node],
+        range: &Range<usize>,
+    ) -> Option<Expr> {
+        self.spend(COST_CLOCK);
+        let Expr::Time(time) = of else {
+            let message = format!("`{name}` takes a time, not {}", of.kind().article());
+            return self.fail(range, message, format!("write it as in `now.{name}('Europe/Berlin')`"));
+        };
+        let zone = match args {
+            [] => jiff::tz::TimeZone::UTC,
+            [node] => {
+                let NodeKind::Text(text) = &node.kind else {
+                    let help = format!("write it out: `now.{name}('Europe/Berlin')`");
+                    return self.fail(&node.range, "a time zone is a text in quotes", help);
+                };
+                match zone(text) {
+                    Some(zone) => zone,
+                    None => {
+                        let names =
+                            jiff::tz::db().available().map(|name| name.to_string()).collect::<Vec<_>>();
+                        let help = did_you_mean(text, names);
+                        let help = help.unwrap_or_else(|| {
+                            "zones are named as in `Europe/Berlin` or `+02:00`".to_owned()
+                        });
+                        return self.fail(&node.range, format!("there is no time zone `{text}`"), help);
+                    }
+                }
+            }
+            _ => {
+                let message = format!("`{name}` does not take {}", counted(args.len(), "argument"));
+                return self.fail(range, message, format!("write it as in `now.{name}('Europe/Berlin')`"));
+            }
+        };
+        let (_, part, _) = CLOCKS.iter().find(|(getter, ..)| *getter == name)?;
+        Some(Expr::Integer(Int::Clock(Box::new((time, Clock { part: *part, zone })))))
+    }
+
+    pub(super) fn regex(&mut self, pattern: &Node) -> Option<regex::Regex> {
+        self.spend(COST_REGEX);
+        let NodeKind::Text(text) = &pattern.kind else {
+            let help = r"write it out: `.matches(r'^re:\s')`";
+            return self.fail(&pattern.range, "a regular expression is a text in quotes", help);
+        };
+        if self.cost > COST_MAX {
+            return None;
+        }
+        let built = RegexBuilder::new(text)
+            .size_limit(REGEX_BYTES_MAX)
+            .dfa_size_limit(REGEX_BYTES_MAX)
+            .nest_limit(50)
+            .build();
+        match built {
+            Ok(regex) => Some(regex),
+            Err(regex::Error::CompiledTooBig(_)) => {
+                let help = r"repeat less, or use `[0-9]` and `(?-u:\w)` instead of Unicode classes";
+                self.fail(&pattern.range, "the regular expression is too large", help)
+            }
+            Err(error) => {
+                let text = error.to_string();
+                let reason = text.rsplit("error: ").next().unwrap_or_default().trim().to_owned();
+                self.fail(&pattern.range, "the regular expression cannot be read", reason)
+            }
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! Readings: what conditions ask of statistics, models and other rules.
+
+use event::Span;
+
+use super::*;
+use crate::scope::{CounterSum, ReadingRequest, ScopeError, TrackValue};
+use crate::syntax::{Arithmetic, Call};
+
+impl Checker<'_> {
+    pub(super) fn counter_method(
+        &mut self,
+        call: &Call,
+        target: &Node,
+        range: &Range<usize>,
+    ) -> Option<Expr> {
+        let NodeKind::Name(name) = &target.kind else {
+            self.check(target)?;
+            return self.unknown_method(call);
+        };
+        if self.scope.is_kind(name) {
+            let request = match (call.name.as_str(), call.args.as_slice()) {
+                ("marked", [label]) => {
+                    let NodeKind::Text(text) = &label.kind else {
+                        let help = format!("write it as in `{name}.marked('scanner')`");
+                        return self.fail(&label.range, "a label is named in quotes", help);
+                    };
+                    ReadingRequest::Marked { kind: name, label: text }
+                }
+                ("marked", _) => {
+                    let message = format!("`marked` takes one label, not {}", call.args.len());
+                    return self.fail(range, message, format!("write it as in `{name}.marked('scanner')`"));
+                }
+                ("first_age", []) => ReadingRequest::FirstAge { kind: name },
+                ("last_age", []) => ReadingRequest::LastAge { kind: name },
+                ("first_age" | "last_age", _) => {
+                    let message = format!("`{}` takes no argument", call.name);
+                    return self.fail(range, message, format!("write `{name}.{}()`", call.name));
+                }
+                (value, args) if self.scope.is_track(name) => {
+                    let value = self.track_value(value, name, args, call, range)?;
+                    ReadingRequest::Track { kind: name, value }
+                }
+                (counter, args) => {
+                    let window = self.window(counter, name, args, range)?;
+                    ReadingRequest::Count { kind: name, counter, window }
+                }
+            };
+            return self.reading(&request, range, &[(&call.name, &call.name_range)], call.args.first());
+        }
+        if self.scope.fact(name).is_some() {
+            return self.unknown_method(call);
+        }
+        let help = did_you_mean(name, self.scope.names(Names::Kind));
+        self.report(Diagnostic::new(format!("unknown kind `{name}`"), target.range.clone()).maybe_help(help));
+        None
+    }
+
+    fn track_value(
+        &mut self,
+        value: &str,
+        kind: &str,
+        args: &[Node],
+        call: &Call,
+        range: &Range<usize>,
+    ) -> Option<TrackValue> {
+        let value = match (value, args) {
+            ("count", []) => TrackValue::Count,
+            ("sum", []) => TrackValue::Sum,
+            ("min", []) => TrackValue::Min,
+            ("max", []) => TrackValue::Max,
+            ("decayed", [half_life]) => {
+                let span = self.span(half_life, &format!("{kind}.decayed('1h')"))?;
+                if span <= Span::ZERO {
+                    let help = "write it as in `'1h'`";
+                    return self.fail(&half_life.range, "a half-life is longer than 0", help);
+                }
+                TrackValue::Decayed(span)
+            }
+            ("decayed", _) => {
+                let message = format!("`decayed` takes one half-life, not {}", args.len());
+                return self.fail(range, message, format!("write it as in `{kind}.decayed('1h')`"));
+            }
+            (name, _) if TrackValue::NAMES.contains(&name) => {
+                let message = format!("`{name}` takes no argument");
+                let help = format!("a track has no windows: write `{kind}.{name}()`");
+                return self.fail(range, message, help);
+            }
+            (name, _) => {
+                let names = TrackValue::NAMES.map(str::to_owned);
+                let help = did_you_mean(name, &names).unwrap_or_else(|| format!("it has {}", listed(&names)));
+                let message = format!("`{kind}` has a track and no counter `{name}`");
+                return self.fail(&call.name_range, message, help);
+            }
+        };
+        Some(value)
+    }
+
+    fn unknown_method(&mut self, call: &Call) -> Option<Expr> {
+        let lower = ["lower", "lowerascii", "tolower", "tolowercase", "upperascii", "upper"];
+        let help = if lower.contains(&call.name.to_ascii_lowercase().as_str()) {
+            Some("letters of either case match with `.matches('(?i)...')`".to_owned())
+        } else if matches!(call.name.as_str(), "first_age" | "last_age") {
+            Some("ages are read of kinds, not of facts".to_owned())
+        } else {
+            did_you_mean(&call.name, VALUE_METHODS)
+        };
+        let message = format!("unknown method `{}`", call.name);
+        self.report(Diagnostic::new(message, call.name_range.clone()).maybe_help(help));
+        None
+    }
+
+    /// The window among the arguments of a counter; the outer `None` where it was reported.
+    fn window(
+        &mut self,
+        counter: &str,
+        kind: &str,
+        args: &[Node],
+        range: &Range<usize>,
+    ) -> Option<Option<Span>> {
+        match args {
+            [] => Some(None),
+            [window] => {
+                let span = self.span(window, &format!("{kind}.{counter}('1h')"))?;
+                if span <= Span::ZERO {
+                    return self.fail(&window.range, "a window is longer than 0", "write it as in `'1h'`");
+                }
+                Some(Some(span))
+            }
+            _ => {
+                let message = format!("a counter takes one window, not {}", args.len());
+                self.fail(range, message, format!("write it as in `{kind}.{counter}('1h')`"))
+            }
+        }
+    }
+
+    fn reading(
+        &mut self,
+        request: &ReadingRequest<'_>,
+        range: &Range<usize>,
+        counters: &[(&str, &Range<usize>)],
+        window: Option<&Node>,
+    ) -> Option<Expr> {
+        let of_quality;
+        let request = if self.quality {
+            of_quality = ReadingRequest::Estimated(Box::new(request.clone()));
+            &of_quality
+        } else {
+            request
+        };
+        let slot = match self.scope.reading(request) {
+            Ok(slot) => slot,
+            Err(ScopeError::Counter { name: counter, known }) => {
+                let help = did_you_mean(&counter, &known)
+                    .or_else(|| (!known.is_empty()).then(|| format!("it has {}", listed(&known))));
+                let message = format!("unknown counter `{counter}`");
+                let written = counters.iter().find(|(name, _)| *name == counter);
+                let range = written.map_or(range, |(_, range)| range);
+                self.report(Diagnostic::new(message, range.clone()).maybe_help(help));
+                return None;
+            }
+            Err(ScopeError::Label { name: label, known }) => {
+                let help = did_you_mean(&label, &known).or_else(|| {
+                    Some(if known.is_empty() {
+                        "define it with [[label]]".to_owned()
+                    } else {
+                        format!("it has {}", listed(&known))
+                    })
+                });
+                let range = window.map_or(range, |label| &label.range);
+                self.report(
+                    Diagnostic::new(format!("unknown label `{label}`"), range.clone()).maybe_help(help),
+                );
+                return None;
+            }
+            Err(ScopeError::Window(message)) => {
+                let range = window.map_or(range, |window| &window.range);
+                self.report(Diagnostic::new(message, range.clone()));
+                return None;
+            }
+            Err(ScopeError::Unavailable(message)) => {
+                self.report(Diagnostic::new(message, range.clone()));
+                return None;
+            }
+        };
+        self.read(slot, request.to_string(), request.is_age());
+        let expr = match request.column_type() {
+            _ if request.is_age() => Expr::Duration(Int::Fact(slot)),
+            Type::Float => Expr::Float(Float::Fact(slot)),
+            Type::Bool => Expr::Bool(Bool::Fact(slot)),
+            _ => Expr::Integer(Int::Fact(slot)),
+        };
+        if !request.is_signed() {
+            self.base.slots.insert(slot, Interval::COUNT);
+        }
+        Some(expr)
+    }
+
+    /// `estimated(from.seen('1h'))`: whether a reading comes from a sketch.
+    pub(super) fn estimated(&mut self, of: &Node) -> Option<Expr> {
+        let is_reading = match &of.kind {
+            NodeKind::Refused => return None,
+            NodeKind::Call(call) => match (&call.target, call.name.as_str()) {
+                (Some(_), "marked") => false,
+                (Some(target), name) => {
+                    matches!(&target.kind, NodeKind::Name(_)) && !VALUE_METHODS.contains(&name)
+                }
+                (None, name) => matches!(name, "distinct" | "ratio"),
+            },
+            _ => false,
+        };
+        if !is_reading {
+            let help = "write it as in `estimated(from.seen('1h'))`";
+            return self.fail(&of.range, "`estimated` takes a reading", help);
+        }
+        self.quality = true;
+        let estimated = self.check(of);
+        self.quality = false;
+        estimated
+    }
+
+    /// `rate(from.seen('1h'), '1m')`: how many there were in a minute, on average over the hour.
+    pub(super) fn rate(&mut self, count: &Node, per: &Node) -> Option<Expr> {
+        let per_span = self.span(per, "rate(from.seen('1h'), '1m')");
+        let (_, CounterSum { window, .. }) = self.counters("rate", count, &mut Vec::new())?;
+        let Some(window) = window else {
+            let help = "write it as in `rate(from.seen('1h'), '1m')`";
+            return self.fail(&count.range, "`rate` takes a counter over a window", help);
+        };
+        let Expr::Integer(counted) = self.check(count)? else { return None };
+        let per_span = per_span?;
+        if per_span <= Span::ZERO {
+            return self.fail(&per.range, "a rate is over more than 0", "write it as in `'1m'`");
+        }
+        let parts = Float::Const(window.0 as f64 / per_span.0 as f64);
+        Some(Expr::Float(Float::Quotient(pair(counted.into(), parts))))
+    }
+
+    /// `trend(from.seen('1h'), from.seen('7d'), 20)`: how many times as often as usual. It is the ratio of both,
+    /// and that times how often the short window fits into the long one.
+    pub(super) fn trend(
+        &mut self,
+        short: &Node,
+        long: &Node,
+        at_least: Option<&Node>,
+        range: &Range<usize>,
+    ) -> Option<Expr> {
+        const USAGE: &str = "write it as in `trend(from.seen('1h'), from.seen('7d'), 20)`";
+        let (one, other) =
+            (self.counters("trend", short, &mut Vec::new()), self.counters("trend", long, &mut Vec::new()));
+        let ((kind, one), (other_kind, other)) = (one?, other?);
+        if kind != other_kind || one.counters != other.counters {
+            return self.fail(range, "`trend` compares the same counters over two windows", USAGE);
+        }
+        let (Some(short_window), Some(long_window)) = (one.window, other.window) else {
+            return self.fail(range, "`trend` takes counters over windows", USAGE);
+        };
+        if short_window >= long_window {
+            return self.fail(range, "the first window of `trend` is the shorter one", USAGE);
+        }
+        let Expr::Float(ratio) = self.ratio(short, long, at_least, range)? else { return None };
+        let times = Float::Const(long_window.0 as f64 / short_window.0 as f64);
+        Some(Expr::Float(Float::Product(pair(ratio, times))))
+    }
+
+    // What is not a column of the schema.
+
+    /// The name in quotes that a function takes.
+    fn quoted<'n>(&mut self, node: &'n Node, usage: &str) -> Option<&'n str> {
+        match &node.kind {
+            NodeKind::Text(text) => Some(text),
+            NodeKind::Refused => None,
+            _ => self.fail(&node.range, "a name in quotes belongs here", format!("write it as in `{usage}`")),
+        }
+    }
+
+    /// `model('spam')`: what a model said of the row, before any rule.
+    pub(super) fn model(&mut self, node: &Node) -> Option<Expr> {
+        let name = self.quoted(node, "model('spam')")?;
+        let Some(slot) = self.scope.model(name) else {
+            let known = self.scope.names(Names::Model);
+            let help = did_you_mean(name, &known).unwrap_or_else(|| {
+                if known.is_empty() {
+                    "none is configured".to_owned()
+                } else {
+                    format!("there is {}", listed(&known))
+                }
+            });
+            return self.fail(&node.range, format!("there is no model `{name}`"), help);
+        };
+        self.read(slot, format!("model('{name}')"), false);
+        Some(Expr::Float(Float::Fact(slot)))
+    }
+
+    /// `rule('NAME')`: whether another rule fired.
+    pub(super) fn rule(&mut self, node: &Node) -> Option<Expr> {
+        let name = self.quoted(node, "rule('NAME')")?;
+        let Some((siblings, world)) = self.siblings(node)? else {
+            return Some(Expr::Bool(Bool::Fired(0, World::Live)));
+        };
+        let Some((index, mode)) = siblings.rules.get(name) else {
+            let help = did_you_mean(name, siblings.rules.keys());
+            self.report(
+                Diagnostic::new(format!("there is no rule `{name}`"), node.range.clone()).maybe_help(help),
+            );
+            return None;
+        };
+        if *mode == Mode::Off || *mode == Mode::Shadow && world == World::Live {
+            let message = format!(
+                "the rule `{name}` is {}, so this is always false",
+                if *mode == Mode::Off { "off" } else { "in shadow" }
+            );
+            let help = if *mode == Mode::Off {
+                "take it out, or turn the rule on"
+            } else {
+                "rules in shadow change nothing, so only others in shadow see them"
+            };
+            self.report(Diagnostic::new(message, node.range.clone()).help(help).warning());
+        }
+        self.refers.push((Reference::Rule(*index), node.range.clone()));
+        Some(Expr::Bool(Bool::Fired(*index, world)))
+    }
+
+    /// `group('links')`: what the rules of a group add to the score, within its bounds.
+    pub(super) fn group(&mut self, node: &Node) -> Option<Expr> {
+        let name = self.quoted(node, "group('links')")?;
+        let Some((siblings, world)) = self.siblings(node)? else {
+            return Some(Expr::Float(Float::Group(0, World::Live)));
+        };
+        let Some(index) = siblings.groups.get(name) else {
+            let help = did_you_mean(name, siblings.groups.keys());
+            let help = help.unwrap_or_else(|| "define it with [[group]]".to_owned());
+            return self.fail(&node.range, format!("there is no group `{name}`"), help);
+        };
+        self.refers.push((Reference::Group(*index), node.range.clone()));
+        Some(Expr::Float(Float::Group(*index, world)))
+    }
+
+    pub(super) fn distinct(&mut self, name: &Node, window: &Node, range: &Range<usize>) -> Option<Expr> {
+        let span = self.span(window, "distinct('rcpts', '1d')");
+        let NodeKind::Text(text) = &name.kind else {
+            let help = "write it as in `distinct('rcpts', '1d')`";
+            return self.fail(&name.range, "a distinct statistic is named in quotes", help);
+        };
+        if !self.scope.is_distinct(text) {
+            let help = did_you_mean(text, self.scope.names(Names::Distinct));
+            let message = format!("unknown distinct statistic `{text}`");
+            self.report(Diagnostic::new(message, name.range.clone()).maybe_help(help));
+            return None;
+        }
+        let span = span?;
+        if span <= Span::ZERO {
+            return self.fail(&window.range, "a window is longer than 0", "write it as in `'1h'`");
+        }
+        let request = ReadingRequest::Distinct { name: text, window: span };
+        self.reading(&request, range, &[], Some(window))
+    }
+
+    pub(super) fn ratio(
+        &mut self,
+        numerator: &Node,
+        denominator: &Node,
+        at_least: Option<&Node>,
+        range: &Range<usize>,
+    ) -> Option<Expr> {
+        let at_least = match at_least.map(|node| (&node.kind, &node.range)) {
+            None => Some(1),
+            Some((NodeKind::Integer(at_least @ 1..), _)) => Some(at_least.unsigned_abs()),
+            Some((_, range)) => {
+                let help = "below it the ratio is 0: `ratio(from.spam('1d'), from.seen('1d'), 20)`";
+                self.fail(range, "the least denominator is a whole number from 1", help)
+            }
+        };
+        let mut written = Vec::new();
+        let (above, below) = (
+            self.counters("ratio", numerator, &mut written),
+            self.counters("ratio", denominator, &mut written),
+        );
+        let ((kind, numerator), (other, denominator)) = (above?, below?);
+        if kind != other {
+            let message = format!("`ratio` divides counters of one kind, not of `{kind}` by `{other}`");
+            return self.fail(range, message, "divide what is unlike with `/`");
+        }
+        let request = ReadingRequest::Ratio { kind, numerator, denominator, at_least: at_least? };
+        self.reading(&request, range, &written, None)
+    }
+
+    /// The kind and the counters of a sum such as `link.spam('1d') + link.complaint('1d')`.
+    /// Where each counter is written is added to `written`.
+    fn counters<'n>(
+        &mut self,
+        function: &str,
+        node: &'n Node,
+        written: &mut Vec<(&'n str, &'n Range<usize>)>,
+    ) -> Option<(&'n str, CounterSum<'n>)> {
+        self.spend(1);
+        match &node.kind {
+            NodeKind::Refused => None,
+            NodeKind::Arithmetic(Arithmetic::Add, sides) => {
+                let (left, right) =
+                    (self.counters(function, &sides.0, written), self.counters(function, &sides.1, written));
+                let ((kind, mut sum), (other, more)) = (left?, right?);
+                if kind != other || sum.window != more.window {
+                    let message = format!("`{function}` adds counters of one kind over one window");
+                    return self.fail(
+                        &node.range,
+                        message,
+                        format!("what differs is added up outside of `{function}`"),
+                    );
+                }
+                sum.counters.extend(more.counters);
+                Some((kind, sum))
+            }
+            NodeKind::Call(Call { name: counter, target: Some(target), args, name_range }) => {
+                let NodeKind::Name(kind) = &target.kind else {
+                    return self.no_counter(function, &node.range);
+                };
+                if VALUE_METHODS.contains(&counter.as_str()) || KIND_METHODS.contains(&counter.as_str()) {
+                    return self.no_counter(function, &node.range);
+                }
+                if !self.scope.is_kind(kind) {
+                    let help = did_you_mean(kind, self.scope.names(Names::Kind));
+                    let message = format!("unknown kind `{kind}`");
+                    self.report(Diagnostic::new(message, target.range.clone()).maybe_help(help));
+                    return None;
+                }
+                if self.scope.is_track(kind) {
+                    let message = format!("`{function}` takes counters, and `{kind}` has a track");
+                    let help = format!("divide its values with `/`: `{kind}.sum() / {kind}.count()`");
+                    return self.fail(&node.range, message, help);
+                }
+                let window = self.window(counter, kind, args, &node.range)?;
+                written.push((counter, name_range));
+                Some((kind, CounterSum { counters: vec![counter], window }))
+            }
+            _ => self.no_counter(function, &node.range),
+        }
+    }
+
+    fn no_counter<T>(&mut self, function: &str, range: &Range<usize>) -> Option<T> {
+        let help = match function {
+            "rate" => "write it as in `rate(from.seen('1h'), '1m')`",
+            "trend" => "write it as in `trend(from.seen('1h'), from.seen('7d'), 20)`",
+            _ => "divide other numbers with `/`; a ratio is `ratio(from.spam('1d'), from.seen('1d'), 20)`",
+        };
+        self.fail(range, format!("`{function}` takes counters of a kind"), help)
+    }
+}

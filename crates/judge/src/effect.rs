@@ -1,0 +1,235 @@
+//! What a rule does beside adding to the score, written as a short sentence:
+//!
+//! ```text
+//! set throttle
+//! lift reject
+//! mark ip as "scanner" for 1d
+//! add ip.caught by 5
+//! notify "operators"
+//! ```
+//!
+//! Effects are data: whoever judges an event carries them out, nothing here does.
+
+use std::fmt;
+use std::ops::Range;
+
+use event::Span;
+
+use crate::Diagnostic;
+use crate::action::Action;
+use crate::diagnostic::did_you_mean;
+use crate::scope::{Names, Scope, ScopeError};
+
+/// One thing that a rule does when it fires.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The verdict's action is this one, whatever the score; of several rules, the last has the say.
+    Set(Action),
+    /// The verdict's action is not this one: the next lower band's is taken. It prevails over `set`.
+    Lift(Action),
+    /// The event's keys of a kind have a label from now on.
+    Mark {
+        /// The kind.
+        kind: String,
+        /// The label.
+        label: String,
+        /// How long it holds from the event's time on.
+        lasts: Span,
+    },
+    /// A counter of the event's keys of a kind goes up.
+    Add {
+        /// The kind.
+        kind: String,
+        /// The counter.
+        counter: String,
+        /// By how much, at least 1.
+        amount: u64,
+    },
+    /// Somebody is told.
+    Notify(
+        /// Who.
+        String,
+    ),
+}
+
+impl fmt::Display for Effect {
+    /// As rules write it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Effect::Set(action) => write!(f, "set {action}"),
+            Effect::Lift(action) => write!(f, "lift {action}"),
+            Effect::Mark { kind, label, lasts } => write!(f, "mark {kind} as \"{label}\" for {lasts}"),
+            Effect::Add { kind, counter, amount: 1 } => write!(f, "add {kind}.{counter}"),
+            Effect::Add { kind, counter, amount } => write!(f, "add {kind}.{counter} by {amount}"),
+            Effect::Notify(whom) => write!(f, "notify \"{whom}\""),
+        }
+    }
+}
+
+/// Longest accepted source of an effect.
+const SOURCE_BYTES_MAX: usize = 512;
+/// Longest name of a label or of somebody to tell.
+const NAME_BYTES_MAX: usize = 64;
+/// Greatest amount that an effect adds.
+const AMOUNT_MAX: u64 = 1_000_000;
+
+const VERBS: [&str; 5] = ["add", "lift", "mark", "notify", "set"];
+
+struct Word<'a> {
+    text: &'a str,
+    range: Range<usize>,
+}
+
+/// Reads and checks an effect.
+pub(crate) fn compile(source: &str, scope: &dyn Scope) -> Result<Effect, Diagnostic> {
+    if source.len() > SOURCE_BYTES_MAX {
+        return Err(Diagnostic::new(format!("an effect is at most {SOURCE_BYTES_MAX} bytes long"), 0..0));
+    }
+    let words = words(source)?;
+    let Some((verb, rest)) = words.split_first() else {
+        let help = "write it as in `mark ip as \"scanner\" for 1d`";
+        return Err(Diagnostic::new("the effect is empty", 0..0).help(help));
+    };
+    let texts: Vec<&str> = rest.iter().map(|word| word.text).collect();
+    match (verb.text, texts.as_slice()) {
+        ("set", [action]) => Ok(Effect::Set(self::action(action, &rest[0])?)),
+        ("lift", [action]) => match self::action(action, &rest[0])? {
+            Action::Accept => {
+                let help = "to lift all of them, lift each";
+                let message = "`accept` cannot be lifted: it is what is left when all else is";
+                Err(Diagnostic::new(message, rest[0].range.clone()).help(help))
+            }
+            action => Ok(Effect::Lift(action)),
+        },
+        ("mark", [kind, "as", label, "for", lasts]) => {
+            known_kind(kind, &rest[0], scope)?;
+            name(&rest[2])?;
+            let longest = scope.label(kind, label).map_err(|error| refused(error, &rest[2]))?;
+            let lasts = match lasts.parse::<Span>() {
+                Ok(lasts) if lasts > Span::ZERO => lasts,
+                Ok(_) => return Err(Diagnostic::new("a label holds longer than 0", rest[4].range.clone())),
+                Err(error) => {
+                    let message = format!("`{lasts}` is no length of time");
+                    return Err(Diagnostic::new(message, rest[4].range.clone()).help(error.to_string()));
+                }
+            };
+            if lasts > longest {
+                let message = format!("the label `{label}` is kept for {longest}, not for {lasts}");
+                let help = "raise `keep` of its [[label]]";
+                return Err(Diagnostic::new(message, rest[4].range.clone()).help(help));
+            }
+            Ok(Effect::Mark { kind: (*kind).to_owned(), label: (*label).to_owned(), lasts })
+        }
+        ("add", [counter]) => add(counter, &rest[0], 1, scope),
+        ("add", [counter, "by", amount]) => {
+            let wanted = 1..=AMOUNT_MAX;
+            match amount.parse::<u64>() {
+                Ok(amount) if wanted.contains(&amount) => add(counter, &rest[0], amount, scope),
+                _ => {
+                    let help = format!("write a whole number from 1 to {AMOUNT_MAX}");
+                    Err(Diagnostic::new(format!("`{amount}` cannot be added"), rest[2].range.clone())
+                        .help(help))
+                }
+            }
+        }
+        ("notify", [whom]) => {
+            name(&rest[0])?;
+            Ok(Effect::Notify((*whom).to_owned()))
+        }
+        (other, _) => {
+            let usage = match other {
+                "set" => "set throttle",
+                "lift" => "lift reject",
+                "mark" => "mark ip as \"scanner\" for 1d",
+                "add" => "add ip.caught` or `add ip.caught by 5",
+                "notify" => "notify \"operators\"",
+                _ => {
+                    let help = did_you_mean(other, VERBS)
+                        .unwrap_or_else(|| "an effect begins with set, lift, mark, add or notify".to_owned());
+                    let message = format!("unknown effect `{other}`");
+                    return Err(Diagnostic::new(message, verb.range.clone()).help(help));
+                }
+            };
+            let message = format!("`{other}` is not followed by what it needs");
+            Err(Diagnostic::new(message, 0..source.len()).help(format!("write it as in `{usage}`")))
+        }
+    }
+}
+
+/// Words between blanks; one in quotes may hold blanks.
+fn words(source: &str) -> Result<Vec<Word<'_>>, Diagnostic> {
+    let mut words = Vec::new();
+    let mut at = 0;
+    while let Some(next) = source[at..].chars().next() {
+        if next.is_whitespace() {
+            at += next.len_utf8();
+        } else if let '\'' | '"' = next {
+            let Some(length) = source[at + 1..].find(next) else {
+                return Err(Diagnostic::new("the text is never closed", at..source.len()));
+            };
+            let end = at + length + 2;
+            words.push(Word { text: &source[at + 1..end - 1], range: at..end });
+            at = end;
+        } else {
+            let rest = &source[at..];
+            let end =
+                at + rest.find(|c: char| c.is_whitespace() || c == '\'' || c == '"').unwrap_or(rest.len());
+            words.push(Word { text: &source[at..end], range: at..end });
+            at = end;
+        }
+    }
+    Ok(words)
+}
+
+fn action(text: &str, word: &Word<'_>) -> Result<Action, Diagnostic> {
+    text.parse().map_err(|_| {
+        let names = Action::ALL.map(Action::name);
+        let help =
+            did_you_mean(text, names).unwrap_or_else(|| format!("expected one of {}", names.join(", ")));
+        Diagnostic::new(format!("unknown action `{text}`"), word.range.clone()).help(help)
+    })
+}
+
+fn name(word: &Word<'_>) -> Result<(), Diagnostic> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    if (1..=NAME_BYTES_MAX).contains(&word.text.len()) && word.text.bytes().all(plain) {
+        return Ok(());
+    }
+    let help = format!("it has 1 to {NAME_BYTES_MAX} letters, digits, `_`, `-` and `.`");
+    Err(Diagnostic::new("this is no name", word.range.clone()).help(help))
+}
+
+fn known_kind(kind: &str, word: &Word<'_>, scope: &dyn Scope) -> Result<(), Diagnostic> {
+    if scope.is_kind(kind) {
+        return Ok(());
+    }
+    let help = did_you_mean(kind, scope.names(Names::Kind));
+    Err(Diagnostic::new(format!("unknown kind `{kind}`"), word.range.clone()).maybe_help(help))
+}
+
+fn add(text: &str, word: &Word<'_>, amount: u64, scope: &dyn Scope) -> Result<Effect, Diagnostic> {
+    let Some((kind, counter)) = text.rsplit_once('.') else {
+        let help = "write it as in `add ip.caught`";
+        return Err(Diagnostic::new("a counter is named with its kind", word.range.clone()).help(help));
+    };
+    known_kind(kind, word, scope)?;
+    scope.counter(kind, counter).map_err(|error| refused(error, word))?;
+    Ok(Effect::Add { kind: kind.to_owned(), counter: counter.to_owned(), amount })
+}
+
+fn refused(error: ScopeError, word: &Word<'_>) -> Diagnostic {
+    let known = |what: &str, name: &str, known: &[String]| {
+        let listed = known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let help =
+            did_you_mean(name, known).or_else(|| (!known.is_empty()).then(|| format!("it has {listed}")));
+        Diagnostic::new(format!("unknown {what} `{name}`"), word.range.clone()).maybe_help(help)
+    };
+    match error {
+        ScopeError::Counter { name, known: all } => known("counter", &name, &all),
+        ScopeError::Label { name, known: all } if all.is_empty() => {
+            known("label", &name, &all).help("define it with [[label]]")
+        }
+        ScopeError::Label { name, known: all } => known("label", &name, &all),
+        ScopeError::Window(why) | ScopeError::Unavailable(why) => Diagnostic::new(why, word.range.clone()),
+    }
+}

@@ -1,0 +1,588 @@
+//! Rules, and the sets in which they are checked and judged together.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::fmt;
+
+use event::{Schema, Slot, Span, Time, Type, Value};
+use sha2::{Digest, Sha256};
+
+use crate::action::{Bands, Mode};
+use crate::bounds::Interval;
+use crate::check::{Context, Siblings, compile_in, operand};
+use crate::condition::{Condition, Reference};
+use crate::diagnostic::{Diagnostic, did_you_mean};
+use crate::effect::{self, Effect};
+use crate::expr::{Env, World};
+use crate::library::Library;
+use crate::scope::Scope;
+use crate::verdict::Outcome;
+
+/// A rule as its file has it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RuleSource {
+    /// The name that reasons give, unique in its set.
+    pub name: String,
+    /// The condition.
+    pub when: String,
+    /// What is added to the score where the condition holds; may be negative.
+    pub score: f64,
+    /// For people.
+    pub description: String,
+    /// Who answers for it, for people.
+    pub owner: String,
+    /// How seriously it is taken.
+    pub mode: Mode,
+    /// The group that it belongs to.
+    pub group: Option<String>,
+    /// From this time of events on it is off.
+    pub expires: Option<Time>,
+    /// What else it does, see [`Effect`].
+    pub effects: Vec<String>,
+    /// Rows for which it is to fire, or not.
+    pub tests: Vec<RuleTest>,
+}
+
+/// A row that a rule is tried on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RuleTest {
+    /// Facts and readings as rules name them, and their values: ages as text such as `2h`, all else as a
+    /// [`Value::coerce`] takes it. What is not named is missing.
+    pub facts: Vec<(String, Value)>,
+    /// Whether the rule is to fire.
+    pub fires: bool,
+}
+
+/// A group as its file has it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GroupSource {
+    /// Its name, unique in its set.
+    pub name: String,
+    /// For people.
+    pub description: String,
+    /// What its rules add together at most; at least 0.
+    pub cap: Option<f64>,
+    /// What its rules add together at least; at most 0.
+    pub floor: Option<f64>,
+}
+
+/// What makes a set.
+#[derive(Clone, Debug, Default)]
+pub struct RuleSetSource {
+    /// The rules, in the order in which the last one's `set` has the say.
+    pub rules: Vec<RuleSource>,
+    /// The groups.
+    pub groups: Vec<GroupSource>,
+    /// The bands that the score falls into.
+    pub bands: Bands,
+    /// What conditions may name beside facts and readings.
+    pub library: Library,
+}
+
+/// What is wrong with a set, or suspicious about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleProblem {
+    /// What it is about.
+    pub part: Part,
+    /// What is wrong; its range is in the source of a condition or an effect, and empty for all else.
+    pub diagnostic: Diagnostic,
+}
+
+/// A part of a [`RuleSetSource`]. Rules and groups are told by their index there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The set as a whole.
+    Set,
+    /// A group.
+    Group(usize),
+    /// A rule's name.
+    Name(usize),
+    /// A rule's condition.
+    When(usize),
+    /// A rule's score.
+    Score(usize),
+    /// The group that a rule names.
+    GroupOf(usize),
+    /// One of a rule's effects, by its index.
+    Effect(usize, usize),
+    /// One of a rule's tests, by its index.
+    Test(usize, usize),
+}
+
+/// A rule that was checked and compiled.
+#[derive(Debug)]
+pub struct Rule {
+    /// The name that reasons give, unique in its set.
+    pub name: String,
+    /// For people.
+    pub description: String,
+    /// Who answers for it, for people.
+    pub owner: String,
+    /// What is added to the score where the condition holds; may be negative.
+    pub score: f64,
+    /// How seriously it is taken.
+    pub mode: Mode,
+    /// The index of its group in [`RuleSet::groups`].
+    pub group: Option<usize>,
+    /// From this time of events on it is off.
+    pub expires: Option<Time>,
+    /// When it fires.
+    pub condition: Condition,
+    /// What else it does.
+    pub effects: Vec<Effect>,
+    tests: Vec<Trial>,
+}
+
+/// A compiled [`RuleTest`].
+#[derive(Debug)]
+struct Trial {
+    facts: Vec<(Slot, Value)>,
+    fires: bool,
+}
+
+/// Rules that add to the score together, within bounds.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// For people.
+    pub description: String,
+    /// What its rules add together at least, not above 0; may be infinite.
+    pub floor: f64,
+    /// What its rules add together at most, not below 0; may be infinite.
+    pub cap: f64,
+}
+
+/// Rules that are judged together, and the bands that their score falls into.
+#[derive(Debug, Default)]
+pub struct RuleSet {
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) groups: Vec<Group>,
+    pub(crate) bands: Bands,
+    /// The rules that are judged, each behind those that it refers to.
+    pub(crate) order: Vec<u32>,
+    /// The column of the event's time, by which rules expire.
+    pub(crate) time: Option<Slot>,
+    by_name: HashMap<String, usize>,
+    version: String,
+    warnings: Vec<RuleProblem>,
+}
+
+/// A test in which a rule does not do what it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestFailure {
+    /// The rule's index.
+    pub rule: usize,
+    /// The test's index among the rule's.
+    pub test: usize,
+    /// Whether it was to fire.
+    pub fires: bool,
+    /// What its condition said; `None` is missing.
+    pub found: Option<bool>,
+    /// What it read, as reasons tell it.
+    pub detail: String,
+}
+
+impl fmt::Display for TestFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let expected = if self.fires { "fires" } else { "does not fire" };
+        let found = match self.found {
+            Some(true) => "true",
+            Some(false) => "false",
+            None => "missing",
+        };
+        write!(f, "the test says that it {expected}, and its condition is {found}")?;
+        if self.detail.is_empty() { Ok(()) } else { write!(f, ": {}", self.detail) }
+    }
+}
+
+impl RuleSet {
+    /// Most rules of a set.
+    pub const RULES_MAX: usize = 10_000;
+    /// Most groups of a set.
+    pub const GROUPS_MAX: usize = 1_000;
+    /// Longest name of a rule or a group, in bytes.
+    pub const NAME_BYTES_MAX: usize = 128;
+    /// Most effects of a rule.
+    pub const EFFECTS_MAX: usize = 16;
+    /// Dearest accepted set: the sum of [`Condition::cost`] over its rules that are not off.
+    pub const COST_MAX: u32 = 500_000;
+
+    /// Checks rules, compiles them, and finds an order in which each comes after what it refers to.
+    ///
+    /// # Errors
+    /// All that is wrong with any of them, and what is suspicious, in the order of the source; at least one is an
+    /// error, unless all that is wrong is in a definition of the library, which was told when that was compiled.
+    pub fn compile(source: RuleSetSource, scope: &mut dyn Scope) -> Result<RuleSet, Vec<RuleProblem>> {
+        let version = version(&source);
+        let RuleSetSource { rules: sources, groups, bands, library } = source;
+        let mut found = Found(Vec::new());
+        if sources.len() > RuleSet::RULES_MAX || groups.len() > RuleSet::GROUPS_MAX {
+            let message =
+                format!("a set has at most {} rules and {} groups", RuleSet::RULES_MAX, RuleSet::GROUPS_MAX);
+            found.add(Part::Set, Diagnostic::new(message, 0..0));
+            return Err(found.0);
+        }
+        let mut siblings = Siblings::default();
+        let groups = found.groups(groups, &mut siblings);
+        found.names(&sources, &mut siblings);
+        siblings.bounds = bounds(&groups, &sources, &siblings);
+
+        let time = scope.fact("event.time").filter(|(_, kind)| *kind == Type::Time).map(|(slot, _)| slot);
+        let mut rules = Vec::with_capacity(sources.len());
+        let mut cost = 0u32;
+        for (index, source) in sources.into_iter().enumerate() {
+            let world = if source.mode == Mode::Enforce { World::Live } else { World::Trial };
+            let context = Context { library: &library, siblings: Some((&siblings, world)) };
+            let rule = found.rule(index, source, context, scope);
+            if let Some(rule) = &rule
+                && rule.mode != Mode::Off
+            {
+                cost = cost.saturating_add(rule.condition.cost());
+            }
+            rules.push(rule);
+        }
+        if cost > RuleSet::COST_MAX {
+            let message =
+                format!("the rules cost {cost} together, at most {} is accepted", RuleSet::COST_MAX);
+            let help = "turn off what is not needed, or look for what is dear: a regular expression, a search in a list";
+            found.add(Part::Set, Diagnostic::new(message, 0..0).help(help));
+        }
+        let order = found.order(&rules, groups.len());
+        let rules: Option<Vec<Rule>> = rules.into_iter().collect();
+        match rules {
+            Some(rules) if !found.has_errors() => {
+                let by_name =
+                    rules.iter().enumerate().map(|(index, rule)| (rule.name.clone(), index)).collect();
+                let order =
+                    order.into_iter().filter(|index| rules[*index as usize].mode != Mode::Off).collect();
+                Ok(RuleSet { rules, groups, bands, order, time, by_name, version, warnings: found.0 })
+            }
+            _ => Err(found.0),
+        }
+    }
+
+    /// The rules, in the order given.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The rule of this name.
+    pub fn rule(&self, name: &str) -> Option<&Rule> {
+        self.by_name.get(name).and_then(|index| self.rules.get(*index))
+    }
+
+    /// The groups, in the order given.
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// The bands.
+    pub fn bands(&self) -> &Bands {
+        &self.bands
+    }
+
+    /// A hash of everything that it was made of, 16 hexadecimal digits: sets of one version judge alike, if their
+    /// scopes gave them the same columns.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// What is legal and suspicious about it, in the order of its source.
+    pub fn warnings(&self) -> &[RuleProblem] {
+        &self.warnings
+    }
+
+    /// What judging a row costs at most, in the unit of [`Condition::cost`].
+    pub fn cost(&self) -> u32 {
+        self.order.iter().map(|index| self.rules[*index as usize].condition.cost()).sum()
+    }
+
+    /// Runs the tests that rules bring, on rows of this schema, and tells those that fail. A rule that is off is
+    /// tried all the same, and none has expired.
+    pub fn test(&self, schema: &Schema) -> Vec<TestFailure> {
+        let mut failures = Vec::new();
+        let mut outcome = Outcome::default();
+        for (index, rule) in self.rules.iter().enumerate() {
+            for (number, test) in rule.tests.iter().enumerate() {
+                let mut row = schema.empty_row();
+                for (slot, value) in &test.facts {
+                    row.set(*slot, value.clone());
+                }
+                self.evaluate(&row, &mut outcome);
+                let found = rule.condition.evaluate_in(Env::new(&row, &outcome.results));
+                if (found == Some(true)) != test.fires {
+                    let detail = crate::verdict::detail(rule, &row).1;
+                    failures.push(TestFailure {
+                        rule: index,
+                        test: number,
+                        fires: test.fires,
+                        found,
+                        detail,
+                    });
+                }
+            }
+        }
+        failures
+    }
+}
+
+/// Collects what is wrong.
+struct Found(Vec<RuleProblem>);
+
+impl Found {
+    fn add(&mut self, part: Part, diagnostic: Diagnostic) {
+        self.0.push(RuleProblem { part, diagnostic });
+    }
+
+    fn has_errors(&self) -> bool {
+        self.0.iter().any(|problem| problem.diagnostic.severity == crate::Severity::Error)
+    }
+
+    fn groups(&mut self, sources: Vec<GroupSource>, siblings: &mut Siblings) -> Vec<Group> {
+        let mut groups = Vec::with_capacity(sources.len());
+        for (index, GroupSource { name, description, cap, floor }) in sources.into_iter().enumerate() {
+            if let Some(message) = unnameable("group", &name) {
+                self.add(Part::Group(index), Diagnostic::new(message, 0..0));
+            }
+            let (low, high) = (floor.unwrap_or(f64::NEG_INFINITY), cap.unwrap_or(f64::INFINITY));
+            let finite = [cap, floor].into_iter().flatten().all(f64::is_finite);
+            if !(finite && low <= 0.0 && high >= 0.0) {
+                let message = format!("the bounds of group `{name}` do not have 0 between them");
+                let help =
+                    "a group of which no rule fires adds 0: give a `cap` from 0 up and a `floor` from 0 down";
+                self.add(Part::Group(index), Diagnostic::new(message, 0..0).help(help));
+            }
+            if siblings.groups.insert(name.clone(), index as u32).is_some() {
+                let message = format!("two groups are named `{name}`");
+                self.add(Part::Group(index), Diagnostic::new(message, 0..0));
+            }
+            groups.push(Group { name, description, floor: low, cap: high });
+        }
+        groups
+    }
+
+    fn names(&mut self, sources: &[RuleSource], siblings: &mut Siblings) {
+        for (index, source) in sources.iter().enumerate() {
+            let name = &source.name;
+            if let Some(message) = unnameable("rule", name) {
+                self.add(Part::Name(index), Diagnostic::new(message, 0..0));
+            }
+            if siblings.rules.contains_key(name) {
+                self.add(Part::Name(index), Diagnostic::new(format!("two rules are named `{name}`"), 0..0));
+            } else {
+                siblings.rules.insert(name.clone(), (index as u32, source.mode));
+            }
+            if !source.score.is_finite() {
+                let message = format!("the score of rule `{name}` is no finite number");
+                self.add(Part::Score(index), Diagnostic::new(message, 0..0));
+            }
+        }
+    }
+
+    fn rule(
+        &mut self,
+        index: usize,
+        source: RuleSource,
+        context: Context<'_>,
+        scope: &mut dyn Scope,
+    ) -> Option<Rule> {
+        let condition = match compile_in(&source.when, context, scope) {
+            Ok(condition) => {
+                for warning in condition.warnings() {
+                    self.add(Part::When(index), warning.clone());
+                }
+                Some(condition)
+            }
+            Err(found) => {
+                found.into_iter().for_each(|diagnostic| self.add(Part::When(index), diagnostic));
+                None
+            }
+        };
+        let group = source.group.as_ref().and_then(|name| {
+            let groups = context.siblings.map(|(siblings, _)| &siblings.groups)?;
+            let group = groups.get(name);
+            if group.is_none() {
+                let help = did_you_mean(name, groups.keys());
+                let help = help.unwrap_or_else(|| "define it with [[group]]".to_owned());
+                let message = format!("there is no group `{name}`");
+                self.add(Part::GroupOf(index), Diagnostic::new(message, 0..0).help(help));
+            }
+            group.map(|group| *group as usize)
+        });
+        if source.effects.len() > RuleSet::EFFECTS_MAX {
+            let message = format!("a rule has at most {} effects", RuleSet::EFFECTS_MAX);
+            self.add(Part::Effect(index, RuleSet::EFFECTS_MAX), Diagnostic::new(message, 0..0));
+        }
+        let mut effects = Vec::new();
+        for (number, text) in source.effects.iter().enumerate().take(RuleSet::EFFECTS_MAX) {
+            match effect::compile(text, scope) {
+                Ok(effect) => effects.push(effect),
+                Err(diagnostic) => self.add(Part::Effect(index, number), diagnostic),
+            }
+        }
+        let mut tests = Vec::new();
+        for (number, test) in source.tests.into_iter().enumerate() {
+            let mut facts = Vec::with_capacity(test.facts.len());
+            for (name, value) in test.facts {
+                match fact(&name, value, context, scope) {
+                    Ok(fact) => facts.push(fact),
+                    Err(diagnostic) => self.add(Part::Test(index, number), diagnostic),
+                }
+            }
+            tests.push(Trial { facts, fires: test.fires });
+        }
+        let RuleSource { name, score, description, owner, mode, expires, .. } = source;
+        Some(Rule {
+            name,
+            description,
+            owner,
+            score,
+            mode,
+            group,
+            expires,
+            condition: condition?,
+            effects,
+            tests,
+        })
+    }
+
+    /// An order in which each rule comes after those that it refers to, else in the order given. Rules that refer
+    /// to each other in a circle are told of, and left out.
+    fn order(&mut self, rules: &[Option<Rule>], groups: usize) -> Vec<u32> {
+        // A group is a node of its own, behind its rules, or else large groups would make many edges.
+        let count = rules.len();
+        let mut needs: Vec<Vec<usize>> = vec![Vec::new(); count + groups];
+        for (index, rule) in rules.iter().enumerate() {
+            let Some(rule) = rule else { continue };
+            needs[index].extend(rule.condition.refers().iter().map(|(reference, _)| match reference {
+                Reference::Rule(other) => *other as usize,
+                Reference::Group(group) => count + *group as usize,
+            }));
+            if let Some(group) = rule.group {
+                needs[count + group].push(index);
+            }
+        }
+        let mut wanted_by: Vec<Vec<usize>> = vec![Vec::new(); needs.len()];
+        let mut open: Vec<usize> = needs.iter().map(Vec::len).collect();
+        for (node, needs) in needs.iter().enumerate() {
+            needs.iter().for_each(|needed| wanted_by[*needed].push(node));
+        }
+        let free = open.iter().enumerate().filter(|(_, open)| **open == 0).map(|(node, _)| Reverse(node));
+        let mut ready: BinaryHeap<Reverse<usize>> = free.collect();
+        let mut order = Vec::with_capacity(count);
+        while let Some(Reverse(node)) = ready.pop() {
+            if node < count {
+                order.push(node as u32);
+            }
+            for wanting in &wanted_by[node] {
+                open[*wanting] -= 1;
+                if open[*wanting] == 0 {
+                    ready.push(Reverse(*wanting));
+                }
+            }
+        }
+        if let Some(start) = (0..count).find(|node| open[*node] > 0) {
+            self.circle(start, rules, &needs, &open);
+        }
+        order
+    }
+
+    /// Tells of a circle that is reached from a rule.
+    fn circle(&mut self, start: usize, rules: &[Option<Rule>], needs: &[Vec<usize>], open: &[usize]) {
+        let mut path = vec![start];
+        let circle = loop {
+            let last = path[path.len() - 1];
+            // What is still open needs something that is still open.
+            let Some(next) = needs[last].iter().copied().find(|node| open[*node] > 0) else { return };
+            if let Some(at) = path.iter().position(|node| *node == next) {
+                break path.split_off(at);
+            }
+            path.push(next);
+        };
+        // A group refers to nothing by itself, so there is a rule in every circle.
+        let Some(first) = circle.iter().position(|node| *node < rules.len()) else { return };
+        let steps = circle.iter().cycle().skip(first).take(circle.len() + 1);
+        let names: Vec<&str> =
+            steps.filter_map(|node| rules.get(*node)?.as_ref().map(|rule| rule.name.as_str())).collect();
+        let next = circle[(first + 1) % circle.len()];
+        let rule = circle[first];
+        let range =
+            rules[rule].iter().flat_map(|rule| rule.condition.refers()).find_map(|(reference, range)| {
+                let node = match reference {
+                    Reference::Rule(other) => *other as usize,
+                    Reference::Group(group) => rules.len() + *group as usize,
+                };
+                (node == next).then(|| range.clone())
+            });
+        let message = format!("rules refer to each other in a circle: {}", names.join(" → "));
+        let help = "a rule sees the results of those that do not depend on its own";
+        self.add(Part::When(rule), Diagnostic::new(message, range.unwrap_or(0..0)).help(help));
+    }
+}
+
+fn unnameable(what: &str, name: &str) -> Option<String> {
+    let bad = name.is_empty() || name.len() > RuleSet::NAME_BYTES_MAX;
+    let shown: String = name.chars().take(40).collect();
+    bad.then(|| format!("a {what}'s name has 1 to {} bytes: `{shown}`", RuleSet::NAME_BYTES_MAX))
+}
+
+/// Between what the score of each group lies.
+fn bounds(groups: &[Group], sources: &[RuleSource], siblings: &Siblings) -> Vec<Interval> {
+    /// Sums are rounded to a millionth, and in any order.
+    const SLACK: f64 = 1e-3;
+    let mut sums = vec![(0.0f64, 0.0f64); groups.len()];
+    for rule in sources.iter().filter(|rule| rule.mode != Mode::Off) {
+        let group = rule.group.as_ref().and_then(|name| siblings.groups.get(name));
+        if let Some((low, high)) = group.and_then(|group| sums.get_mut(*group as usize)) {
+            *low += rule.score.min(0.0);
+            *high += rule.score.max(0.0);
+        }
+    }
+    let within = |(group, (low, high)): (&Group, (f64, f64))| {
+        Interval::new((low - SLACK).max(group.floor), (high + SLACK).min(group.cap))
+    };
+    groups.iter().zip(sums).map(within).collect()
+}
+
+/// The column and the value of a test's fact.
+fn fact(
+    name: &str,
+    value: Value,
+    context: Context<'_>,
+    scope: &mut dyn Scope,
+) -> Result<(Slot, Value), Diagnostic> {
+    let (slot, kind, is_age) = operand(name, context, scope).map_err(|found| {
+        let first = found.into_iter().next();
+        let Diagnostic { message, help, .. } =
+            first.unwrap_or_else(|| Diagnostic::new(format!("`{name}` is no fact and no reading"), 0..0));
+        Diagnostic::new(format!("`{name}`: {message}"), 0..0).maybe_help(help)
+    })?;
+    let shown = value.to_string();
+    let taken = match value {
+        Value::String(text) if is_age => text.parse::<Span>().ok().map(|span| Value::Integer(span.0)),
+        _ if is_age => None,
+        value => value.coerce(kind),
+    };
+    taken.map(|value| (slot, value)).ok_or_else(|| {
+        let shown: String = shown.chars().take(40).collect();
+        let help = match is_age {
+            true => "expected a length of time such as \"2h\"".to_owned(),
+            false => format!("expected a value of type {kind}"),
+        };
+        Diagnostic::new(format!("`{name}` cannot be `{}`", shown.escape_debug()), 0..0).help(help)
+    })
+}
+
+fn version(source: &RuleSetSource) -> String {
+    let mut digest = Sha256::new();
+    let mut part = |text: String| {
+        digest.update((text.len() as u64).to_le_bytes());
+        digest.update(text);
+    };
+    source.rules.iter().for_each(|rule| part(format!("{rule:?}")));
+    source.groups.iter().for_each(|group| part(format!("{group:?}")));
+    part(format!("{:?}", source.bands));
+    part(format!("{:?}", source.library.digest()));
+    digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}

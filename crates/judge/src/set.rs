@@ -1,0 +1,414 @@
+//! Named sets: many thousands of constants that conditions seek a value in.
+//!
+//! A set is made once, when rules are loaded, and looked up in without allocation: texts and domains by hash,
+//! integers and addresses by binary search. Networks become ranges that neither overlap nor touch, so that the
+//! number of prefix lengths in a list does not matter.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::net::IpAddr;
+
+use sha2::{Digest, Sha256};
+
+/// Constants of one type under one name. Cheap to look up in, dear to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Set {
+    pub(crate) entries: Entries,
+    digest: [u8; 32],
+    count: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Entries {
+    Strings(HashSet<Box<str>>),
+    Domains(HashSet<Box<str>>),
+    /// Sorted.
+    Integers(Box<[i64]>),
+    Networks(Networks),
+}
+
+/// What the entries of a [`Set`] are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetType {
+    /// Texts, found if they are equal byte for byte.
+    String,
+    /// Domain names: a text is found if it is one of them or below one, whatever the case of its letters.
+    Domain,
+    /// Integers.
+    Integer,
+    /// Addresses and networks such as `192.0.2.0/24`, by which an address is found.
+    Ip,
+}
+
+impl SetType {
+    /// All types, in the order in which they are documented.
+    pub const ALL: [SetType; 4] = [SetType::String, SetType::Domain, SetType::Integer, SetType::Ip];
+
+    /// What configurations call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SetType::String => "string",
+            SetType::Domain => "domain",
+            SetType::Integer => "integer",
+            SetType::Ip => "ip",
+        }
+    }
+}
+
+/// Why a text is no entry of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetError {
+    /// The index of the entry; that of the first surplus one where there are too many.
+    pub entry: usize,
+    /// What is wrong with it, without a full stop.
+    pub message: String,
+}
+
+impl fmt::Display for SetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for SetError {}
+
+impl Set {
+    /// Most entries of a set.
+    pub const ENTRIES_MAX: usize = 1_000_000;
+    /// Longest entry, in bytes.
+    pub const ENTRY_BYTES_MAX: usize = 1024;
+
+    /// Makes a set of entries as they are written; one that is there twice counts once. Takes time and memory in
+    /// the order of what is given.
+    ///
+    /// # Errors
+    /// The first entry that does not read as the type.
+    pub fn new<'a>(kind: SetType, entries: impl IntoIterator<Item = &'a str>) -> Result<Set, SetError> {
+        let mut texts: Vec<String> = Vec::new();
+        let (mut integers, mut networks) = (Vec::new(), Vec::new());
+        for (index, entry) in entries.into_iter().enumerate() {
+            let wrong = |message: String| SetError { entry: index, message };
+            let shown = || entry.chars().take(40).collect::<String>().escape_debug().to_string();
+            if index >= Set::ENTRIES_MAX {
+                return Err(wrong(format!("a set has at most {} entries", Set::ENTRIES_MAX)));
+            }
+            if entry.len() > Set::ENTRY_BYTES_MAX {
+                return Err(wrong(format!("an entry has at most {} bytes", Set::ENTRY_BYTES_MAX)));
+            }
+            match kind {
+                SetType::String => texts.push(entry.to_owned()),
+                SetType::Domain => {
+                    let name = entry.trim_start_matches("*.").trim_matches('.').to_ascii_lowercase();
+                    if name.is_empty() || name.contains(|c: char| c.is_whitespace() || "/:@*".contains(c)) {
+                        return Err(wrong(format!("`{}` is no domain name", shown())));
+                    }
+                    texts.push(name);
+                }
+                SetType::Integer => match entry.parse() {
+                    Ok(integer) => integers.push(integer),
+                    Err(_) => return Err(wrong(format!("`{}` is no integer", shown()))),
+                },
+                SetType::Ip => match entry.parse::<Network>() {
+                    Ok(network) => networks.push(network),
+                    Err(NetworkError) => {
+                        return Err(wrong(format!("`{}` is no address and no network", shown())));
+                    }
+                },
+            }
+        }
+        texts.sort_unstable();
+        texts.dedup();
+        integers.sort_unstable();
+        integers.dedup();
+        let networks = Networks::new(networks);
+        let mut digest = Sha256::new();
+        digest.update(kind.name());
+        let mut part = |bytes: &[u8]| {
+            digest.update((bytes.len() as u64).to_le_bytes());
+            digest.update(bytes);
+        };
+        texts.iter().for_each(|text| part(text.as_bytes()));
+        integers.iter().for_each(|integer: &i64| part(&integer.to_le_bytes()));
+        networks.ranges().for_each(|(low, high)| part(format!("{low}-{high}").as_bytes()));
+        let digest = digest.finalize().into();
+        // One of the three has entries.
+        let count = texts.len() + integers.len() + networks.v4.len() + networks.v6.len();
+        let texts = texts.into_iter().map(String::into_boxed_str).collect();
+        let entries = match kind {
+            SetType::String => Entries::Strings(texts),
+            SetType::Domain => Entries::Domains(texts),
+            SetType::Integer => Entries::Integers(integers.into()),
+            SetType::Ip => Entries::Networks(networks),
+        };
+        Ok(Set { entries, digest, count })
+    }
+
+    /// What its entries are.
+    pub fn kind(&self) -> SetType {
+        match self.entries {
+            Entries::Strings(_) => SetType::String,
+            Entries::Domains(_) => SetType::Domain,
+            Entries::Integers(_) => SetType::Integer,
+            Entries::Networks(_) => SetType::Ip,
+        }
+    }
+
+    /// How many different entries it has; of networks, how many ranges are left when neighbours are joined.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// SHA-256 of its type and entries, whatever their order: sets of equal digest find the same.
+    pub fn digest(&self) -> &[u8; 32] {
+        &self.digest
+    }
+
+    /// Whether a text is in it; false for a set of another type.
+    pub(crate) fn has_str(&self, text: &str) -> bool {
+        match &self.entries {
+            Entries::Strings(texts) => texts.contains(text),
+            Entries::Domains(names) => has_domain(names, text),
+            _ => false,
+        }
+    }
+
+    /// Whether an integer is in it; false for a set of another type.
+    pub(crate) fn has_integer(&self, integer: i64) -> bool {
+        matches!(&self.entries, Entries::Integers(integers) if integers.binary_search(&integer).is_ok())
+    }
+
+    /// Whether an address is in it; false for a set of another type.
+    pub(crate) fn has_ip(&self, ip: IpAddr) -> bool {
+        matches!(&self.entries, Entries::Networks(networks) if networks.contain(ip))
+    }
+}
+
+/// Longest name that can be found among domains: longer ones are none (RFC 1035).
+const DOMAIN_BYTES_MAX: usize = 254;
+/// Most labels of a name that are looked at, from the right.
+const LABELS_MAX: usize = 127;
+
+/// The name and every name above it.
+fn has_domain(names: &HashSet<Box<str>>, text: &str) -> bool {
+    let text = text.strip_suffix('.').unwrap_or(text);
+    if text.is_empty() || text.len() > DOMAIN_BYTES_MAX {
+        return false;
+    }
+    let mut lower = [0; DOMAIN_BYTES_MAX];
+    let lower = &mut lower[..text.len()];
+    lower.copy_from_slice(text.as_bytes());
+    lower.make_ascii_lowercase();
+    // Lowering ASCII letters leaves UTF-8 as it is.
+    let Ok(mut name) = std::str::from_utf8(lower) else { return false };
+    for _ in 0..LABELS_MAX {
+        if names.contains(name) {
+            return true;
+        }
+        match name.split_once('.') {
+            Some((_, above)) => name = above,
+            None => return false,
+        }
+    }
+    false
+}
+
+/// A network, or an address as a network of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Network {
+    V4(u32, u32),
+    V6(u128, u128),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NetworkError;
+
+impl std::str::FromStr for Network {
+    type Err = NetworkError;
+
+    /// `192.0.2.7`, `192.0.2.0/24`, `2001:db8::/32`; bits beyond the prefix are ignored. IPv4 mapped into IPv6 is
+    /// IPv4.
+    fn from_str(text: &str) -> Result<Network, NetworkError> {
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => {
+                let digits = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_digit());
+                let prefix = prefix.parse::<u32>().ok().filter(|_| digits).ok_or(NetworkError)?;
+                (address, Some(prefix))
+            }
+            None => (text, None),
+        };
+        match address.parse::<IpAddr>().map_err(|_| NetworkError)? {
+            IpAddr::V4(v4) => Network::v4(v4.to_bits(), prefix.unwrap_or(32)),
+            IpAddr::V6(v6) => match (v6.to_ipv4_mapped(), prefix.unwrap_or(128)) {
+                (Some(v4), prefix @ 96..=128) => Network::v4(v4.to_bits(), prefix - 96),
+                (_, prefix @ 0..=128) => {
+                    let mask = u128::MAX.checked_shl(128 - prefix).unwrap_or(0);
+                    Ok(Network::V6(v6.to_bits() & mask, v6.to_bits() | !mask))
+                }
+                _ => Err(NetworkError),
+            },
+        }
+    }
+}
+
+impl Network {
+    fn v4(address: u32, prefix: u32) -> Result<Network, NetworkError> {
+        let host = 32u32.checked_sub(prefix).ok_or(NetworkError)?;
+        let mask = u32::MAX.checked_shl(host).unwrap_or(0);
+        Ok(Network::V4(address & mask, address | !mask))
+    }
+}
+
+/// Networks as ranges of addresses, both ends included, sorted and apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Networks {
+    v4: Box<[(u32, u32)]>,
+    v6: Box<[(u128, u128)]>,
+}
+
+impl Networks {
+    pub(crate) fn new(networks: impl IntoIterator<Item = Network>) -> Networks {
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        for network in networks {
+            match network {
+                Network::V4(low, high) => v4.push((low, high)),
+                Network::V6(low, high) => v6.push((low, high)),
+            }
+        }
+        Networks { v4: joined(v4, |high| high.checked_add(1)), v6: joined(v6, |high| high.checked_add(1)) }
+    }
+
+    pub(crate) fn contain(&self, ip: IpAddr) -> bool {
+        match ip.to_canonical() {
+            IpAddr::V4(ip) => within(&self.v4, ip.to_bits()),
+            IpAddr::V6(ip) => within(&self.v6, ip.to_bits()),
+        }
+    }
+
+    fn ranges(&self) -> impl Iterator<Item = (IpAddr, IpAddr)> {
+        let v4 = self.v4.iter().map(|(low, high)| {
+            (
+                IpAddr::V4(std::net::Ipv4Addr::from_bits(*low)),
+                IpAddr::V4(std::net::Ipv4Addr::from_bits(*high)),
+            )
+        });
+        let v6 = self.v6.iter().map(|(low, high)| {
+            (
+                IpAddr::V6(std::net::Ipv6Addr::from_bits(*low)),
+                IpAddr::V6(std::net::Ipv6Addr::from_bits(*high)),
+            )
+        });
+        v4.chain(v6)
+    }
+}
+
+/// Sorts ranges and joins those that overlap or touch.
+fn joined<T: Copy + Ord>(mut ranges: Vec<(T, T)>, next: impl Fn(T) -> Option<T>) -> Box<[(T, T)]> {
+    ranges.sort_unstable();
+    let mut apart: Vec<(T, T)> = Vec::with_capacity(ranges.len());
+    for (low, high) in ranges {
+        match apart.last_mut() {
+            Some(last) if next(last.1).is_none_or(|after| low <= after) => last.1 = last.1.max(high),
+            _ => apart.push((low, high)),
+        }
+    }
+    apart.into()
+}
+
+fn within<T: Copy + Ord>(ranges: &[(T, T)], address: T) -> bool {
+    let index = ranges.partition_point(|(low, _)| *low <= address);
+    index.checked_sub(1).and_then(|index| ranges.get(index)).is_some_and(|(_, high)| address <= *high)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn set(kind: SetType, entries: &[&str]) -> Set {
+        Set::new(kind, entries.iter().copied()).unwrap()
+    }
+
+    #[test]
+    fn networks_are_joined_and_found() {
+        let check = |networks: &[&str], inside: &[&str], outside: &[&str], ranges: usize| {
+            let set = set(SetType::Ip, networks);
+            assert_eq!(set.len(), ranges, "{networks:?}");
+            inside.iter().for_each(|ip| assert!(set.has_ip(ip.parse().unwrap()), "{ip}"));
+            outside.iter().for_each(|ip| assert!(!set.has_ip(ip.parse().unwrap()), "{ip}"));
+        };
+        check(
+            &["192.0.2.7", "10.0.0.0/8", "10.1.0.0/16", "2001:db8::/32"],
+            &["192.0.2.7", "10.255.255.255", "::ffff:10.0.0.1", "2001:db8:ffff::1"],
+            &["192.0.2.6", "11.0.0.0", "9.255.255.255", "2001:db9::"],
+            3,
+        );
+        check(&["192.0.2.0/25", "192.0.2.128/25"], &["192.0.2.255"], &["192.0.3.0"], 1);
+        check(&["0.0.0.0/0"], &["0.0.0.0", "255.255.255.255"], &["::"], 1);
+        check(&["::/0", "::1"], &["::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"], &["1.2.3.4"], 1);
+        check(&["::ffff:192.0.2.0/120"], &["192.0.2.9"], &["192.0.3.0"], 1);
+        check(&["255.255.255.255", "255.255.255.254"], &["255.255.255.255"], &[], 1);
+        check(&[], &[], &["::", "0.0.0.0"], 0);
+    }
+
+    #[test]
+    fn a_domain_holds_all_below_it() {
+        let set = set(SetType::Domain, &["example.ORG", "*.test", "sub.example.net."]);
+        for name in ["example.org", "A.b.Example.org", "example.org.", "x.test", "test", "sub.example.net"] {
+            assert!(set.has_str(name), "{name}");
+        }
+        for name in ["", ".", "org", "notexample.org", "example.net", "example.org.net", &"a.".repeat(200)] {
+            assert!(!set.has_str(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_entry_is_named() {
+        let check = |kind, entries: &[&str], entry: usize, message: &str| {
+            let error = Set::new(kind, entries.iter().copied()).unwrap_err();
+            assert_eq!((error.entry, error.message.as_str()), (entry, message));
+        };
+        check(SetType::Ip, &["::1", "10.0.0.0/33"], 1, "`10.0.0.0/33` is no address and no network");
+        check(SetType::Ip, &["10.0.0.0/+8"], 0, "`10.0.0.0/+8` is no address and no network");
+        check(SetType::Ip, &["::/129"], 0, "`::/129` is no address and no network");
+        check(SetType::Integer, &["7", "seven"], 1, "`seven` is no integer");
+        check(SetType::Domain, &["a@example.org"], 0, "`a@example.org` is no domain name");
+        check(SetType::String, &["", &"a".repeat(1025)], 1, "an entry has at most 1024 bytes");
+        let many = std::iter::repeat_n("a", Set::ENTRIES_MAX + 1);
+        assert_eq!(Set::new(SetType::String, many).unwrap_err().entry, Set::ENTRIES_MAX);
+    }
+
+    #[test]
+    fn the_digest_tells_contents_apart_and_not_their_order() {
+        let digest = |kind, entries: &[&str]| *set(kind, entries).digest();
+        assert_eq!(digest(SetType::String, &["a", "b"]), digest(SetType::String, &["b", "a", "b"]));
+        assert_ne!(digest(SetType::String, &["a", "b"]), digest(SetType::String, &["ab"]));
+        assert_ne!(digest(SetType::String, &["a"]), digest(SetType::Domain, &["a"]));
+        let halves = ["192.0.2.0/25", "192.0.2.128/25"];
+        assert_eq!(digest(SetType::Ip, &halves), digest(SetType::Ip, &["192.0.2.0/24"]));
+    }
+
+    proptest! {
+        #[test]
+        fn an_address_is_found_if_one_network_has_it(
+            networks in prop::collection::vec((any::<u32>(), 0u32..=32), 0..20),
+            near in any::<prop::sample::Index>(), flip in 0u32..32, other in any::<u32>(),
+        ) {
+            let texts: Vec<String> =
+                networks.iter().map(|(ip, prefix)| format!("{}/{prefix}", std::net::Ipv4Addr::from_bits(*ip))).collect();
+            let set = Set::new(SetType::Ip, texts.iter().map(String::as_str)).unwrap();
+            let near = if networks.is_empty() { other } else { networks[near.index(networks.len())].0 ^ (1 << flip) };
+            for ip in [near, other] {
+                let expected = networks.iter().any(|(network, prefix)| {
+                    *prefix == 0 || (ip ^ network) >> (32 - prefix) == 0
+                });
+                prop_assert_eq!(set.has_ip(std::net::Ipv4Addr::from_bits(ip).into()), expected);
+            }
+        }
+    }
+}
