@@ -24,6 +24,8 @@ const ENTRY_BITS: u32 = 48 + LOW_ROUTE_BITS;
 /// Number of shards.
 pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
 
+/// Cells that a flush looks up together.
+const TOGETHER: usize = 64;
 /// Entries that one look at the budget visits.
 const EVICT_STEPS: u32 = 4096;
 
@@ -156,10 +158,10 @@ pub(crate) struct Memory {
 impl Memory {
     /// About so much, for all shards.
     pub(crate) fn new(bytes: usize) -> Memory {
-        // A shard has some thirty pages of cells, each at most a huge one: few, so that the lists of them stay in the
+        // A shard has some sixty pages of cells, each at most half a huge one: few, so that the lists of them stay in the
         // processor's caches. Slabs, and pages of tables, are so small that those which are not full do not count.
         let bits = |parts: u32| (bytes >> parts).checked_ilog2().unwrap_or(0).saturating_sub(3);
-        let cells = Arena::new(bytes, bits(11).clamp(6, 18));
+        let cells = Arena::new(bytes, bits(12).clamp(6, 17));
         let index = Arena::cut(&cells, bits(15).clamp(6, 14));
         Memory { cells, index, slab_bits: bits(13).clamp(6, 15) }
     }
@@ -551,34 +553,42 @@ impl Shard {
         let parity = old as usize & 1;
         let mut ahead = self.dirty[parity].len();
         let end = ahead.saturating_sub(limit);
-        while let Some(hash) = self.dirty[parity].get(ahead.wrapping_sub(1)).copied() {
-            if ahead <= end {
-                break;
+        while ahead > end {
+            // As a run does: first the lines of the index for some keys, then those of the cells.
+            let start = end.max(ahead.saturating_sub(TOGETHER));
+            let hashes = &self.dirty[parity][start..ahead];
+            hashes.iter().for_each(|hash| self.prefetch(*hash));
+            let mut found = [Found::Absent; TOGETHER];
+            for (found, hash) in found.iter_mut().zip(hashes) {
+                *found = self.find(*hash);
             }
-            ahead -= 1;
-            // The line of the index for a few keys later, and by looking one up its cell.
-            if let Some(later) = self.dirty[parity].get(ahead.wrapping_sub(12)) {
-                self.prefetch(*later);
+            for at in (start..ahead).rev() {
+                ahead = at;
+                let hash = self.dirty[parity][at];
+                let Found::Hot(place) = found[at - start] else { continue };
+                let Entry { reference, class, .. } = place.entry;
+                let cell = self.cell_mut(reference, class);
+                let header = cell[0];
+                if header & DIRTY == 0 || header & PARITY != parity_bit(old) {
+                    continue;
+                }
+                let written = write(hash, (header >> TAG_SHIFT) as u16, trimmed(&cell[1..]));
+                let position = match written {
+                    Ok(position) => position,
+                    Err(error) => {
+                        self.dirty[parity].truncate(at + 1);
+                        return Err(error);
+                    }
+                };
+                cell[0] = header & !(DIRTY | Position::NONE.bits() << POSITION_SHIFT)
+                    | position.bits() << POSITION_SHIFT;
+                self.dirty_words -= class_words(class);
+                let before = position_of(header);
+                if before != Position::NONE {
+                    account(before, -class_bytes(class));
+                }
+                account(position, class_bytes(class));
             }
-            if let Some(later) = self.dirty[parity].get(ahead.wrapping_sub(6)) {
-                self.find(*later);
-            }
-            let Found::Hot(place) = self.find(hash) else { continue };
-            let Entry { reference, class, .. } = place.entry;
-            let cell = self.cell_mut(reference, class);
-            let header = cell[0];
-            if header & DIRTY == 0 || header & PARITY != parity_bit(old) {
-                continue;
-            }
-            let position = write(hash, (header >> TAG_SHIFT) as u16, trimmed(&cell[1..]))?;
-            cell[0] = header & !(DIRTY | Position::NONE.bits() << POSITION_SHIFT)
-                | position.bits() << POSITION_SHIFT;
-            self.dirty_words -= class_words(class);
-            let before = position_of(header);
-            if before != Position::NONE {
-                account(before, -class_bytes(class));
-            }
-            account(position, class_bytes(class));
         }
         self.dirty[parity].truncate(ahead);
         if ahead == 0 && self.dirty[parity].capacity() > 4096 {

@@ -14,7 +14,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
 use crate::device::Device;
 use crate::index::TABLES;
@@ -348,10 +348,13 @@ impl Store {
         meaning: &dyn Meaning,
     ) -> Result<u64, StoreError> {
         let mut written = 0;
-        for (number, shard) in self.shards.iter().enumerate() {
-            loop {
+        // A few cells of every shard in turn: whoever wants one of them finds it free, most of the time.
+        let mut left: Vec<usize> = (0..SHARDS).collect();
+        while !left.is_empty() {
+            let mut rest = Vec::with_capacity(left.len());
+            for number in left {
                 writer.spill()?;
-                let mut shard = lock(shard);
+                let mut shard = lock(&self.shards[number]);
                 let before = shard.dirty_bytes();
                 let mut write = |hash: Hash, tag, words: &[u64]| {
                     let (space, kind) = meaning.kind(tag);
@@ -367,10 +370,11 @@ impl Store {
                 let more = shard.collect(old, COLLECT, &mut write, &mut account);
                 self.dirtied(before, shard.dirty_bytes());
                 drop(shard);
-                if !more? {
-                    break;
+                if more? {
+                    rest.push(number);
                 }
             }
+            left = rest;
             if let Some(relief) = self.relief.get() {
                 relief();
             }
@@ -637,7 +641,15 @@ impl Run<'_> {
 
     /// Locks a shard, for a few keys.
     pub fn shard(&self, number: usize) -> Keys<'_> {
-        let shard = lock(&self.store.shards[number]);
+        self.keys(lock(&self.store.shards[number]))
+    }
+
+    /// Locks a shard, unless somebody else has locked it.
+    pub fn try_shard(&self, number: usize) -> Option<Keys<'_>> {
+        try_lock(&self.store.shards[number]).map(|shard| self.keys(shard))
+    }
+
+    fn keys<'s>(&'s self, shard: MutexGuard<'s, Shard>) -> Keys<'s> {
         Keys { dirty: shard.dirty_bytes(), run: self, shard }
     }
 }
@@ -746,6 +758,14 @@ impl Drop for Keys<'_> {
         }
         self.shard.settle(|position, bytes| self.run.store.account(position, bytes));
         self.run.store.make_room(&mut self.shard);
+    }
+}
+
+fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
 }
 

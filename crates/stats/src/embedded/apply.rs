@@ -10,6 +10,8 @@
 //! Memory answers in hundreds of nanoseconds but many questions at once: so each step goes through all places, and
 //! waits for none of the lines that it asks for.
 
+use std::ops::Range;
+
 use event::Time;
 use hashbrown::HashMap;
 use store::{CellMut, Cold, Hash, Keys, Record, Run, Store};
@@ -68,6 +70,7 @@ type Images = HashMap<(usize, Hash), (store::Position, Option<Record>)>;
 pub(super) struct Scratch {
     unsorted: Vec<Place>,
     places: Vec<Place>,
+    groups: Groups,
     starts: Vec<u32>,
 }
 
@@ -90,7 +93,7 @@ impl Inner {
                 self.check_writable()?;
             }
             scratch.ask(&run);
-            let missing = self.find(world, &run, &mut scratch.places, &mut images);
+            let missing = self.find(world, &run, scratch, &mut images);
             if missing.is_empty() {
                 self.add(world, &run, requests, scratch, outcomes);
                 return Ok(run.epoch());
@@ -107,13 +110,12 @@ impl Inner {
     }
 
     /// Finds all cells and keeps them where they are; answers those that have to be read first.
-    fn find(&self, world: &World, run: &Run<'_>, places: &mut [Place], images: &mut Images) -> Vec<Cold> {
+    fn find(&self, world: &World, run: &Run<'_>, scratch: &mut Scratch, images: &mut Images) -> Vec<Cold> {
+        let Scratch { places, groups, .. } = scratch;
         let mut missing = Vec::new();
-        for group in places.chunk_by_mut(|a, b| a.shard == b.shard) {
-            let Some(shard) = group.first().map(|place| usize::from(place.shard)) else { continue };
-            let mut keys = run.shard(shard);
+        groups.visit(run, |shard, group, mut keys| {
             keys.pin();
-            for place in group {
+            for place in &mut places[group] {
                 place.found = match keys.find(place.hash) {
                     store::Found::Hot(found) => Some(found),
                     store::Found::Absent => {
@@ -133,7 +135,7 @@ impl Inner {
                     }
                 };
             }
-        }
+        });
         // The same key may be there several times.
         missing.sort_unstable_by_key(|cold| cold.position);
         missing.dedup_by_key(|cold| cold.position);
@@ -192,11 +194,10 @@ impl Inner {
         let room = |place: &Place| world.plans[usize::from(place.plan)].reading;
         let room = scratch.places.iter().map(room).sum();
         let mut values = Values::new(&mut outcomes.values, room);
-        for group in scratch.places.chunk_by(|a, b| a.shard == b.shard) {
-            let Some(shard) = group.first().map(|place| usize::from(place.shard)) else { continue };
-            let mut cells = Cells { world, horizon, shard, keys: run.shard(shard), values: &mut values };
+        scratch.groups.visit(run, |shard, group, keys| {
+            let mut cells = Cells { world, horizon, shard, keys, values: &mut values };
             cells.keys.unpin();
-            for place in group.iter().filter(|place| place.role == Role::Observed) {
+            for place in scratch.places[group].iter().filter(|place| place.role == Role::Observed) {
                 let request = place.request as usize;
                 let Some(each) = requests.get(request) else { continue };
                 let adds = !outcomes.requests[first_request + request].1;
@@ -205,7 +206,7 @@ impl Inner {
                     outcomes.readings[at as usize] = cells.observe(place, observation, adds);
                 }
             }
-        }
+        });
     }
 }
 
@@ -213,7 +214,8 @@ impl Scratch {
     /// Lists the places of a run by shard. Within a shard, and so for any one key, the order stays.
     fn arrange(&mut self, world: &World, requests: &[Request], plans: &[u16]) {
         self.unsorted.clear();
-        let mut counts = [0u32; Store::SHARDS + 1];
+        let counts = &mut self.groups.0;
+        counts.fill(0);
         let mut plans = plans.iter();
         let mut push = |place: Place| {
             counts[usize::from(place.shard) + 1] += 1;
@@ -258,28 +260,59 @@ impl Scratch {
             self.places.resize(self.unsorted.len(), *first);
         }
         self.places.truncate(self.unsorted.len());
+        let mut next = *counts;
         for place in &self.unsorted {
-            let at = &mut counts[usize::from(place.shard)];
+            let at = &mut next[usize::from(place.shard)];
             self.places[*at as usize] = *place;
             *at += 1;
         }
     }
 
     fn ask(&self, run: &Run<'_>) {
-        for group in self.places.chunk_by(|a, b| a.shard == b.shard) {
-            if let Some(place) = group.first() {
-                let keys = run.shard(usize::from(place.shard));
-                group.iter().for_each(|place| keys.prefetch(place.hash));
+        for (shard, group) in self.groups.iter() {
+            // It is not worth waiting for.
+            if let Some(keys) = run.try_shard(shard) {
+                self.places[group].iter().for_each(|place| keys.prefetch(place.hash));
             }
         }
     }
 
     /// Ends what [`Inner::find`] has begun.
     fn let_go(&self, run: &Run<'_>) {
-        for group in self.places.chunk_by(|a, b| a.shard == b.shard) {
-            if let Some(place) = group.first() {
-                run.shard(usize::from(place.shard)).unpin();
+        self.groups.visit(run, |_, _, mut keys| keys.unpin());
+    }
+}
+
+/// Where the places of each shard begin, and where the last ones end.
+struct Groups([u32; Store::SHARDS + 1]);
+
+impl Default for Groups {
+    fn default() -> Groups {
+        Groups([0; Store::SHARDS + 1])
+    }
+}
+
+const _: () = assert!(Store::SHARDS <= 64, "a word has a bit for each shard");
+
+impl Groups {
+    /// The shards that have places, and which.
+    fn iter(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
+        let group = |shard: usize| (shard, self.0[shard] as usize..self.0[shard + 1] as usize);
+        (0..Store::SHARDS).map(group).filter(|(_, group)| !group.is_empty())
+    }
+
+    /// Goes through the shards that have places, each locked meanwhile: first those that nobody else has locked, so
+    /// that flushes and runs wait for one another as little as can be.
+    fn visit<'r>(&self, run: &'r Run<'r>, mut each: impl FnMut(usize, Range<usize>, Keys<'r>)) {
+        let mut later = 0u64;
+        for (shard, group) in self.iter() {
+            match run.try_shard(shard) {
+                Some(keys) => each(shard, group, keys),
+                None => later |= 1 << shard,
             }
+        }
+        for (shard, group) in self.iter().filter(|(shard, _)| later >> shard & 1 == 1) {
+            each(shard, group, run.shard(shard));
         }
     }
 }
