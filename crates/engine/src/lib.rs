@@ -40,7 +40,9 @@ pub use judge::Severity;
 pub use metrics::Metrics;
 use metrics::{ActionLabel, NotifyLabel, PipelineLabel, RuleLabel};
 use plan::OnError;
-pub use plan::{DistinctPlan, Input, JournalPlan, KindPlan, LabelPlan, NodePlan, Pipeline, Plan, ServerPlan};
+pub use plan::{
+    DistinctPlan, Input, JournalPlan, KindPlan, LabelPlan, NodePlan, Pipeline, Plan, ServerPlan, Tested,
+};
 use stage::fields::Fielded;
 pub use stage::keys::{KEYS_MAX, Prepared};
 use stage::observe::{Observed, What};
