@@ -25,7 +25,7 @@ use judge::{Action, Reason, Verdict};
 use stats::{Census, Embedded, Ledger, LedgerError, Once, Quality, Request, Timeline};
 
 pub use config::{
-    Config, EffectiveValue, Origin, Overrides, Problem, Problems, Source, SourceKind, reference,
+    Config, EffectiveValue, Origin, Overrides, Problem, Problems, Source, SourceKind, format, reference,
 };
 pub use directory::portable::{How, PortableError, Source as StatisticsSource};
 pub use directory::snapshot::RestoreError;

@@ -119,3 +119,39 @@ fn rules_are_listed() {
     assert!(web.len() > 10 && both.len() > web.len());
     assert!(web.iter().all(|rule| rule["pipeline"] == "web"));
 }
+
+#[test]
+fn files_are_laid_out() {
+    let data = Data::new(&["mail", "web"]);
+    let untidy = "# Ours.\npreset='mail'\n[[rule]]\nscore=1\nname='A' # first\nwhen=\"mail.size>1&&has( mail.subject )\"\n";
+    let tidy = "# Ours.\npreset = 'mail'\n\n[[rule]]\nname = 'A'  # first\n\
+                when = \"mail.size > 1 && has(mail.subject)\"\nscore = 1\n";
+    let file = data.file("untidy.toml", untidy);
+    let version = |file: &str| {
+        let listed = run(["rules", "list", file], "").expect(0).stdout;
+        listed.lines().next().unwrap().to_owned()
+    };
+    let before = version(&file);
+    let checked = run(["rules", "fmt", "--check", &file], "").expect(1);
+    assert_eq!(checked.stdout, format!("{file}\n"));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), untidy, "--check changes nothing");
+    assert_eq!(run(["rules", "fmt", "-"], untidy).expect(0).stdout, tidy);
+
+    let changed = run(["rules", "fmt", "--json", &file], "").expect(0).json();
+    assert_eq!(changed[0]["changed"], true);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), tidy);
+    assert_eq!(version(&file), before, "what it means is the same");
+    assert_eq!(run(["rules", "fmt", &file], "").expect(0).stdout, "");
+    run(["rules", "fmt", "--check", &file], "").expect(0);
+
+    // What `init` makes is laid out, and what cannot be read is left alone.
+    data.run(&["rules", "fmt", "--check"], "").expect(0);
+    let broken = data.file("broken.toml", "[[rule]]\nname = 'A'\nwhen='a >'\n");
+    let ran = run(["rules", "fmt", &broken], "").expect(1);
+    assert!(
+        ran.stderr.contains(&format!("{broken}:3:10: error: the condition ends too early")),
+        "{}",
+        ran.stderr
+    );
+    assert!(std::fs::read_to_string(&broken).unwrap().contains("when='a >'"));
+}
