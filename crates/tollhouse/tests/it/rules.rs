@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::program::{Data, run};
+use crate::program::{Data, corpus, run};
 
 /// A file with rules over the preset `mail`.
 fn rules(rules: &str) -> String {
@@ -154,4 +154,62 @@ fn files_are_laid_out() {
         ran.stderr
     );
     assert!(std::fs::read_to_string(&broken).unwrap().contains("when='a >'"));
+}
+
+/// A rule of `rules coverage --json`.
+fn covered<'a>(lines: &'a [Value], rule: &str) -> &'a Value {
+    lines.iter().find(|line| line["rule"] == rule).unwrap_or_else(|| panic!("{rule}"))
+}
+
+#[test]
+fn coverage_of_a_corpus_and_of_its_journal_agree() {
+    let data = Data::new(&["mail"]);
+    let mail = corpus("mail.mbox");
+    let decided =
+        data.run(&["check", "--json", "--message-time", "--threads", "1", &mail], "").expect(0).json();
+    let expected = |rule: &str| {
+        let fired =
+            |one: &&Value| one["reasons"].as_array().unwrap().iter().any(|reason| reason["name"] == rule);
+        decided.iter().filter(fired).count()
+    };
+    let of_journal = data.run(&["rules", "coverage", "--json"], "").expect(0).json();
+    let of_corpus =
+        run(["rules", "coverage", "--json", "--preset", "mail", "--mbox", &mail], "").expect(0).json();
+    assert_eq!(of_journal, of_corpus, "statistics and times are the same");
+    for rule in ["HTML_ONLY", "REPLY", "EXECUTABLE"] {
+        let line = covered(&of_journal, rule);
+        assert_eq!(line["hits"], expected(rule), "{line}");
+        assert_eq!(line["decisions"], decided.len());
+    }
+    let none = data.run(&["rules", "coverage", "--json", "--from", "2100-01-01"], "").expect(0).json();
+    assert!(none.iter().all(|line| line["hits"] == 0 && line["decisions"] == 0));
+}
+
+#[test]
+fn rules_that_fire_together_or_never_are_told() {
+    let data = Data::new(&["web"]);
+    let twins = "preset = 'web'\n[[rule]]\nname = 'TWIN'\nwhen = 'http.probe'\nscore = 1\nmode = 'shadow'\n\
+                 [[rule]]\nname = 'NEVER'\nwhen = \"http.path == '/never'\"\nscore = 1\n\
+                 [[rule.test]]\nfacts = { 'http.path' = '/never' }\nfires = true\n";
+    let file = data.file("twins.toml", twins);
+    let log = corpus("web.log");
+    let lines = run(["rules", "coverage", "--json", &file, "--log", &log], "").expect(0).json();
+    let twin = covered(&lines, "TWIN");
+    assert_eq!((&twin["together"], &twin["mode"]), (&serde_json::json!(["PROBE"]), &"shadow".into()));
+    assert!(twin["hits"].as_u64().unwrap() > 0);
+    assert_eq!(covered(&lines, "NEVER")["tests"], serde_json::json!({"fire": 1, "silent": 0}));
+
+    let drawn = run(["rules", "coverage", &file, "--log", &log], "").expect(0).stdout;
+    for part in ["PROBE", "and TWIN, ", "    NEVER", "none in which it does not fire", "never fired: "] {
+        assert!(drawn.contains(part), "{part} is missing in {drawn}");
+    }
+
+    // A rule is measured on the decisions that were made while it was there.
+    data.run(&["replay", &log], "").expect(0);
+    let later = data.run(&["rules", "coverage", "--json", &file], "").expect(0).json();
+    assert_eq!(
+        (&covered(&later, "TWIN")["decisions"], &covered(&later, "TWIN")["hits"]),
+        (&0.into(), &0.into())
+    );
+    assert!(covered(&later, "PROBE")["hits"].as_u64().unwrap() > 0);
 }
