@@ -148,7 +148,13 @@ impl ConfigOptions {
         self.load_or(None)
     }
 
-    /// The same, or where nothing is named a preset.
+    /// Whether a file, a preset or a data directory is named.
+    pub(crate) fn is_named(&self) -> bool {
+        let EngineOptions { config, .. } = &self.engine;
+        self.file.is_some() || self.preset.is_some() || config.is_some() || self.engine.data().is_some()
+    }
+
+    /// The configuration and what it is called, or where nothing is named a preset.
     pub(crate) fn load_or(&self, default: Option<&str>) -> Result<(String, Config), Failure> {
         let overrides = self.engine.overrides();
         if let Some(preset) = self.preset {
