@@ -28,7 +28,8 @@ use stats::{Census, Embedded, Ledger, LedgerError, Once, Quality, Request, Timel
 
 pub use candidate::{Candidate, Comparison, Example, Judged};
 pub use config::{
-    Config, EffectiveValue, Files, Origin, Overrides, Problem, Problems, Source, SourceKind, reference,
+    Config, EffectiveValue, Files, Origin, Overrides, Problem, Problems, Source, SourceKind, format,
+    reference,
 };
 pub use directory::portable::{How, PortableError, Source as StatisticsSource};
 pub use directory::snapshot::RestoreError;

@@ -1058,7 +1058,7 @@ fn entries<'a>(document: &'a Document, name: &str, problems: &mut Problems) -> V
 }
 
 /// The place of a range of a TOML string's value: exact where the string has no escapes.
-fn inside(origin: &Origin, value: &str, range: std::ops::Range<usize>) -> Origin {
+pub(crate) fn inside(origin: &Origin, value: &str, range: std::ops::Range<usize>) -> Origin {
     let raw = origin.source.text.get(origin.range.clone()).unwrap_or_default();
     match raw.find(value) {
         Some(start) => origin.within(start + range.start..start + range.end),

@@ -5,6 +5,7 @@
 //! pipeline. Reading never stops at the first error: [`Problems`] lists all.
 
 mod layers;
+mod layout;
 mod problem;
 mod spec;
 mod tree;
@@ -22,6 +23,7 @@ use sha2::{Digest, Sha256};
 pub use layers::Files;
 pub(crate) use layers::{Kept, Layer, Layers, Recipe};
 use layers::{Main, source};
+pub use layout::format;
 pub(crate) use problem::expected;
 pub use problem::{Origin, Problem, Problems, Source, SourceKind};
 use spec::{Form, SECTIONS, Shape};
@@ -522,51 +524,79 @@ impl Document {
     }
 
     /// The whole pipeline as one text in a fixed form, which its version is the hash of. The node's sections
-    /// are left out: they change nothing about a verdict.
+    /// are left out: they change nothing about a verdict. So are the layout of conditions and the order of an entry's
+    /// keys.
     pub(crate) fn canonical(&self) -> String {
-        let mut values = Vec::new();
-        self.effective(false, &mut values);
-        let values = values.iter().filter(|value| value.path != spec::CANDIDATE);
-        values.map(|value| format!("{} = {}\n", value.path, value.value)).collect()
+        let mut lines: Vec<(String, String)> = Vec::new();
+        let mut entry = (String::new(), 0);
+        self.each(false, |section, name, key, node, _| {
+            let value = match &node.value {
+                Tree::String(text) if layout::is_condition(section.name, key) => {
+                    Tree::String(judge::canonical(text)).to_toml()
+                }
+                other => other.to_toml(),
+            };
+            let of = format!("{}.{name}", section.name);
+            if !matches!(section.form, Form::List(_)) || entry.0 != of {
+                lines[entry.1..].sort();
+                entry = (of, lines.len());
+            }
+            lines.push((path(section, name, key), value));
+        });
+        lines[entry.1..].sort();
+        let lines = lines.iter().filter(|(path, _)| path != spec::CANDIDATE);
+        lines.map(|(path, value)| format!("{path} = {value}\n")).collect()
     }
 
     fn effective(&self, main: bool, values: &mut Vec<EffectiveValue>) {
+        self.each(main, |section, name, key, node, shape| {
+            let hidden = matches!(shape, Some(Shape::Secret | Shape::List(Shape::Secret)));
+            let value = if hidden { "\"***\"".to_owned() } else { node.value.to_toml() };
+            values.push(EffectiveValue {
+                scope: if section.node { "node" } else { self.name() }.to_owned(),
+                path: path(section, name, key),
+                value,
+                origin: node.origin.to_string(),
+            });
+        });
+    }
+
+    /// Visits every value with its section, the name of the entry of a list, and its key.
+    fn each(&self, main: bool, mut visit: impl FnMut(&spec::Section, &str, &str, &Node, Option<Shape>)) {
         for section in SECTIONS.iter().filter(|section| main || !section.node) {
-            let scope = if section.node { "node" } else { self.name() };
-            let mut push = |path: String, node: &Node, shape: Option<Shape>| {
-                let hidden = matches!(shape, Some(Shape::Secret | Shape::List(Shape::Secret)));
-                let value = if hidden { "\"***\"".to_owned() } else { node.value.to_toml() };
-                values.push(EffectiveValue {
-                    scope: scope.to_owned(),
-                    path,
-                    value,
-                    origin: node.origin.to_string(),
-                });
-            };
             match section.form {
                 Form::Top => {
                     for setting in section.settings {
                         if let Some(node) = self.root.get(setting.key) {
-                            push(setting.key.to_owned(), node, Some(setting.shape));
+                            visit(section, "", setting.key, node, Some(setting.shape));
                         }
                     }
                 }
                 Form::Table | Form::Map => {
                     for entry in self.section(section.name).iter().flat_map(|view| &view.table.entries) {
                         let shape = section.setting(&entry.key).map(|setting| setting.shape);
-                        push(format!("{}.{}", section.name, entry.key), &entry.node, shape);
+                        visit(section, "", &entry.key, &entry.node, shape);
                     }
                 }
                 Form::List(identity) => {
                     for view in self.list(section.name) {
                         let name = view.str(identity).unwrap_or_default();
                         for entry in view.table.entries.iter().filter(|entry| entry.key != identity) {
-                            push(format!("{}.{name}.{}", section.name, entry.key), &entry.node, None);
+                            visit(section, name, &entry.key, &entry.node, None);
                         }
                     }
                 }
             }
         }
+    }
+}
+
+/// `section.key`, for lists `section.NAME.key`.
+fn path(section: &spec::Section, name: &str, key: &str) -> String {
+    match (section.form, section.name) {
+        (Form::Top, _) => key.to_owned(),
+        (Form::List(_), section) => format!("{section}.{name}.{key}"),
+        (Form::Table | Form::Map, section) => format!("{section}.{key}"),
     }
 }
 

@@ -189,7 +189,7 @@ fn main_text(main: Option<&Preset>, others: &[&Preset]) -> String {
     }
     text + "\n# The node. `tollhouse config check --effective` shows every value and where it comes from.\n\
             [ledger]\n\
-            durability = \"1s\"      # \"sync\": on disk before the answer; \"none\"\n\
+            durability = \"1s\"  # \"sync\": on disk before the answer; \"none\"\n\
             \n\
             [server]\n\
             listen = \"127.0.0.1:8377\"\n"

@@ -342,7 +342,10 @@ fn many_warnings_hide_no_error() {
     let text: String = (0..300).map(|index| rule(index, "1 / ip.seen('1h') > 0.5")).collect();
     assert_eq!(compile(&text).unwrap().warnings.list().len(), 200);
     let problems = compile(&format!("{text}{}", rule(300, "nix"))).unwrap_err();
-    assert!(problems.contains("unknown name `nix`") && problems.ends_with("1 error, 200 warnings"));
+    assert!(
+        problems.contains("unknown name `nix`") && problems.ends_with("1 error, 200 warnings"),
+        "{problems}"
+    );
 }
 
 #[test]

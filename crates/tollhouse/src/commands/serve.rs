@@ -25,7 +25,7 @@ Examples:
 
 Any address but a loopback one needs a token: `tokens` in the section [server].
 SIGINT and SIGTERM end it gracefully: requests at work are answered and everything is written.
-SIGHUP takes over what the configuration's files say now; changed files are taken over by themselves.
+SIGHUP takes over what the configuration's files say now; files that change are taken over anyhow.
 RUST_LOG sets what is logged, e.g. RUST_LOG=debug.")]
 pub(crate) struct Args {
     #[command(flatten)]
