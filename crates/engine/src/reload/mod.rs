@@ -220,9 +220,16 @@ struct Loaded {
 }
 
 /// Compiles what the files and what stands over them say. A version that was gone back to gives way to files that
-/// have changed since.
-fn load(now: &Plan, state: &mut State, shelf: Option<&Shelf>, running: bool) -> Result<Loaded, ReloadError> {
+/// have changed since. The files that were read are told however it ends.
+fn load(
+    now: &Plan,
+    state: &mut State,
+    shelf: Option<&Shelf>,
+    running: bool,
+    read: &mut Files,
+) -> Result<Loaded, ReloadError> {
     let files = now.recipe.load(&state.layers::<ReloadError>(|_, _| Ok(None))?);
+    *read = files.files().clone();
     for document in files.documents() {
         if let Some(standing) = state.pipelines.get_mut(document.name()) {
             standing.back.take_if(|back| back.over != document.fingerprint());
@@ -257,7 +264,7 @@ pub(crate) fn resume(directory: &Directory, plan: Plan) -> Result<(Plan, State, 
         let config = plan.recipe.load(&Layers::default());
         return Ok((plan, state, shelf, config));
     }
-    let loaded = load(&plan, &mut state, Some(&shelf), false);
+    let loaded = load(&plan, &mut state, Some(&shelf), false, &mut Files::default());
     let Loaded { config, plan } = loaded.map_err(|error| match error {
         ReloadError::Problems(problems) => OpenError::Rules(problems),
         ReloadError::Directory(error) => OpenError::Directory(error),
@@ -321,11 +328,13 @@ impl Engine {
             return Err(ReloadError::NoDirectory);
         }
         proposal.alter(&mut state, over)?;
-        if proposal == Proposal::Files && !dry {
+        let mut read = Files::default();
+        let loaded = load(&plan, &mut state, self.shelf.as_ref(), true, &mut read);
+        if loaded.is_err() && proposal == Proposal::Files && !dry {
             // What is wrong with them is told once, not at every look.
-            self.set_watched(plan.files.look_again());
+            self.set_watched(read);
         }
-        let Loaded { config, plan: mut new } = load(&plan, &mut state, self.shelf.as_ref(), true)?;
+        let Loaded { config, plan: mut new } = loaded?;
         let changes = changes(&plan, &new);
         let restart = restart(&plan.node, &new.node);
         new.node = plan.node.clone();

@@ -6,5 +6,6 @@ mod fixtures;
 mod journal;
 mod models;
 mod pipeline;
+mod reload;
 mod rules;
 mod tracks;
