@@ -21,6 +21,7 @@ use judge::{
 use stats::{Admit, Catalog, CatalogBuilder, Durability, LayoutError, Measure, Statistic, Tier, Track};
 
 use crate::config::{Config, Document, Origin, Problems, View, expected};
+use crate::preset::{self, Preset};
 use crate::track;
 use statistic::{Kept, StatisticDraft};
 
@@ -150,6 +151,8 @@ pub struct Pipeline {
     pub version: String,
     /// What [`Pipeline::version`] is the hash of, one setting a line.
     pub canonical: String,
+    /// The preset that it changes, if there is one.
+    pub preset: Option<&'static Preset>,
     /// The columns of its rows.
     pub schema: Arc<Schema>,
     /// Rules and bands.
@@ -417,6 +420,7 @@ impl<'a> Draft<'a> {
                 on_error: if top.str("on_error") == Some("closed") { OnError::Closed } else { OnError::Open },
                 version: crate::content_hash(canonical.as_bytes()),
                 canonical,
+                preset: top.str("preset").and_then(preset::find),
                 schema: Arc::default(),
                 rules: RuleSet::default(),
                 kinds: Vec::new(),

@@ -6,4 +6,5 @@ mod fixtures;
 mod journal;
 mod pipeline;
 mod rules;
+mod tables;
 mod tracks;
