@@ -66,8 +66,8 @@ if there("duckdb"):
     import duckdb
 
     for source in (f"read_parquet('{parquet}')", f"read_json_auto('{ndjson}')"):
-        same(duckdb.sql(f"SELECT count(*), count(label) FROM {source}").fetchone(), (rows, labelled))
-        same(duckdb.sql(f"SELECT count(DISTINCT id) FROM {source} WHERE time IS NOT NULL").fetchone(), (rows,))
+        same(duckdb.sql(f"SELECT count(*), count(label) FROM {source}").fetchall(), [(rows, labelled)])
+        same(duckdb.sql(f"SELECT count(DISTINCT id) FROM {source} WHERE time IS NOT NULL").fetchall(), [(rows,)])
     print("read by duckdb")
 
 if there("catboost", "pandas", "pyarrow"):
