@@ -40,11 +40,13 @@ pub use judge::Severity;
 pub use metrics::Metrics;
 use metrics::{ActionLabel, NotifyLabel, PipelineLabel, RuleLabel};
 use plan::OnError;
-pub use plan::{DistinctPlan, Input, JournalPlan, KindPlan, LabelPlan, NodePlan, Pipeline, Plan, ServerPlan};
+pub use plan::{
+    DistinctPlan, Input, JournalPlan, KindPlan, LabelPlan, ModelPlan, NodePlan, Pipeline, Plan, ServerPlan,
+};
 use stage::fields::Fielded;
 pub use stage::keys::{KEYS_MAX, Prepared};
 use stage::observe::{Observed, What};
-use stage::{features, fields, keys, observe, settle};
+use stage::{features, fields, keys, observe, score, settle};
 
 /// The rule that speaks when statistics cannot be had and the pipeline fails closed.
 pub const LEDGER_UNAVAILABLE: &str = "LEDGER_UNAVAILABLE";
@@ -283,19 +285,20 @@ impl Engine {
         prepared
     }
 
-    /// Stages 4 to 7: counts the events as one batch, judges each, and logs what was decided.
+    /// Stages 4 to 7: counts the events as one batch, has models score them, judges each, and logs what was decided.
     ///
     /// ```text
-    /// ─► 4 observe ─► 5 judge ─► 6 settle ─► 7 journal
+    /// ─► 4 observe ─► 5 models, then rules ─► 6 settle ─► 7 journal
     /// ```
     ///
     /// Answers once the configured durability holds for all of it. Within a batch each event's readings include
     /// those before it, but what hangs on verdicts is added after the whole batch is judged.
     pub async fn decide(&self, prepared: Vec<Prepared>) -> Result<Vec<Decision>, EngineError> {
-        let (observed, failure) = observe::observe(&*self.ledger, prepared).await;
+        let (mut observed, failure) = observe::observe(&*self.ledger, prepared).await;
         if let Some(error) = failure {
             tracing::error!(%error, "statistics cannot be had");
         }
+        score::score(&mut observed);
         let verdicts: Vec<Verdict> = observed.iter().map(|observed| self.judge(observed)).collect();
         let adds = settle::requests(&observed, &verdicts);
         // Neither waits for the other's disk: both go by what was observed and judged.

@@ -1,10 +1,11 @@
 //! The plan: what a [`Config`] means, checked and compiled. Nothing after this looks at text again.
 //!
 //! Columns are laid out in the order in which the stages fill them: what every event has, the fields, the content
-//! features, the readings. A rule that asks for a reading nobody asked for yet gets a column of its own, so what
-//! the rules read is known before any event comes.
+//! features, the readings, what models say. A rule or a model that asks for a reading nobody asked for yet gets a
+//! column of its own for it, so what is read is known before any event comes.
 
 mod judging;
+mod model;
 mod statistic;
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,14 +16,15 @@ use content::network::Prefixes;
 use content::piece::Normalise;
 use event::{Column, ColumnError, Kind, Schema, SchemaBuilder, Slot, Space, Span, Type};
 use judge::{
-    Action, Condition, CounterSum, Diagnostic, Library, Names, ReadingRequest, RuleSet, Scope, ScopeError,
-    TrackValue,
+    Action, Condition, CounterSum, Diagnostic, Library, Mode, Names, ReadingRequest, RuleSet, Scope,
+    ScopeError, TrackValue,
 };
 use stats::{Admit, Catalog, CatalogBuilder, Durability, LayoutError, Measure, Statistic, Tier, Track};
 
 use crate::config::{Config, Document, Origin, Problems, View, expected};
 use crate::preset::{self, Preset};
 use crate::track;
+pub use model::ModelPlan;
 use statistic::{Kept, StatisticDraft};
 
 /// Kind of the marks by which events and feedback with an id are counted once. Configured kinds start at 1.
@@ -164,6 +166,8 @@ pub struct Pipeline {
     /// Labels that rules put on keys.
     pub labels: Vec<LabelPlan>,
     pub(crate) columns: InputColumns,
+    /// Models that say something of an event before it is judged.
+    pub models: Vec<ModelPlan>,
     pub(crate) readings: Vec<ReadingColumn>,
     pub(crate) prefixes: Prefixes,
     pub(crate) skew_max: Span,
@@ -178,6 +182,8 @@ pub(crate) struct InputColumns {
     /// Declared IP fields and the column of each one's network.
     pub(crate) networks: Vec<(Slot, Slot)>,
     pub(crate) content: ContentColumns,
+    /// How many there are: what lies behind them no event can bring.
+    pub(crate) count: usize,
 }
 
 /// The columns of the content features, by input.
@@ -427,6 +433,7 @@ impl<'a> Draft<'a> {
                 distincts: Vec::new(),
                 labels: Vec::new(),
                 columns,
+                models: Vec::new(),
                 readings: Vec::new(),
                 prefixes: Prefixes { v4: prefix("ipv4", 24), v6: prefix("ipv6", 64) },
                 skew_max: time.and_then(|view| view.span("skew_max")).unwrap_or(Span::minutes(5)),
@@ -446,6 +453,7 @@ impl<'a> Draft<'a> {
         draft.adds(problems);
         draft.configured_readings(&mut builder, problems);
         draft.track_readings(&mut builder, problems);
+        draft.models(&mut builder, problems);
         draft.define(&sets, &mut builder, problems);
         draft.rules(&mut builder, problems);
         draft.pipeline.schema = Arc::new(builder.finish());
@@ -869,7 +877,7 @@ fn columns(
             networks.extend(add(format!("{name}_net"), Type::String, doc).map(|net| (slot, net)));
         }
     }
-    InputColumns { event, networks, content }
+    InputColumns { event, networks, content, count: builder.schema().columns().len() }
 }
 
 fn fact(schema: &Schema, name: &str, origin: &Origin, problems: &mut Problems) -> Slot {
@@ -928,6 +936,10 @@ struct PlanScope<'d, 'a, 'b> {
 }
 
 impl PlanScope<'_, '_, '_> {
+    fn is_of_model(&self, slot: Slot) -> bool {
+        self.draft.pipeline.models.iter().any(|model| model.slots().any(|other| other == slot))
+    }
+
     /// The column of a reading, named as rules write it.
     fn column_of(
         &mut self,
@@ -1025,9 +1037,13 @@ impl PlanScope<'_, '_, '_> {
 impl Scope for PlanScope<'_, '_, '_> {
     fn fact(&self, name: &str) -> Option<(Slot, Type)> {
         let schema = self.builder.schema();
-        // Columns of readings are not named as facts: rules ask for the reading.
-        let slot = schema.slot(name).filter(|_| !name.contains('('))?;
+        // Columns of readings and models are not named as facts: rules ask for the reading, or for the model.
+        let slot = schema.slot(name).filter(|slot| !name.contains('(') && !self.is_of_model(*slot))?;
         Some((slot, schema.column(slot).kind))
+    }
+
+    fn model(&self, name: &str) -> Option<(Slot, Mode)> {
+        self.draft.pipeline.models.iter().find_map(|model| Some((model.output(name)?, model.mode)))
     }
 
     fn reading(&mut self, request: &ReadingRequest<'_>) -> Result<Slot, ScopeError> {
@@ -1066,12 +1082,14 @@ impl Scope for PlanScope<'_, '_, '_> {
         let pipeline = &self.draft.pipeline;
         match of {
             Names::Fact => {
-                let names = self.builder.schema().columns().iter().map(|column| column.name.clone());
-                names.filter(|name| !name.contains('(')).collect()
+                let columns = self.builder.schema().columns().iter().zip((0..).map(Slot));
+                let facts =
+                    columns.filter(|(column, slot)| !column.name.contains('(') && !self.is_of_model(*slot));
+                facts.map(|(column, _)| column.name.clone()).collect()
             }
             Names::Kind => pipeline.kinds.iter().map(|kind| kind.name.clone()).collect(),
             Names::Distinct => pipeline.distincts.iter().map(|distinct| distinct.name.clone()).collect(),
-            Names::Model => Vec::new(),
+            Names::Model => pipeline.models.iter().flat_map(ModelPlan::names).map(str::to_owned).collect(),
         }
     }
 }

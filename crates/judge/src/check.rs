@@ -147,6 +147,21 @@ pub(crate) fn compile_in(
     }
 }
 
+/// The column of a reading written as rules write it, e.g. `from.seen('1h')`, and its type; ages are whole microseconds.
+///
+/// The scope sets a column aside for it, as for a reading of a condition.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn reading(source: &str, scope: &mut dyn Scope) -> Result<(Slot, Type), Diagnostic> {
+    let library = Library::default();
+    let context = Context { library: &library, siblings: None };
+    operand(source, context, scope).map(|(slot, kind, _)| (slot, kind)).map_err(|found| {
+        let first = found.into_iter().find(|found| found.severity == Severity::Error);
+        first.unwrap_or_else(|| Diagnostic::new("this is no reading", 0..source.len()))
+    })
+}
+
 /// The column that a fact or a reading is in, its type and whether it is a length of time.
 pub(crate) fn operand(
     source: &str,
@@ -689,7 +704,11 @@ impl<'a> Checker<'a> {
             names.extend(self.scope.names(Names::Kind));
             names.extend(self.context.library.names().map(str::to_owned));
             names.push("now".to_owned());
-            let help = did_you_mean(name, names);
+            let model = name.strip_prefix("model.").filter(|model| self.scope.model(model).is_some());
+            let help = match model {
+                Some(model) => Some(format!("write `model('{model}')`")),
+                None => did_you_mean(name, names),
+            };
             self.report(Diagnostic::new(format!("unknown name `{name}`"), range.clone()).maybe_help(help));
             return None;
         };

@@ -29,7 +29,7 @@ mod verdict;
 mod tests;
 
 pub use action::{Action, Band, Bands, BandsError, Mode, Next, UnknownWord};
-pub use check::{KIND_METHODS, VALUE_METHODS, compile};
+pub use check::{KIND_METHODS, VALUE_METHODS, compile, reading};
 pub use condition::{Condition, Read};
 pub use diagnostic::{Diagnostic, Severity};
 pub use effect::Effect;

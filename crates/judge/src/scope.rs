@@ -5,6 +5,8 @@ use std::fmt;
 
 use event::{Slot, Span, Type};
 
+use crate::action::Mode;
+
 /// The names that a condition may use. The engine implements it over its plan.
 ///
 /// Asking for a reading has an effect: the engine sets aside a column of the row for it, and fills that
@@ -25,9 +27,9 @@ pub trait Scope {
     /// Whether there is a distinct statistic of this name, e.g. `rcpts`.
     fn is_distinct(&self, name: &str) -> bool;
 
-    /// The column that the engine puts a model's output in before rules are judged; [`Type::Float`]. None unless
-    /// the engine has models.
-    fn model(&self, name: &str) -> Option<Slot> {
+    /// The column that the engine puts a model's output in before rules are judged, [`Type::Float`], and how
+    /// seriously it is taken. None unless the engine has models.
+    fn model(&self, name: &str) -> Option<(Slot, Mode)> {
         let _ = name;
         None
     }

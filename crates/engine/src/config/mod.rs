@@ -9,11 +9,13 @@ mod spec;
 mod tree;
 
 use std::collections::HashMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use event::{Column, Span, Time, Value};
 use judge::Constant;
+use judge::catboost::Limits;
 
 pub(crate) use problem::expected;
 pub use problem::{Origin, Problem, Problems, Source, SourceKind};
@@ -57,6 +59,8 @@ pub struct Document {
     broken: bool,
     /// The files of sets, by the set's name.
     lists: HashMap<String, Arc<Source>>,
+    /// The files of models, by the model's name.
+    models: HashMap<String, Vec<u8>>,
 }
 
 impl Config {
@@ -90,7 +94,7 @@ impl Config {
         mut problems: Problems,
     ) -> Config {
         let mut main = Document::layered(&source, true, overrides, &mut problems);
-        main.read_lists(directory.as_deref(), &mut problems);
+        main.read_files(directory.as_deref(), &mut problems);
         let files = main.section("node").map(|view| view.strings("pipelines")).unwrap_or_default();
         let mut others = Vec::new();
         for (file, origin) in files {
@@ -99,14 +103,10 @@ impl Config {
                     let path = directory.join(file);
                     let source = read(&path, Some(origin), FILE_BYTES_MAX, &mut problems);
                     let mut other = Document::layered(&source, false, &Overrides::default(), &mut problems);
-                    other.read_lists(path.parent(), &mut problems);
+                    other.read_files(path.parent(), &mut problems);
                     others.push(other);
                 }
-                None => problems.add(
-                    origin,
-                    format!("`{file}` cannot be found"),
-                    Some("this text is not in a directory".into()),
-                ),
+                None => not_in_a_directory(file, origin, &mut problems),
             }
         }
         main.name_from_preset();
@@ -162,6 +162,20 @@ pub struct EffectiveValue {
     pub origin: String,
 }
 
+fn not_in_a_directory(file: &str, origin: &Origin, problems: &mut Problems) {
+    let help = Some("this text is not in a directory".into());
+    problems.add(origin, format!("`{file}` cannot be found"), help);
+}
+
+fn read_bytes(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(std::io::Error::other(format!("larger than {} MiB", bytes_max >> 20)));
+    }
+    Ok(bytes)
+}
+
 fn read(path: &Path, named_at: Option<&Origin>, bytes_max: u64, problems: &mut Problems) -> Arc<Source> {
     let name = path.display().to_string();
     let text = std::fs::metadata(path).and_then(|metadata| {
@@ -212,15 +226,15 @@ impl Document {
             root.overlay(layer, &spec::identity);
         }
         complete_entries(&mut root, problems);
-        let document = Document { root, origin, broken, lists: HashMap::new() };
+        let document = Document { root, origin, broken, lists: HashMap::new(), models: HashMap::new() };
         let input = document.top().str("input").unwrap_or_default();
         let broken = broken || !spec::INPUTS.contains(&input);
         Document { broken, ..document }
     }
 
-    /// Reads the files that sets name.
-    fn read_lists(&mut self, directory: Option<&Path>, problems: &mut Problems) {
-        let mut lists = HashMap::new();
+    /// Reads the files that sets and models name.
+    fn read_files(&mut self, directory: Option<&Path>, problems: &mut Problems) {
+        let (mut lists, mut models) = (HashMap::new(), HashMap::new());
         for view in self.list("set") {
             let (Some(name), Some(file)) = (view.str("name"), view.str("file")) else { continue };
             let origin = view.origin("file");
@@ -229,13 +243,32 @@ impl Document {
                     let source = read(&directory.join(file), Some(origin), LIST_BYTES_MAX, problems);
                     lists.insert(name.to_owned(), source);
                 }
-                None => {
-                    let help = Some("this text is not in a directory".into());
-                    problems.add(origin, format!("`{file}` cannot be found"), help);
+                None => not_in_a_directory(file, origin, problems),
+            }
+        }
+        for view in self.list("model") {
+            let (Some(name), Some(file)) = (view.str("name"), view.str("file")) else { continue };
+            let origin = view.origin("file");
+            let Some(directory) = directory else {
+                not_in_a_directory(file, origin, problems);
+                continue;
+            };
+            let path = directory.join(file);
+            match read_bytes(&path, Limits::FILE_BYTES as u64) {
+                Ok(bytes) => {
+                    models.insert(name.to_owned(), bytes);
+                }
+                Err(error) => {
+                    problems.add(origin, format!("cannot read {}: {error}", path.display()), None);
                 }
             }
         }
-        self.lists = lists;
+        (self.lists, self.models) = (lists, models);
+    }
+
+    /// The content of the file that a model names.
+    pub(crate) fn model_file(&self, model: &str) -> Option<&[u8]> {
+        self.models.get(model).map(Vec::as_slice)
     }
 
     /// The text of the file that a set names.

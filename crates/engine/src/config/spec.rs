@@ -432,6 +432,23 @@ pub(super) static SECTIONS: &[Section] = &[
         ],
     },
     Section {
+        name: "model",
+        form: Form::List("name"),
+        node: false,
+        doc: "A CatBoost model that says something of each event before it is judged. Its features are named after the facts and readings that it takes. See [models.md](models.md).",
+        settings: &[
+            required("name", Shape::Name, "Its name, as in `model('spam') > 0.9`"),
+            required("file", Shape::Text, "Its file, `.cbm` or CatBoost's JSON, relative to this file"),
+            setting(
+                "mode",
+                Shape::Choice(MODES),
+                Some("\"enforce\""),
+                "`enforce`; `shadow`: computed and journalled, and only rules that are in shadow may read it; `off`: only checked",
+            ),
+            setting("description", Shape::Text, Some("\"\""), "What it says, for people"),
+        ],
+    },
+    Section {
         name: "group",
         form: Form::List("name"),
         node: false,

@@ -21,8 +21,8 @@ use super::{Directory, DirectoryError, io_error};
 use crate::OpenError;
 use crate::journal::{self, JournalError};
 
-/// Largest file beside ledger and journal that is copied: configurations are.
-const SETTINGS_BYTES_MAX: u64 = 64 << 20;
+/// Largest file beside ledger and journal that is copied: configurations, sets and models are.
+const SETTINGS_BYTES_MAX: u64 = judge::catboost::Limits::FILE_BYTES as u64;
 
 /// Why a snapshot was not restored. Nothing of it is left in the target.
 #[derive(Debug, thiserror::Error)]

@@ -7,6 +7,7 @@ use judge::{
     Band, Bands, Constant, DefinitionProblem, GroupSource, Library, LibrarySource, Mode, Part, RuleProblem,
     RuleSet, RuleSetSource, RuleSource, RuleTest, Set, SetType,
 };
+use sha2::{Digest, Sha256};
 
 use super::{Draft, LabelPlan, PlanScope, entries, inside, report};
 use crate::config::{Document, Origin, Problems, Source, View};
@@ -18,12 +19,19 @@ pub(super) struct SetDraft<'a> {
     origin: &'a Origin,
 }
 
-/// Everything that a pipeline's verdicts depend on: its settings, and what is in the files of its sets.
+/// Everything that a pipeline's verdicts depend on: its settings, and what is in the files of its sets and
+/// models.
 pub(super) fn canonical(document: &Document, sets: &[SetDraft<'_>]) -> String {
     let mut text = document.canonical();
     for SetDraft { name, set, .. } in sets.iter().filter(|set| document.list_file(&set.name).is_some()) {
         let digest: String = set.digest().iter().map(|byte| format!("{byte:02x}")).collect();
         text += &format!("set.{name}.digest = \"{digest}\"\n");
+    }
+    for name in document.list("model").into_iter().filter_map(|view| view.str("name")) {
+        if let Some(bytes) = document.model_file(name) {
+            let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+            text += &format!("model.{name}.digest = \"{digest}\"\n");
+        }
     }
     text
 }
@@ -267,6 +275,15 @@ impl Draft<'_> {
     }
 }
 
+/// The mode of a rule or a model.
+pub(super) fn mode(view: &View<'_>) -> Mode {
+    match view.str("mode") {
+        Some("shadow") => Mode::Shadow,
+        Some("off") => Mode::Off,
+        _ => Mode::Enforce,
+    }
+}
+
 fn rule_source(view: &View<'_>) -> RuleSource {
     let text = |key: &str| view.str(key).unwrap_or_default().to_owned();
     let test = |test: &View<'_>| RuleTest {
@@ -279,11 +296,7 @@ fn rule_source(view: &View<'_>) -> RuleSource {
         score: view.float("score").unwrap_or(0.0),
         description: text("description"),
         owner: text("owner"),
-        mode: match view.str("mode") {
-            Some("shadow") => Mode::Shadow,
-            Some("off") => Mode::Off,
-            _ => Mode::Enforce,
-        },
+        mode: mode(view),
         group: view.str("group").map(str::to_owned),
         expires: view.time("expires"),
         effects: view.strings("effects").into_iter().map(|(effect, _)| effect.to_owned()).collect(),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use event::{Event, Facts, Time, Value};
+use event::{Event, Facts, Slot, Time, Value};
 
 use crate::plan::Pipeline;
 
@@ -32,7 +32,9 @@ pub(crate) fn fill(pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> Fie
     facts.set(pipeline.columns.event.arrival, arrival);
     let mut ignored = 0;
     for (name, value) in event.fields {
-        let Some(slot) = pipeline.schema.slot(&name) else {
+        // Readings, and what models say, are columns too, and nobody's to bring.
+        let brought = |slot: &Slot| usize::from(slot.0) < pipeline.columns.count;
+        let Some(slot) = pipeline.schema.slot(&name).filter(brought) else {
             ignored += 1;
             continue;
         };

@@ -4,6 +4,7 @@ mod config;
 mod corpora;
 mod fixtures;
 mod journal;
+mod models;
 mod pipeline;
 mod rules;
 mod tables;

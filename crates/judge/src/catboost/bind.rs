@@ -25,13 +25,13 @@ const NAMED: usize = 20;
 impl Model {
     /// Finds the fact of each feature that is used, by its name.
     ///
-    /// `fact` gives the slot and type of the fact of a name; `names` all names, from which the nearest is offered
-    /// where one is unknown. Every feature that has no fact, or one of a type that it cannot take, is an error:
+    /// `fact` gives the slot and type of the fact of a name, or what is wrong with the name, if it knows; else the
+    /// nearest of `names` is offered. Every feature that has no fact, or one of a type that it cannot take, is an error:
     /// numeric features take integers, floats and bools (0 and 1), categorical ones strings, integers, bools
     /// (`0` and `1`) and addresses.
     pub fn bind(
         self,
-        mut fact: impl FnMut(&str) -> Option<(Slot, Type)>,
+        mut fact: impl FnMut(&str) -> Result<(Slot, Type), Option<String>>,
         names: impl FnOnce() -> Vec<String>,
     ) -> Result<BoundModel, Vec<ModelError>> {
         let mut slots = Vec::with_capacity(self.features.len());
@@ -42,25 +42,26 @@ impl Model {
                 continue;
             }
             match fact(&feature.name) {
-                Some((slot, kind)) => {
+                Ok((slot, kind)) => {
                     slots.push(Some(slot));
                     errors.extend(misfit(&feature.name, feature.kind, kind));
                 }
-                None => unknown.push(&feature.name),
+                Err(why) => unknown.push((&feature.name, why)),
             }
         }
         if !unknown.is_empty() {
             // Near names are dear to find, and a file may ask for any number of facts.
             let names = names();
-            errors.extend(unknown.iter().take(NAMED).map(|name| {
+            let unnamed = unknown.len().saturating_sub(NAMED);
+            errors.extend(unknown.into_iter().take(NAMED).map(|(name, why)| {
                 let error = ModelError::new(format!("feature `{name}`"), "nobody fills a fact of this name");
-                match did_you_mean(name, &names) {
+                match why.or_else(|| did_you_mean(name, &names)) {
                     Some(help) => error.help(help),
                     None => error,
                 }
             }));
-            if unknown.len() > NAMED {
-                let message = format!("nobody fills {} further ones either", unknown.len() - NAMED);
+            if unnamed > 0 {
+                let message = format!("nobody fills {unnamed} further ones either");
                 errors.push(ModelError::new("features", message));
             }
         }

@@ -276,17 +276,34 @@ impl Checker<'_> {
     /// `model('spam')`: what a model said of the row, before any rule.
     pub(super) fn model(&mut self, node: &Node) -> Option<Expr> {
         let name = self.quoted(node, "model('spam')")?;
-        let Some(slot) = self.scope.model(name) else {
+        let Some((slot, mode)) = self.scope.model(name) else {
             let known = self.scope.names(Names::Model);
             let help = did_you_mean(name, &known).unwrap_or_else(|| {
                 if known.is_empty() {
-                    "none is configured".to_owned()
+                    "define it with [[model]]; conditions of kinds cannot ask for one".to_owned()
                 } else {
                     format!("there is {}", listed(&known))
                 }
             });
             return self.fail(&node.range, format!("there is no model `{name}`"), help);
         };
+        let world = self.context.siblings.map(|(_, world)| world);
+        match (mode, world) {
+            // What is enforced must not hang on what is only tried.
+            (Mode::Shadow | Mode::Off, Some(World::Live)) => {
+                let (how, help) = match mode {
+                    Mode::Off => ("off", "turn the model on, or the rule off"),
+                    _ => ("in shadow", "enforce the model, or put the rule in shadow, too"),
+                };
+                return self.fail(&node.range, format!("the model `{name}` is {how}"), help);
+            }
+            (Mode::Off, _) => {
+                let message = format!("the model `{name}` is off, so this is always missing");
+                let help = "take it out, or turn the model on";
+                self.report(Diagnostic::new(message, node.range.clone()).help(help).warning());
+            }
+            (Mode::Enforce | Mode::Shadow, _) => {}
+        }
         self.read(slot, format!("model('{name}')"), false);
         Some(Expr::Float(Float::Fact(slot)))
     }

@@ -16,8 +16,8 @@ use event::{Column, Facts, Schema, SchemaBuilder, Slot, Span, Time, Type, Value}
 
 use crate::syntax::{self, Node, NodeKind};
 use crate::{
-    Condition, Constant, Diagnostic, Library, LibrarySource, Names, ReadingRequest, Scope, ScopeError, Set,
-    SetType, TrackValue,
+    Condition, Constant, Diagnostic, Library, LibrarySource, Mode, Names, ReadingRequest, Scope, ScopeError,
+    Set, SetType, TrackValue,
 };
 
 const FACTS: [(&str, Type); 13] = [
@@ -42,6 +42,9 @@ const COUNTERS: [&str; 4] = ["seen", "spam", "ham", "complaint"];
 
 /// The labels of addresses, and how long they hold.
 const LABELS: [(&str, Span); 2] = [("scanner", Span::days(7)), ("vpn", Span::days(30))];
+
+/// Models, all of which say the same.
+const MODELS: [(&str, Mode); 3] = [("spam", Mode::Enforce), ("trial", Mode::Shadow), ("resting", Mode::Off)];
 
 /// Names and values of constants, as conditions write them.
 const CONSTANTS: [(&str, &str); 5] =
@@ -185,8 +188,9 @@ impl Scope for TestScope {
         name == "rcpts"
     }
 
-    fn model(&self, name: &str) -> Option<Slot> {
-        (name == "spam").then(|| self.schema().slot("model('spam')")).flatten()
+    fn model(&self, name: &str) -> Option<(Slot, Mode)> {
+        let mode = MODELS.iter().find(|(known, _)| *known == name)?.1;
+        Some((self.schema().slot("model('spam')")?, mode))
     }
 
     fn counter(&self, kind: &str, counter: &str) -> Result<(), ScopeError> {
@@ -214,7 +218,7 @@ impl Scope for TestScope {
             Names::Fact => FACTS.iter().map(|(name, _)| (*name).to_owned()).collect(),
             Names::Kind => KINDS.map(str::to_owned).to_vec(),
             Names::Distinct => vec!["rcpts".to_owned()],
-            Names::Model => vec!["spam".to_owned()],
+            Names::Model => MODELS.map(|(name, _)| name.to_owned()).to_vec(),
         }
     }
 }

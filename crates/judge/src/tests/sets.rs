@@ -422,3 +422,37 @@ fn an_outcome_is_used_again() {
         assert_eq!((outcome.fired(), outcome.score(), outcome.action()), (&[][..], 0.0, Action::Accept));
     }
 }
+
+#[test]
+fn what_is_enforced_does_not_hang_on_a_model_that_is_not() {
+    let reads = |model: &str, mode: Mode| {
+        let when = format!("model('{model}') > 0.9");
+        problems(vec![RuleSource { mode, ..rule("READS", &when, 1.0) }], vec![])
+    };
+    assert_eq!(reads("spam", Mode::Enforce), "");
+    assert_eq!(reads("trial", Mode::Shadow), "");
+    assert_eq!(
+        reads("trial", Mode::Enforce),
+        r"
+When(0): the model `trial` is in shadow
+  | model('trial') > 0.9
+  |       ^^^^^^^
+  = enforce the model, or put the rule in shadow, too"
+    );
+    assert_eq!(
+        reads("resting", Mode::Enforce),
+        r"
+When(0): the model `resting` is off
+  | model('resting') > 0.9
+  |       ^^^^^^^^^
+  = turn the model on, or the rule off"
+    );
+    assert_eq!(
+        reads("resting", Mode::Shadow),
+        r"
+When(0): warning: the model `resting` is off, so this is always missing
+  | model('resting') > 0.9
+  |       ^^^^^^^^^
+  = take it out, or turn the model on"
+    );
+}

@@ -1,0 +1,30 @@
+//! Stage 5, first half: models say what they see in the row, before any rule.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use event::Facts;
+use judge::catboost::Scratch;
+
+use super::observe::Observed;
+
+thread_local! {
+    /// Memory that scoring uses, kept between batches.
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// Fills the columns of the models. Rows of one pipeline that lie one behind the other are scored together.
+pub(crate) fn score(observed: &mut [Observed]) {
+    let same = |one: &Observed, other: &Observed| {
+        Arc::ptr_eq(&one.prepared.row.pipeline, &other.prepared.row.pipeline)
+    };
+    for run in observed.chunk_by_mut(same) {
+        let pipeline = run.first().map(|observed| Arc::clone(&observed.prepared.row.pipeline));
+        let Some(pipeline) = pipeline.filter(|pipeline| !pipeline.models.is_empty()) else { continue };
+        let mut rows: Vec<&mut Facts> =
+            run.iter_mut().map(|observed| &mut observed.prepared.row.facts).collect();
+        SCRATCH.with_borrow_mut(|scratch| {
+            pipeline.models.iter().for_each(|model| model.fill(&mut rows, scratch));
+        });
+    }
+}
