@@ -301,6 +301,17 @@ impl DistinctPlan {
     }
 }
 
+impl Pipeline {
+    /// Name and version of every model: the hash of its file, which [`Pipeline::canonical`] has.
+    pub fn model_versions(&self) -> Vec<(String, String)> {
+        let digests = self.canonical.lines().filter_map(|line| {
+            let (name, digest) = line.strip_prefix("model.")?.split_once(".digest = \"")?;
+            Some((name.to_owned(), digest.trim_end_matches('"').to_owned()))
+        });
+        digests.collect()
+    }
+}
+
 impl KindPlan {
     /// What the values of its track are called, in order.
     pub fn track_names(&self) -> Vec<String> {

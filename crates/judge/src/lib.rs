@@ -35,7 +35,8 @@ pub use diagnostic::{Diagnostic, Severity};
 pub use effect::Effect;
 pub use library::{Constant, DefinitionProblem, Library, LibrarySource};
 pub use rule::{
-    Group, GroupSource, Part, Rule, RuleProblem, RuleSet, RuleSetSource, RuleSource, RuleTest, TestFailure,
+    Group, GroupSource, Part, Rule, RuleProblem, RuleSet, RuleSetSource, RuleSource, RuleTest, Selection,
+    TestFailure,
 };
 pub use scope::{CounterSum, Names, ReadingRequest, Scope, ScopeError, TrackValue};
 pub use set::{Set, SetError, SetType};

@@ -236,13 +236,20 @@ enum Source {
 }
 
 fn table(outline: &Outline) -> Vec<TableColumn> {
-    let own: [(&str, Type, Own); 15] = [
+    let own: [(&str, Type, Own); 16] = [
         ("id", Type::String, |told| Some(told.id.to_string().into())),
         ("pipeline", Type::String, |told| Some(told.row.pipeline.as_str().into())),
         ("version", Type::String, |told| Some(told.row.version.as_str().into())),
         ("rules_version", Type::String, |told| told.description?.rules_version.as_deref().map(Value::from)),
         ("preset", Type::String, |told| Some(told.description?.preset.as_ref()?.0.as_str().into())),
         ("preset_version", Type::String, |told| Some(told.description?.preset.as_ref()?.1.as_str().into())),
+        ("models", Type::String, |told| {
+            let models = &told.description?.models;
+            let versions = models.iter().map(|(name, version)| (name.as_str(), version.as_str()));
+            let versions: serde_json::Map<_, _> =
+                versions.map(|(name, it)| (name.into(), it.into())).collect();
+            (!models.is_empty()).then(|| serde_json::Value::Object(versions).to_string().into())
+        }),
         ("event_id", Type::String, |told| told.row.event_id.as_deref().map(Value::from)),
         ("time", Type::Time, |told| Some(told.row.time.into())),
         ("arrival", Type::Time, |told| Some(told.row.arrival.into())),

@@ -7,9 +7,11 @@
 //!
 //! Schemas and configurations that rows refer to are files of their own beside the segments, named by content.
 
+mod archive;
 pub mod export;
 mod record;
 mod segment;
+pub(crate) mod slim;
 mod verify;
 
 use std::fs;
@@ -23,6 +25,7 @@ use event::Time;
 use event_listener::Event as Signal;
 use stats::Durability;
 
+pub use archive::Archive;
 pub use record::{Description, Feedback, KeyReading, KindDescription, Record, Row};
 use segment::Summary;
 pub use segment::{Block, Blocks, Head, SegmentError};
@@ -213,11 +216,7 @@ impl Journal {
 
     /// What the rows of a pipeline's version mean.
     pub fn description(&self, version: &str) -> Result<Description, JournalError> {
-        let path = self.shared.directory.join(description_file(version));
-        let file = fs::File::open(&path).map_err(io_error(&path))?;
-        let mut bytes = Vec::new();
-        file.take(SIDE_FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(io_error(&path))?;
-        serde_json::from_slice(&bytes).map_err(|error| io_error(&path)(io::Error::other(error)))
+        read_description(&self.shared.directory, version)
     }
 
     /// Appends records and, when the durability is `sync`, waits until they are on disk. Also waits while more than
@@ -574,7 +573,7 @@ fn snapshot_of(
         for entry in fs::read_dir(directory).map_err(io_error(directory))? {
             let path = entry.map_err(io_error(directory))?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if name.ends_with(".rows.json") || name.ends_with(".pipeline.txt") {
+            if name.ends_with(DESCRIPTION_SUFFIX) || name.ends_with(".pipeline.txt") {
                 links.push(path);
             }
         }
@@ -593,8 +592,19 @@ fn snapshot_of(
     sync_directory(target)
 }
 
+/// What the name of a description ends in.
+const DESCRIPTION_SUFFIX: &str = ".rows.json";
+
 fn description_file(version: &str) -> String {
-    format!("{version}.rows.json")
+    format!("{version}{DESCRIPTION_SUFFIX}")
+}
+
+fn read_description(directory: &Path, version: &str) -> Result<Description, JournalError> {
+    let path = directory.join(description_file(version));
+    let file = fs::File::open(&path).map_err(io_error(&path))?;
+    let mut bytes = Vec::new();
+    file.take(SIDE_FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(io_error(&path))?;
+    serde_json::from_slice(&bytes).map_err(|error| io_error(&path)(io::Error::other(error)))
 }
 
 fn sync_directory(path: &Path) -> Result<(), JournalError> {

@@ -85,6 +85,9 @@ pub struct Description {
     /// Name and version of the preset, if there was one.
     #[serde(default)]
     pub preset: Option<(String, String)>,
+    /// Name and version of every model: the hash of its file.
+    #[serde(default)]
+    pub models: Vec<(String, String)>,
 }
 
 /// What the keys and readings of one kind mean.
@@ -135,6 +138,7 @@ impl Description {
                 .map(|rule| (rule.name.clone(), rule.description.clone()))
                 .collect(),
             rules_version: Some(pipeline.rules.version().to_owned()),
+            models: pipeline.model_versions(),
             preset: pipeline.preset.map(|preset| (preset.name.to_owned(), preset.version())),
         }
     }

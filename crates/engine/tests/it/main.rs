@@ -1,5 +1,6 @@
 //! Integration tests of the engine, one module a concern.
 
+mod backtest;
 mod config;
 mod corpora;
 mod fixtures;

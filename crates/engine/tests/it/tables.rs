@@ -10,6 +10,14 @@ use event::Time;
 
 use crate::corpora;
 
+/// What a sample's source says that it is.
+pub(crate) fn label(name: &str) -> Option<&'static str> {
+    if name.contains("/spam/") {
+        return Some("spam");
+    }
+    name.contains("/nice/").then_some("ham")
+}
+
 /// Judges the mail corpus into a directory, and says of each sample what its source says that it is. The samples
 /// that were labelled are counted.
 pub(crate) fn labelled_mail(directory: &Directory) -> (Engine, Vec<engine::Decision>, usize) {
@@ -23,9 +31,7 @@ pub(crate) fn labelled_mail(directory: &Directory) -> (Engine, Vec<engine::Decis
     }
     let mut labelled = 0;
     for ((name, _), decision) in mail.iter().zip(&decisions) {
-        let spam = name.contains("/spam/");
-        if spam || name.contains("/nice/") {
-            let class = if spam { "spam" } else { "ham" };
+        if let Some(class) = label(name) {
             pollster::block_on(engine.feedback(decision.id, class, Time::from_seconds(1_780_000_000)))
                 .unwrap();
             labelled += 1;
