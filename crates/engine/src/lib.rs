@@ -43,6 +43,7 @@ use metrics::{ActionLabel, NotifyLabel, PipelineLabel, RuleLabel};
 use plan::OnError;
 pub use plan::{
     DistinctPlan, Input, JournalPlan, KindPlan, LabelPlan, ModelPlan, NodePlan, Pipeline, Plan, ServerPlan,
+    Tested,
 };
 use stage::fields::Fielded;
 pub use stage::keys::{KEYS_MAX, Prepared};

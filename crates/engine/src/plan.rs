@@ -17,7 +17,7 @@ use content::piece::Normalise;
 use event::{Column, ColumnError, Kind, Schema, SchemaBuilder, Slot, Space, Span, Type};
 use judge::{
     Action, Condition, CounterSum, Diagnostic, Library, Mode, Names, ReadingRequest, RuleSet, Scope,
-    ScopeError, TrackValue,
+    ScopeError, TestRun, TrackValue,
 };
 use stats::{Admit, Catalog, CatalogBuilder, Durability, LayoutError, Measure, Statistic, Tier, Track};
 
@@ -47,6 +47,19 @@ pub struct Plan {
     pub catalog: Catalog,
     /// What is legal and suspicious about the configuration.
     pub warnings: Problems,
+}
+
+/// What came of a test that a rule's file has.
+#[derive(Clone, Debug)]
+pub struct Tested {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The rule.
+    pub rule: String,
+    /// Where the test says whether the rule is to fire.
+    pub origin: Origin,
+    /// What was wanted, and found.
+    pub run: TestRun,
 }
 
 /// Settings of the node.
@@ -326,8 +339,26 @@ impl KindPlan {
 }
 
 impl Plan {
-    /// Compiles a configuration. All problems are found, not only the first.
+    /// Compiles a configuration. All problems are found, not only the first; a rule that fails one of its tests is
+    /// one.
     pub fn compile(config: &Config) -> Result<Plan, Problems> {
+        let (plan, tests, mut problems) = Plan::draft(config)?;
+        for tested in tests.iter().filter(|tested| !tested.run.passed()) {
+            problems.add(&tested.origin, format!("`{}`: {}", tested.rule, tested.run), None);
+        }
+        Ok(Plan { warnings: problems.refuse()?, ..plan })
+    }
+
+    /// Compiles a configuration whose rules may fail their tests, and tells what came of each, in the order of the
+    /// pipelines and their rules.
+    pub fn compile_untested(config: &Config) -> Result<(Plan, Vec<Tested>), Problems> {
+        let (plan, tested, problems) = Plan::draft(config)?;
+        Ok((Plan { warnings: problems.refuse()?, ..plan }, tested))
+    }
+
+    /// A plan, what came of its tests, and what is wrong with the configuration: where that is more than warnings the
+    /// plan is none.
+    fn draft(config: &Config) -> Result<(Plan, Vec<Tested>, Problems), Problems> {
         let (found, worth_compiling) = config.problems();
         let mut problems = found.clone();
         if !worth_compiling {
@@ -338,9 +369,9 @@ impl Plan {
             config.documents().iter().map(|document| Draft::compile(document, &mut problems)).collect();
         let catalog = catalog(&mut drafts, &mut problems);
         node.ledger_memory = beside_sketches(node.ledger_memory, &drafts, &mut problems);
+        let tested = drafts.iter_mut().flat_map(|draft| std::mem::take(&mut draft.tested)).collect();
         let pipelines = drafts.into_iter().map(|draft| Arc::new(draft.finish())).collect();
-        let (errors, warnings) = problems.split();
-        errors.or(Plan { node, pipelines, catalog, warnings: warnings.sorted() })
+        Ok((Plan { node, pipelines, catalog, warnings: Problems::default() }, tested, problems))
     }
 
     /// The pipeline of this name, or the default one if no name is given.
@@ -410,6 +441,7 @@ struct Draft<'a> {
     dedupe: Span,
     document: &'a Document,
     library: Library,
+    tested: Vec<Tested>,
 }
 
 impl<'a> Draft<'a> {
@@ -455,6 +487,7 @@ impl<'a> Draft<'a> {
             dedupe: time.and_then(|view| view.span("dedupe")).unwrap_or(Span::days(1)),
             document,
             library: Library::default(),
+            tested: Vec::new(),
         };
         draft.define_constants(&sets, &mut builder);
         draft.kinds(&mut builder, problems);

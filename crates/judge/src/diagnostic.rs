@@ -12,6 +12,16 @@ pub enum Severity {
     Warning,
 }
 
+impl Severity {
+    /// The word for it: `error` or `warning`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        }
+    }
+}
+
 /// One thing that is wrong with a condition or an effect, or suspicious about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {

@@ -36,7 +36,7 @@ pub use effect::Effect;
 pub use library::{Constant, DefinitionProblem, Library, LibrarySource};
 pub use rule::{
     Group, GroupSource, Part, Rule, RuleProblem, RuleSet, RuleSetSource, RuleSource, RuleTest, Selection,
-    TestFailure,
+    TestRun,
 };
 pub use scope::{CounterSum, Names, ReadingRequest, Scope, ScopeError, TrackValue};
 pub use set::{Set, SetError, SetType};

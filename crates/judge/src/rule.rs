@@ -182,9 +182,9 @@ impl Selection {
     }
 }
 
-/// A test in which a rule does not do what it says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TestFailure {
+/// A test that was run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TestRun {
     /// The rule's index.
     pub rule: usize,
     /// The test's index among the rule's.
@@ -193,11 +193,21 @@ pub struct TestFailure {
     pub fires: bool,
     /// What its condition said; `None` is missing.
     pub found: Option<bool>,
-    /// What it read, as reasons tell it.
+    /// What it read, as one line, as [`Reason::detail`](crate::Reason::detail) tells it.
     pub detail: String,
+    /// The same, as [`Reason::values`](crate::Reason::values) has it.
+    pub values: Vec<(String, Option<Value>)>,
 }
 
-impl fmt::Display for TestFailure {
+impl TestRun {
+    /// Whether the rule does what the test says.
+    pub fn passed(&self) -> bool {
+        (self.found == Some(true)) == self.fires
+    }
+}
+
+/// What the test wants and what it found, as is said of one that fails.
+impl fmt::Display for TestRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let expected = if self.fires { "fires" } else { "does not fire" };
         let found = match self.found {
@@ -339,10 +349,10 @@ impl RuleSet {
         selection
     }
 
-    /// Runs the tests that rules bring, on rows of this schema, and tells those that fail. A rule that is off is
+    /// Runs the tests that rules bring, on rows of this schema, in the order of the rules. A rule that is off is
     /// tried all the same, and none has expired.
-    pub fn test(&self, schema: &Schema) -> Vec<TestFailure> {
-        let mut failures = Vec::new();
+    pub fn test(&self, schema: &Schema) -> Vec<TestRun> {
+        let mut runs = Vec::new();
         let mut outcome = Outcome::default();
         for (index, rule) in self.rules.iter().enumerate() {
             for (number, test) in rule.tests.iter().enumerate() {
@@ -352,19 +362,18 @@ impl RuleSet {
                 }
                 self.evaluate(&row, &mut outcome);
                 let found = rule.condition.evaluate_in(Env::new(&row, &outcome.results));
-                if (found == Some(true)) != test.fires {
-                    let detail = crate::verdict::detail(rule, &row).1;
-                    failures.push(TestFailure {
-                        rule: index,
-                        test: number,
-                        fires: test.fires,
-                        found,
-                        detail,
-                    });
-                }
+                let (values, detail) = crate::verdict::detail(rule, &row);
+                runs.push(TestRun { rule: index, test: number, fires: test.fires, found, detail, values });
             }
         }
-        failures
+        runs
+    }
+}
+
+impl Rule {
+    /// What its tests say, in their order: whether it is to fire.
+    pub fn tests(&self) -> impl ExactSizeIterator<Item = bool> + '_ {
+        self.tests.iter().map(|test| test.fires)
     }
 }
 

@@ -18,9 +18,9 @@ use crate::exit::Failure;
 
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
-const RED: Style = AnsiColor::Red.on_default();
-const YELLOW: Style = AnsiColor::Yellow.on_default();
-const GREEN: Style = AnsiColor::Green.on_default();
+pub(crate) const RED: Style = AnsiColor::Red.on_default();
+pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
+pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
 
 /// Says something on standard error.
 pub(crate) fn say(message: impl Display) {

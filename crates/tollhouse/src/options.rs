@@ -129,6 +129,50 @@ impl EngineOptions {
     }
 }
 
+/// Which configuration is looked at, by commands that need no statistics.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ConfigOptions {
+    /// The configuration's main file; without it that of the data directory
+    #[arg(value_name = "FILE", conflicts_with_all = ["config", "preset"])]
+    file: Option<PathBuf>,
+    /// A preset as it is in the binary, instead of a file
+    #[arg(long, value_name = "NAME", value_parser = crate::commands::init::named, conflicts_with = "config")]
+    preset: Option<&'static Preset>,
+    #[command(flatten)]
+    engine: EngineOptions,
+}
+
+impl ConfigOptions {
+    /// The configuration and what it is called. What is wrong in it is not yet known.
+    pub(crate) fn load(&self) -> Result<(String, Config), Failure> {
+        let overrides = self.engine.overrides();
+        if let Some(preset) = self.preset {
+            return Ok((format!("preset {}", preset.name), Config::from_preset(preset.name, &overrides)));
+        }
+        let path = match self.file.clone().or_else(|| self.engine.config.clone()) {
+            Some(path) => path,
+            None => self.engine.directory()?.config_path(),
+        };
+        Ok((path.display().to_string(), Config::load(&path, &overrides)))
+    }
+}
+
+/// The pipelines of a plan, or the one of this name.
+pub(crate) fn pipelines<'a>(plan: &'a Plan, name: Option<&str>) -> Result<Vec<&'a Arc<Pipeline>>, Failure> {
+    match name {
+        None => Ok(plan.pipelines.iter().collect()),
+        Some(name) => {
+            plan.pipeline(Some(name)).map(|pipeline| vec![pipeline]).ok_or_else(|| no_pipeline(plan, name))
+        }
+    }
+}
+
+fn no_pipeline(plan: &Plan, name: &str) -> Failure {
+    let names: Vec<&str> = plan.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
+    Failure::new(format_args!("there is no pipeline `{name}`"))
+        .help(format!("expected one of: {}", names.join(", ")))
+}
+
 /// A data directory alone, for commands that need no configuration.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DataOption {
@@ -229,12 +273,7 @@ impl Local {
             Some(name) => plan.pipeline(Some(name)),
             None => plan.pipelines.iter().find(|pipeline| fits(pipeline)).or_else(|| plan.pipelines.first()),
         };
-        found.map(Arc::clone).ok_or_else(|| {
-            let names: Vec<&str> = plan.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
-            let name = name.unwrap_or_default();
-            Failure::new(format_args!("there is no pipeline `{name}`"))
-                .help(format!("expected one of: {}", names.join(", ")))
-        })
+        found.map(Arc::clone).ok_or_else(|| no_pipeline(plan, name.unwrap_or_default()))
     }
 
     /// Writes and syncs everything.

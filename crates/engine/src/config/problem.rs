@@ -113,10 +113,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let source = &self.origin.source;
         let (line, column) = self.origin.line_column();
-        let what = match self.severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-        };
+        let what = self.severity.name();
         writeln!(f, "{}:{line}:{column}: {what}: {}", source.name, self.message)?;
         let start = floor_boundary(&source.text, self.origin.range.start);
         let line_start = source.text[..start].rfind('\n').map_or(0, |newline| newline + 1);
@@ -180,11 +177,10 @@ impl Problems {
         }
     }
 
-    /// The errors, and the warnings.
-    pub(crate) fn split(self) -> (Problems, Problems) {
-        let is_error = |problem: &Problem| problem.severity == Severity::Error;
-        let (errors, warnings) = self.list.into_iter().partition(is_error);
-        (Problems { list: errors }, Problems { list: warnings })
+    /// The warnings, or all of it where there are errors among it; in the order of the sources.
+    pub(crate) fn refuse(self) -> Result<Problems, Problems> {
+        let refused = self.list.iter().any(|problem| problem.severity == Severity::Error);
+        if refused { Err(self.sorted()) } else { Ok(self.sorted()) }
     }
 
     /// Whether nothing is wrong.
@@ -195,11 +191,6 @@ impl Problems {
     /// What is wrong, in the order of the sources.
     pub fn list(&self) -> &[Problem] {
         &self.list
-    }
-
-    /// The value, unless something is wrong.
-    pub fn or<T>(self, value: T) -> Result<T, Problems> {
-        if self.list.is_empty() { Ok(value) } else { Err(self.sorted()) }
     }
 
     /// In the order of the sources.

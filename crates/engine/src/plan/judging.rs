@@ -9,7 +9,7 @@ use judge::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{Draft, LabelPlan, PlanScope, entries, inside, report};
+use super::{Draft, LabelPlan, PlanScope, Tested, entries, inside, report};
 use crate::config::{Document, Origin, Problems, Source, View};
 
 /// A set and where it is defined.
@@ -208,12 +208,12 @@ impl Draft<'_> {
             self.report_rule(problem, &rules, &groups, problems);
         }
         let Ok(set) = compiled else { return };
-        for failure in set.test(builder.schema()) {
-            let Some(view) = rules.get(failure.rule) else { continue };
+        for run in set.test(builder.schema()) {
+            let Some(view) = rules.get(run.rule) else { continue };
             let tests = view.tables("test");
-            let origin = tests.get(failure.test).map_or(view.origin("test"), |test| test.origin("fires"));
-            let name = view.str("name").unwrap_or_default();
-            problems.add(origin, format!("`{name}`: {failure}"), None);
+            let origin = tests.get(run.test).map_or(view.origin("test"), |test| test.origin("fires")).clone();
+            let rule = view.str("name").unwrap_or_default().to_owned();
+            self.tested.push(Tested { pipeline: self.pipeline.name.clone(), rule, origin, run });
         }
         self.pipeline.rules = set;
     }

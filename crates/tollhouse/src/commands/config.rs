@@ -1,13 +1,11 @@
 //! `tollhouse config`: checks a configuration and shows what it says.
 
-use std::path::PathBuf;
-
 use engine::{Config, Plan, Problem, Problems};
 use serde::Serialize;
 
 use crate::console::{BOLD, DIM, Output, say};
 use crate::exit::{Exit, Failure};
-use crate::options::{EngineOptions, JsonOption};
+use crate::options::{ConfigOptions, JsonOption};
 
 /// Check a configuration
 #[derive(clap::Args)]
@@ -35,16 +33,16 @@ Examples:
   tollhouse config check data/tollhouse.toml --effective | grep band
 
 Exit codes: 0 nothing is wrong, 1 something is. With --json there is one object for each problem,
-or with --effective one for each value.")]
+warnings among them, or with --effective one for each value.")]
 struct Check {
-    /// The configuration's main file; without it that of the data directory
-    #[arg(value_name = "FILE", conflicts_with = "config")]
-    file: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigOptions,
+    /// Take warnings for errors
+    #[arg(long)]
+    strict: bool,
     /// Print every value with its origin: default, preset, file, environment or flag
     #[arg(long)]
     effective: bool,
-    #[command(flatten)]
-    engine: EngineOptions,
     #[command(flatten)]
     json: JsonOption,
 }
@@ -52,6 +50,7 @@ struct Check {
 /// A problem as `--json` has it.
 #[derive(Serialize)]
 struct ProblemLine<'a> {
+    severity: &'static str,
     file: &'a str,
     line: usize,
     column: usize,
@@ -64,7 +63,8 @@ impl<'a> From<&'a Problem> for ProblemLine<'a> {
     fn from(problem: &'a Problem) -> ProblemLine<'a> {
         let (line, column) = problem.origin.line_column();
         let (file, help) = (&*problem.origin.source.name, problem.help.as_deref());
-        ProblemLine { file, line, column, message: &problem.message, help }
+        let severity = problem.severity.name();
+        ProblemLine { severity, file, line, column, message: &problem.message, help }
     }
 }
 
@@ -79,31 +79,45 @@ struct ValueLine<'a> {
 
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let Command::Check(check) = args.command;
-    let path = match check.file.or_else(|| check.engine.config.clone()) {
-        Some(path) => path,
-        None => check.engine.directory()?.config_path(),
-    };
     let mut out = Output::new(check.json.json);
-    let config = Config::load(&path, &check.engine.overrides());
-    let exit = match Plan::compile(&config) {
-        Ok(plan) => {
-            if check.effective {
-                effective(&config, &mut out)?;
-            }
-            if !plan.warnings.is_empty() {
-                say(&plan.warnings);
-            }
-            let names: Vec<&str> = plan.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
-            say(format_args!("{}: nothing is wrong; pipelines: {}", path.display(), names.join(", ")));
-            Exit::Fine
+    let (name, config) = check.config.load()?;
+    let checked = checked(Plan::compile(&config), check.strict, &mut out, !check.effective)?;
+    if let Ok(plan) = &checked {
+        if check.effective {
+            effective(&config, &mut out)?;
         }
-        Err(problems) => {
-            report(&problems, &mut out)?;
-            Exit::Found
-        }
-    };
+        let names: Vec<&str> = plan.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
+        say(format_args!("{name}: nothing is wrong; pipelines: {}", names.join(", ")));
+    }
     out.flush()?;
-    Ok(exit)
+    Ok(if checked.is_ok() { Exit::Fine } else { Exit::Found })
+}
+
+/// Tells all that is wrong with a configuration or suspicious about it, on standard error, and with `--json` as
+/// objects too where `objects` says so. The plan, unless something is wrong, or with `strict` suspicious.
+pub(super) fn checked(
+    compiled: Result<Plan, Problems>,
+    strict: bool,
+    out: &mut Output,
+    objects: bool,
+) -> Result<Result<Plan, ()>, Failure> {
+    let mut tell = |problems: &Problems| {
+        if problems.is_empty() {
+            return Ok(());
+        }
+        if out.is_json() && objects {
+            problems.list().iter().try_for_each(|problem| out.json(&ProblemLine::from(problem)))?;
+        }
+        say(problems);
+        Ok::<_, Failure>(())
+    };
+    match compiled {
+        Ok(plan) => {
+            tell(&plan.warnings)?;
+            Ok(if strict && !plan.warnings.is_empty() { Err(()) } else { Ok(plan) })
+        }
+        Err(problems) => tell(&problems).map(|()| Err(())),
+    }
 }
 
 fn effective(config: &Config, out: &mut Output) -> Result<(), Failure> {
@@ -120,13 +134,5 @@ fn effective(config: &Config, out: &mut Output) -> Result<(), Failure> {
         }
         out.line(format_args!("{} = {}  {DIM}# {}{DIM:#}", value.path, value.value, value.origin))?;
     }
-    Ok(())
-}
-
-fn report(problems: &Problems, out: &mut Output) -> Result<(), Failure> {
-    if out.is_json() {
-        problems.list().iter().try_for_each(|problem| out.json(&ProblemLine::from(problem)))?;
-    }
-    say(problems);
     Ok(())
 }

@@ -9,12 +9,13 @@ mod demo;
 mod explain;
 mod export;
 mod import;
-mod init;
+pub(crate) mod init;
 mod learn;
 mod man;
 mod preset;
 mod replay;
 mod restore;
+mod rules;
 mod serve;
 mod snapshot;
 mod stats;
@@ -65,6 +66,7 @@ enum Command {
     Snapshot(snapshot::Args),
     Restore(restore::Args),
     Config(config::Args),
+    Rules(rules::Args),
     Preset(preset::Args),
     Bench(bench::Args),
     Completions(completions::Args),
@@ -91,6 +93,7 @@ impl Cli {
             Command::Snapshot(args) => snapshot::run(args),
             Command::Restore(args) => restore::run(args),
             Command::Config(args) => config::run(args),
+            Command::Rules(args) => rules::run(args),
             Command::Preset(args) => preset::run(args),
             Command::Bench(args) => bench::run(args),
             Command::Completions(args) => completions::run(args),

@@ -6,5 +6,6 @@ mod data;
 mod documents;
 mod keeping;
 mod program;
+mod rules;
 mod serve;
 mod usage;
