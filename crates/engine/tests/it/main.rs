@@ -4,6 +4,7 @@ mod backtest;
 mod config;
 mod corpora;
 mod fixtures;
+mod full;
 mod journal;
 mod models;
 mod pipeline;
