@@ -11,3 +11,4 @@ mod pipeline;
 mod rules;
 mod tables;
 mod tracks;
+mod train;
