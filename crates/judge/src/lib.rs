@@ -37,7 +37,8 @@ pub use effect::Effect;
 pub use layout::{canonical, format};
 pub use library::{Constant, DefinitionProblem, Library, LibrarySource};
 pub use rule::{
-    Group, GroupSource, Part, Rule, RuleProblem, RuleSet, RuleSetSource, RuleSource, RuleTest, TestRun,
+    Group, GroupSource, Part, Rule, RuleProblem, RuleSet, RuleSetSource, RuleSource, RuleTest, Selection,
+    TestRun,
 };
 pub use scope::{CounterSum, Names, ReadingRequest, Scope, ScopeError, TrackValue};
 pub use set::{Set, SetError, SetType};
