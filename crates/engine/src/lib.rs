@@ -28,6 +28,7 @@ use stats::{Census, Embedded, Ledger, LedgerError, Once, Quality, Request, Timel
 pub use config::{
     Config, EffectiveValue, Origin, Overrides, Problem, Problems, Source, SourceKind, reference,
 };
+pub use directory::erase::{EraseError, Erased};
 pub use directory::portable::{How, PortableError, Source as StatisticsSource};
 pub use directory::snapshot::RestoreError;
 pub use directory::verify::{Part, Verified};
