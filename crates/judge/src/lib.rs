@@ -17,6 +17,7 @@ mod condition;
 mod diagnostic;
 mod effect;
 mod expr;
+mod layout;
 mod library;
 mod rule;
 mod scope;
@@ -33,6 +34,7 @@ pub use check::{KIND_METHODS, VALUE_METHODS, compile, reading};
 pub use condition::{Condition, Read};
 pub use diagnostic::{Diagnostic, Severity};
 pub use effect::Effect;
+pub use layout::{canonical, format};
 pub use library::{Constant, DefinitionProblem, Library, LibrarySource};
 pub use rule::{
     Group, GroupSource, Part, Rule, RuleProblem, RuleSet, RuleSetSource, RuleSource, RuleTest, Selection,

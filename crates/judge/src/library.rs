@@ -320,7 +320,9 @@ fn allow(name: &str, taken: bool, scope: &dyn Scope, problems: &mut Vec<Definiti
 
 fn digest(source: &LibrarySource) -> [u8; 32] {
     let constants = source.constants.iter().map(|(name, value)| format!("constant {name:?} {value:?}"));
-    let expressions = source.expressions.iter().map(|(name, text)| format!("expression {name:?} {text:?}"));
+    let expressions = source.expressions.iter();
+    let expressions =
+        expressions.map(|(name, text)| format!("expression {name:?} {:?}", crate::canonical(text)));
     let sets = source.sets.iter().map(|(name, set)| format!("set {name:?} {:?}", set.digest()));
     let mut lines: Vec<String> = constants.chain(expressions).chain(sets).collect();
     lines.sort_unstable();

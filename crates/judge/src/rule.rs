@@ -306,8 +306,8 @@ impl RuleSet {
         &self.bands
     }
 
-    /// A hash of everything that it was made of, 16 hexadecimal digits: sets of one version judge alike, if their
-    /// scopes gave them the same columns.
+    /// A hash of everything that it was made of but for how conditions are laid out, 16 hexadecimal digits: sets of one
+    /// version judge alike, if their scopes gave them the same columns.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -630,7 +630,9 @@ fn version(source: &RuleSetSource) -> String {
         digest.update((text.len() as u64).to_le_bytes());
         digest.update(text);
     };
-    source.rules.iter().for_each(|rule| part(format!("{rule:?}")));
+    for rule in &source.rules {
+        part(format!("{:?}", RuleSource { when: crate::canonical(&rule.when), ..rule.clone() }));
+    }
     source.groups.iter().for_each(|group| part(format!("{group:?}")));
     part(format!("{:?}", source.bands));
     part(format!("{:?}", source.library.digest()));

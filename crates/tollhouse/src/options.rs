@@ -145,15 +145,34 @@ pub(crate) struct ConfigOptions {
 impl ConfigOptions {
     /// The configuration and what it is called. What is wrong in it is not yet known.
     pub(crate) fn load(&self) -> Result<(String, Config), Failure> {
+        self.load_or(None)
+    }
+
+    /// Whether a file, a preset or a data directory is named.
+    pub(crate) fn is_named(&self) -> bool {
+        let EngineOptions { config, .. } = &self.engine;
+        self.file.is_some() || self.preset.is_some() || config.is_some() || self.engine.data().is_some()
+    }
+
+    /// The configuration and what it is called, or where nothing is named a preset.
+    pub(crate) fn load_or(&self, default: Option<&str>) -> Result<(String, Config), Failure> {
         let overrides = self.engine.overrides();
         if let Some(preset) = self.preset {
             return Ok((format!("preset {}", preset.name), Config::from_preset(preset.name, &overrides)));
         }
-        let path = match self.file.clone().or_else(|| self.engine.config.clone()) {
-            Some(path) => path,
-            None => self.engine.directory()?.config_path(),
+        let path = match (self.file.clone().or_else(|| self.engine.config.clone()), default) {
+            (Some(path), _) => path,
+            (None, Some(preset)) if self.engine.data().is_none() => {
+                return Ok((format!("preset {preset}"), Config::from_preset(preset, &overrides)));
+            }
+            (None, _) => self.engine.directory()?.config_path(),
         };
         Ok((path.display().to_string(), Config::load(&path, &overrides)))
+    }
+
+    /// Which engine is meant where one is needed all the same: that of the data directory.
+    pub(crate) fn engine(&self) -> &EngineOptions {
+        &self.engine
     }
 }
 
@@ -252,7 +271,8 @@ pub(crate) struct Local {
 }
 
 impl Local {
-    fn new(engine: Engine) -> Local {
+    /// Watches for the user's wish to stop.
+    pub(crate) fn new(engine: Engine) -> Local {
         let engine = Arc::new(engine);
         Local { interrupt: Interrupt::watch(Some(Arc::clone(&engine))), engine, closed: false }
     }
@@ -273,7 +293,7 @@ impl Local {
             Some(name) => plan.pipeline(Some(name)),
             None => plan.pipelines.iter().find(|pipeline| fits(pipeline)).or_else(|| plan.pipelines.first()),
         };
-        found.map(Arc::clone).ok_or_else(|| no_pipeline(plan, name.unwrap_or_default()))
+        found.map(Arc::clone).ok_or_else(|| no_pipeline(&plan, name.unwrap_or_default()))
     }
 
     /// Writes and syncs everything.

@@ -157,6 +157,11 @@ impl Directory {
         self.path.join("ledger")
     }
 
+    /// What stands over the configuration's files, and kept versions.
+    pub fn rules_path(&self) -> PathBuf {
+        self.path.join("rules")
+    }
+
     /// The journal's files.
     pub fn journal_path(&self) -> PathBuf {
         self.path.join("journal")
@@ -185,7 +190,7 @@ fn main_text(main: Option<&Preset>, others: &[&Preset]) -> String {
     }
     text + "\n# The node. `tollhouse config check --effective` shows every value and where it comes from.\n\
             [ledger]\n\
-            durability = \"1s\"      # \"sync\": on disk before the answer; \"none\"\n\
+            durability = \"1s\"  # \"sync\": on disk before the answer; \"none\"\n\
             \n\
             [server]\n\
             listen = \"127.0.0.1:8377\"\n"

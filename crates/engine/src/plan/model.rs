@@ -42,6 +42,11 @@ impl ModelPlan {
         self.bound.model()
     }
 
+    /// The same, knowing the facts and readings that it takes.
+    pub fn bound(&self) -> &BoundModel {
+        &self.bound
+    }
+
     /// The column of a value.
     pub(crate) fn output(&self, name: &str) -> Option<Slot> {
         self.outputs.iter().find(|(other, _)| other == name).map(|(_, slot)| *slot)

@@ -312,6 +312,41 @@ proptest! {
     }
 
     #[test]
+    fn layout_has_no_meaning(
+        (source, rows) in cases(),
+        gaps in prop::collection::vec(one_of(&[" ", "", "\n", "  \t", " // why\n", "\n\n//\n"]), 1..8),
+        width in 0usize..80,
+    ) {
+        // No text in these sources has a blank.
+        let pieces: Vec<&str> = source.split(' ').collect();
+        let mut spread = String::new();
+        for (piece, gap) in pieces.iter().zip(gaps.iter().cycle()) {
+            let is_word = *piece == "in" || spread.ends_with("in");
+            spread.push_str(if is_word && !spread.ends_with(char::is_whitespace) { " " } else { "" });
+            spread.push_str(piece);
+            spread.push_str(gap);
+        }
+        let spread = spread.replace("\n in", "\nin");
+        let laid_out = crate::format(&spread, width).unwrap();
+        prop_assert_eq!(crate::format(&laid_out, width), Ok(laid_out.clone()), "the same again");
+        prop_assert_eq!(crate::canonical(&laid_out), crate::canonical(&source));
+        let (mut scope, mut again) = (TestScope::new(), TestScope::new());
+        match (compile(&source, &mut scope), compile(&laid_out, &mut again)) {
+            (Ok(one), Ok(other)) => {
+                prop_assert_eq!((one.cost(), one.reads()), (other.cost(), other.reads()));
+                for row in &rows {
+                    prop_assert_eq!(one.evaluate(row), other.evaluate(row));
+                }
+            }
+            (Err(one), Err(other)) => {
+                let messages = |found: &[Diagnostic]| found.iter().map(|found| found.message.clone()).collect::<Vec<_>>();
+                prop_assert_eq!(messages(&one), messages(&other));
+            }
+            (one, other) => prop_assert!(false, "{one:?} {other:?}"),
+        }
+    }
+
+    #[test]
     fn a_set_agrees_with_rules_that_are_asked_one_by_one((rules, rows) in sets()) {
         let mut scope = TestScope::new();
         let library = library(&mut scope);
@@ -384,6 +419,10 @@ proptest! {
         "trend(", "estimated(", "age(", ".getHours(", ".marked(", "'scanner'", "'UTC'",
     ]), 0..40), spaced in any::<bool>()) {
         let source = tokens.join(if spaced { " " } else { "" });
+        if let Ok(laid_out) = crate::format(&source, 30) {
+            prop_assert_eq!(crate::format(&laid_out, 30), Ok(laid_out.clone()), "the same again");
+            prop_assert_eq!(crate::canonical(&laid_out), crate::canonical(&source));
+        }
         if let Err(found) = compile(&source, &mut TestScope::new()) {
             prop_assert!(!found.is_empty());
             for diagnostic in found {

@@ -63,7 +63,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
+pub(super) enum Format {
     /// By the first line: an object begins with a brace.
     Auto,
     /// One JSON object a line.
@@ -117,7 +117,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 }
 
 /// Opens the input and tells how its lines are read.
-fn open(path: &Path, format: Format) -> Result<(Box<dyn BufRead + Send>, LineForm), Failure> {
+pub(super) fn open(path: &Path, format: Format) -> Result<(Box<dyn BufRead + Send>, LineForm), Failure> {
     let failed = |error: io::Error| Failure::new(format_args!("{}: {error}", path.display()));
     let stream: Box<dyn Read + Send> = if path.as_os_str() == STDIN {
         Box::new(io::stdin())

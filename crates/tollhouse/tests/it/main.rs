@@ -5,6 +5,7 @@ mod check;
 mod data;
 mod documents;
 mod keeping;
+mod live;
 mod program;
 mod rules;
 mod serve;

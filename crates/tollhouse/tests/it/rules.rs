@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::program::{Data, run};
+use crate::program::{Data, corpus, run};
 
 /// A file with rules over the preset `mail`.
 fn rules(rules: &str) -> String {
@@ -118,4 +118,98 @@ fn rules_are_listed() {
     let web = data.run(&["rules", "list", "--json", "--pipeline", "web"], "").expect(0).json();
     assert!(web.len() > 10 && both.len() > web.len());
     assert!(web.iter().all(|rule| rule["pipeline"] == "web"));
+}
+
+#[test]
+fn files_are_laid_out() {
+    let data = Data::new(&["mail", "web"]);
+    let untidy = "# Ours.\npreset='mail'\n[[rule]]\nscore=1\nname='A' # first\nwhen=\"mail.size>1&&has( mail.subject )\"\n";
+    let tidy = "# Ours.\npreset = 'mail'\n\n[[rule]]\nname = 'A'  # first\n\
+                when = \"mail.size > 1 && has(mail.subject)\"\nscore = 1\n";
+    let file = data.file("untidy.toml", untidy);
+    let version = |file: &str| {
+        let listed = run(["rules", "list", file], "").expect(0).stdout;
+        listed.lines().next().unwrap().to_owned()
+    };
+    let before = version(&file);
+    let checked = run(["rules", "fmt", "--check", &file], "").expect(1);
+    assert_eq!(checked.stdout, format!("{file}\n"));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), untidy, "--check changes nothing");
+    assert_eq!(run(["rules", "fmt", "-"], untidy).expect(0).stdout, tidy);
+
+    let changed = run(["rules", "fmt", "--json", &file], "").expect(0).json();
+    assert_eq!(changed[0]["changed"], true);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), tidy);
+    assert_eq!(version(&file), before, "what it means is the same");
+    assert_eq!(run(["rules", "fmt", &file], "").expect(0).stdout, "");
+    run(["rules", "fmt", "--check", &file], "").expect(0);
+
+    // What `init` makes is laid out, and what cannot be read is left alone.
+    data.run(&["rules", "fmt", "--check"], "").expect(0);
+    let broken = data.file("broken.toml", "[[rule]]\nname = 'A'\nwhen='a >'\n");
+    let ran = run(["rules", "fmt", &broken], "").expect(1);
+    assert!(
+        ran.stderr.contains(&format!("{broken}:3:10: error: the condition ends too early")),
+        "{}",
+        ran.stderr
+    );
+    assert!(std::fs::read_to_string(&broken).unwrap().contains("when='a >'"));
+}
+
+/// A rule of `rules coverage --json`.
+fn covered<'a>(lines: &'a [Value], rule: &str) -> &'a Value {
+    lines.iter().find(|line| line["rule"] == rule).unwrap_or_else(|| panic!("{rule}"))
+}
+
+#[test]
+fn coverage_of_a_corpus_and_of_its_journal_agree() {
+    let data = Data::new(&["mail"]);
+    let mail = corpus("mail.mbox");
+    let decided =
+        data.run(&["check", "--json", "--message-time", "--threads", "1", &mail], "").expect(0).json();
+    let expected = |rule: &str| {
+        let fired =
+            |one: &&Value| one["reasons"].as_array().unwrap().iter().any(|reason| reason["name"] == rule);
+        decided.iter().filter(fired).count()
+    };
+    let of_journal = data.run(&["rules", "coverage", "--json"], "").expect(0).json();
+    let of_corpus =
+        run(["rules", "coverage", "--json", "--preset", "mail", "--mbox", &mail], "").expect(0).json();
+    assert_eq!(of_journal, of_corpus, "statistics and times are the same");
+    for rule in ["HTML_ONLY", "REPLY", "EXECUTABLE"] {
+        let line = covered(&of_journal, rule);
+        assert_eq!(line["hits"], expected(rule), "{line}");
+        assert_eq!(line["decisions"], decided.len());
+    }
+    let none = data.run(&["rules", "coverage", "--json", "--from", "2100-01-01"], "").expect(0).json();
+    assert!(none.iter().all(|line| line["hits"] == 0 && line["decisions"] == 0));
+}
+
+#[test]
+fn rules_that_fire_together_or_never_are_told() {
+    let data = Data::new(&["web"]);
+    let twins = "preset = 'web'\n[[rule]]\nname = 'TWIN'\nwhen = 'http.probe'\nscore = 1\nmode = 'shadow'\n\
+                 [[rule]]\nname = 'NEVER'\nwhen = \"http.path == '/never'\"\nscore = 1\n\
+                 [[rule.test]]\nfacts = { 'http.path' = '/never' }\nfires = true\n";
+    let file = data.file("twins.toml", twins);
+    let log = corpus("web.log");
+    let lines = run(["rules", "coverage", "--json", &file, "--log", &log], "").expect(0).json();
+    let twin = covered(&lines, "TWIN");
+    assert_eq!((&twin["together"], &twin["mode"]), (&serde_json::json!(["PROBE"]), &"shadow".into()));
+    assert!(twin["hits"].as_u64().unwrap() > 0);
+    assert_eq!(covered(&lines, "NEVER")["tests"], serde_json::json!({"fire": 1, "silent": 0}));
+
+    let drawn = run(["rules", "coverage", &file, "--log", &log], "").expect(0).stdout;
+    for part in ["PROBE", "and TWIN, ", "    NEVER", "none in which it does not fire", "never fired: "] {
+        assert!(drawn.contains(part), "{part} is missing in {drawn}");
+    }
+
+    // A rule is measured on the decisions that were made while it was there.
+    data.run(&["replay", &log], "").expect(0);
+    let later = data.run(&["rules", "coverage", "--json", &file], "").expect(0).json();
+    assert_eq!(
+        (&covered(&later, "TWIN")["decisions"], &covered(&later, "TWIN")["hits"]),
+        (&0.into(), &0.into())
+    );
+    assert!(covered(&later, "PROBE")["hits"].as_u64().unwrap() > 0);
 }

@@ -101,3 +101,21 @@ fn the_ledger_is_measured_under_every_workload() {
     assert!(data.path().join("fixed-1s").exists());
     run(args, "").expect(2);
 }
+
+#[test]
+fn rules_and_models_are_measured_alone() {
+    let measured =
+        run(["bench", "judge", "--preset", "web", "--seconds", "1", "--json"], "").expect(0).json();
+    let [web] = measured.as_slice() else { panic!("{measured:?}") };
+    let number = |member: &str| web[member].as_f64().unwrap_or_else(|| panic!("{member}: {web}"));
+    for member in
+        ["us_per_row", "ns_per_rule", "fired_per_row", "model_ns_per_row", "model_us_per_row_explained"]
+    {
+        assert!(number(member) > 0.0, "{member}: {web}");
+    }
+    let listed = run(["rules", "list", "--preset", "web", "--json"], "").expect(0).json();
+    assert_eq!(web["rules"], listed.len());
+    assert_eq!(web["model_trees"], 200);
+    let per_rule = number("us_per_row") * 1e3 / listed.len() as f64;
+    assert!((number("ns_per_rule") - per_rule).abs() < per_rule * 1e-6, "{web}");
+}

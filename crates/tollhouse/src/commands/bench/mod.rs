@@ -3,6 +3,7 @@
 //! What is measured is the program as it is used: files are read, messages parsed, statistics kept in memory or on
 //! disk. `docs/benchmarks.md` has figures and commands.
 
+mod judge;
 mod ledger;
 
 use std::fs::File;
@@ -35,6 +36,7 @@ Examples:
   taskset -c 0 tollhouse bench check --json   On one core
   tollhouse bench replay access.log
   tollhouse bench http                        Latency of one decision at 1 and 8 connections
+  tollhouse bench judge                       Rules and models alone, on rows of the samples
   tollhouse bench ledger --keys 10000000      Observations a second, memory and disk a key
 
 Build with --release before you measure.")]
@@ -51,6 +53,7 @@ enum What {
     Replay(Input),
     /// One decision over HTTP, by a server in a process of its own with its data on disk
     Http(Input),
+    Judge(judge::Args),
     Ledger(ledger::Args),
 }
 
@@ -109,6 +112,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         What::Check(input) => input.show(|show| show(check(input)?)),
         What::Replay(input) => input.show(|show| show(replay(input)?)),
         What::Http(input) => input.show(|show| http(input, show)),
+        What::Judge(args) => judge::run(args),
         What::Ledger(args) => ledger::run(args),
     }
 }

@@ -1,0 +1,418 @@
+//! `tollhouse rules coverage`: which rules fire, which never do, and which only beside others.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anstyle::Style;
+use engine::journal::Record;
+use engine::{Engine, EngineError, Pipeline, Plan};
+use event::Time;
+use indicatif::HumanCount;
+use judge::{Mode, Reason, Verdict};
+use serde::Serialize;
+
+use crate::client::LineForm;
+use crate::commands::config::checked;
+use crate::commands::replay::{self, Format, each_batch};
+use crate::console::{BOLD, Cell, DIM, Output, Progress, Table, YELLOW, cut, say};
+use crate::exit::{Exit, Failure};
+use crate::input::messages::Messages;
+use crate::options::{ConfigOptions, JsonOption, Local, pipelines, time};
+use crate::reading::{EnvelopeSource, MessageOptions, ThreadsOption, each_message, message_pipeline};
+
+/// Show which rules never fired, over a journal or a corpus, and which always fire together
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse rules coverage --data ./data --from 2026-05-01       What was decided since May
+  tollhouse rules coverage new.toml --mbox corpus.mbox           What a file would do to a corpus
+  tollhouse rules coverage --preset web --log access.log
+  tollhouse rules coverage --json --data ./data | jq -r 'select(.hits == 0) | .rule'
+
+Over the journal of --data, hits are those that were logged: a rule is measured on the decisions
+that were made while it was there. Over a corpus everything is decided once, in memory, at the
+events' own times; nothing is kept. Rules fire together if they fired on the same events, all of
+them. Memory is that of the rules, however many events there are.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    config: ConfigOptions,
+    /// Decide the lines of this log or NDJSON file instead of reading a journal; - is standard input
+    #[arg(long, value_name = "FILE|-", conflicts_with_all = ["mbox", "from", "to"])]
+    log: Option<PathBuf>,
+    /// Decide the messages of this mailbox, file or directory instead of reading a journal
+    #[arg(long, value_name = "MBOX|DIR|-", conflicts_with_all = ["from", "to"])]
+    mbox: Option<PathBuf>,
+    /// Only decisions on events at this time or later
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    from: Option<Time>,
+    /// Only decisions on events before this time
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    to: Option<Time>,
+    /// Only the rules of this pipeline
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+    #[command(flatten)]
+    threads: ThreadsOption,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+pub(super) fn run(args: Args) -> Result<Exit, Failure> {
+    let mut out = Output::new(args.json.json);
+    let corpus = match (&args.log, &args.mbox) {
+        (Some(_), _) => Some("web"),
+        (_, Some(_)) => Some("mail"),
+        _ => None,
+    };
+    // Without a file, a corpus is decided by a preset and a journal has a configuration beside it.
+    let (_, config) = args.config.load_or(corpus)?;
+    let compiled = Plan::compile_untested(&config).map(|(plan, _)| plan);
+    let Ok(plan) = checked(compiled, false, &mut out, false)? else { return Ok(Exit::Found) };
+    let mut fired = BTreeMap::new();
+    let (exit, plan) = match corpus {
+        Some(_) => {
+            let engine = Engine::ephemeral(plan).map_err(Failure::new)?;
+            let local = Local::new(engine);
+            let exit = of_corpus(&args, &local, &mut fired)?;
+            (exit, local.engine().plan())
+        }
+        None => (of_journal(&args, &mut fired)?, Arc::new(plan)),
+    };
+    // Of a corpus, only the pipeline that decided it can say anything.
+    for pipeline in pipelines(&plan, args.pipeline.as_deref())? {
+        let fired = match fired.remove(&pipeline.name) {
+            None if corpus.is_some() => continue,
+            fired => fired.unwrap_or_default(),
+        };
+        let lines = lines(pipeline, &fired);
+        if out.is_json() {
+            lines.iter().try_for_each(|line| out.json(line))?;
+        } else {
+            draw(&mut out, pipeline, &fired, &lines)?;
+        }
+    }
+    out.flush()?;
+    Ok(exit)
+}
+
+/// What fired in a pipeline's decisions.
+#[derive(Debug, Default)]
+struct Fired {
+    decisions: u64,
+    /// Decisions by the version that made them; empty where one made all.
+    versions: HashMap<String, u64>,
+    rules: HashMap<String, Hits>,
+    /// For each version the rules that it had.
+    known: HashMap<String, Vec<String>>,
+}
+
+/// The events on which a rule fired.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Hits {
+    count: u64,
+    /// The sum of the events' numbers, each mixed to 128 bits: two sets of events that differ have the same sum with a
+    /// probability of about 2⁻¹²⁸.
+    events: u128,
+    last: Option<Time>,
+}
+
+impl Fired {
+    fn add(&mut self, version: Option<&str>, time: Time, verdict: &Verdict) {
+        let event = mixed(self.decisions);
+        self.decisions += 1;
+        if let Some(version) = version {
+            match self.versions.get_mut(version) {
+                Some(count) => *count += 1,
+                None => _ = self.versions.insert(version.to_owned(), 1),
+            }
+        }
+        for Reason { rule, .. } in verdict.reasons.iter().chain(&verdict.shadow) {
+            let hits = match self.rules.get_mut(rule) {
+                Some(hits) => hits,
+                None => self.rules.entry(rule.clone()).or_default(),
+            };
+            hits.count += 1;
+            hits.events = hits.events.wrapping_add(event);
+            hits.last = hits.last.max(Some(time));
+        }
+    }
+
+    /// The decisions that were made while a rule was there.
+    fn with(&self, rule: &str) -> u64 {
+        if self.versions.is_empty() {
+            return self.decisions;
+        }
+        let had = |version: &String| {
+            self.known.get(version).is_some_and(|rules| rules.iter().any(|known| known == rule))
+        };
+        self.versions.iter().filter(|(version, _)| had(version)).map(|(_, count)| count).sum()
+    }
+}
+
+/// 128 bits that look like chance: SplitMix64 with two increments.
+fn mixed(number: u64) -> u128 {
+    let half = |increment: u64| {
+        let mut word = number.wrapping_add(1).wrapping_mul(increment);
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        u128::from(word ^ (word >> 31))
+    };
+    half(0x9e37_79b9_7f4a_7c15) << 64 | half(0xd1b5_4a32_d192_ed03)
+}
+
+fn of_journal(args: &Args, fired: &mut BTreeMap<String, Fired>) -> Result<Exit, Failure> {
+    let local = args.config.engine().open()?;
+    let journal = local.engine().journal().ok_or(EngineError::NoJournal)?;
+    let progress = Progress::new("decisions", None);
+    let mut exit = Exit::Fine;
+    journal
+        .scan(|_, record| {
+            progress.add(1);
+            if let Record::Decision(row) = record
+                && args.from.is_none_or(|from| row.time >= from)
+                && args.to.is_none_or(|to| row.time < to)
+            {
+                let of = match fired.get_mut(&row.pipeline) {
+                    Some(fired) => fired,
+                    None => fired.entry(row.pipeline.clone()).or_default(),
+                };
+                of.add(Some(&row.version), row.time, &row.verdict);
+            }
+            if local.interrupt.raised() {
+                exit = Exit::Interrupted;
+            }
+            exit == Exit::Fine
+        })
+        .map_err(EngineError::from)?;
+    for of in fired.values_mut() {
+        for version in of.versions.keys() {
+            let rules = journal.description(version).map_err(EngineError::from)?.rules;
+            of.known.insert(version.clone(), rules.into_iter().map(|(name, _)| name).collect());
+        }
+    }
+    drop(progress);
+    local.close()?;
+    Ok(exit)
+}
+
+fn of_corpus(args: &Args, local: &Local, fired: &mut BTreeMap<String, Fired>) -> Result<Exit, Failure> {
+    let name = args.pipeline.as_deref();
+    let (exit, unreadable, pipeline, of) = match (&args.mbox, &args.log) {
+        (Some(path), _) => {
+            let pipeline = message_pipeline(local, name)?;
+            let options = MessageOptions {
+                files: vec![path.clone()],
+                message_time: true,
+                envelope: EnvelopeSource::Headers,
+                pipeline: args.pipeline.clone(),
+                threads: args.threads,
+            };
+            let (progress, mut of) = (options.progress(), Fired::default());
+            let messages = Messages::new(options.files.clone());
+            let (exit, bad) = each_message(
+                local,
+                &pipeline,
+                messages,
+                &options,
+                &progress,
+                |_| (),
+                |ready| {
+                    for decision in pollster::block_on(local.engine().decide(vec![ready.prepared]))? {
+                        of.add(None, decision.time, &decision.verdict);
+                    }
+                    Ok(())
+                },
+            )?;
+            (exit, bad, pipeline, of)
+        }
+        (None, path) => {
+            let path = path.clone().unwrap_or_default();
+            let (reader, form) = replay::open(&path, Format::Auto)?;
+            let wanted =
+                |pipeline: &Pipeline| form == LineForm::Json || pipeline.input == engine::Input::AccessLog;
+            let pipeline = local.pipeline(name, wanted)?;
+            let (progress, mut of, mut bad) = (Progress::new("events", None), Fired::default(), 0);
+            let exit = each_batch(local, &pipeline, form, reader, args.threads, |batch| {
+                let batch =
+                    batch.map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))?;
+                let events = batch.len();
+                let ready: Vec<_> = batch.into_iter().filter_map(|(_, prepared)| prepared.ok()).collect();
+                bad += (events - ready.len()) as u64;
+                progress.add(events as u64);
+                for decision in pollster::block_on(local.engine().decide(ready))? {
+                    of.add(None, decision.time, &decision.verdict);
+                }
+                Ok(())
+            })?;
+            (exit, bad, pipeline, of)
+        }
+    };
+    fired.insert(pipeline.name.clone(), of);
+    if unreadable > 0 {
+        say(format_args!("{} were no events and are left out", HumanCount(unreadable)));
+    }
+    Ok(match exit {
+        Exit::Fine if unreadable > 0 => Exit::Found,
+        exit => exit,
+    })
+}
+
+/// A rule as `--json` has it.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    pipeline: &'a str,
+    rule: &'a str,
+    mode: Mode,
+    /// Decisions that were made while the rule was there.
+    decisions: u64,
+    hits: u64,
+    /// Of those decisions.
+    share: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last: Option<String>,
+    /// The rules that fired on the very same events.
+    together: Vec<&'a str>,
+    tests: Tests,
+}
+
+#[derive(Debug, Serialize)]
+struct Tests {
+    fire: usize,
+    silent: usize,
+}
+
+/// The rules of a pipeline, those that fired most first.
+fn lines<'a>(pipeline: &'a Pipeline, fired: &Fired) -> Vec<Line<'a>> {
+    let rules = pipeline.rules.rules();
+    let hits = |name: &str| fired.rules.get(name).copied().unwrap_or_default();
+    let mut together: HashMap<(u64, u128), Vec<&str>> = HashMap::new();
+    for rule in rules {
+        let Hits { count, events, .. } = hits(&rule.name);
+        if count > 0 {
+            together.entry((count, events)).or_default().push(&rule.name);
+        }
+    }
+    let mut lines: Vec<Line<'_>> = rules
+        .iter()
+        .map(|rule| {
+            let (Hits { count, events, last }, decisions) = (hits(&rule.name), fired.with(&rule.name));
+            let others = together.get(&(count, events)).into_iter().flatten().copied();
+            let fire = rule.tests().filter(|fires| *fires).count();
+            Line {
+                pipeline: &pipeline.name,
+                rule: &rule.name,
+                mode: rule.mode,
+                decisions,
+                hits: count,
+                share: if decisions == 0 { 0.0 } else { count as f64 / decisions as f64 },
+                last: last.map(|last| last.to_string()),
+                together: others.filter(|other| *other != rule.name).collect(),
+                tests: Tests { fire, silent: rule.tests().len() - fire },
+            }
+        })
+        .collect();
+    lines.sort_by(|a, b| b.hits.cmp(&a.hits).then_with(|| a.rule.cmp(b.rule)));
+    lines
+}
+
+fn draw(out: &mut Output, pipeline: &Pipeline, fired: &Fired, lines: &[Line<'_>]) -> Result<(), Failure> {
+    const PLAIN: Style = Style::new();
+    let (name, decisions) = (&pipeline.name, HumanCount(fired.decisions));
+    out.line(format_args!("{BOLD}{name}{BOLD:#}  {decisions} decisions, {} rules", lines.len()))?;
+    let mut table = Table::default();
+    let head = [("  rule", false), ("hits", true), ("share", true), ("last", false)];
+    table
+        .row(head.map(|(head, number)| if number { Cell::number(head, DIM) } else { Cell::text(head, DIM) }));
+    for line in lines.iter().filter(|line| line.hits > 0) {
+        table.row([
+            Cell::text(
+                format!("  {}", cut(line.rule, 40)),
+                if line.mode == Mode::Enforce { PLAIN } else { YELLOW },
+            ),
+            Cell::number(HumanCount(line.hits), PLAIN),
+            Cell::number(format_args!("{:.2} %", line.share * 100.0), PLAIN),
+            Cell::text(line.last.clone().unwrap_or_default(), DIM),
+        ]);
+    }
+    out.line(table)?;
+    let never = lines.iter().filter(|line| line.hits == 0 && line.mode != Mode::Off);
+    list(out, "never fired", never, |line| match line.decisions == fired.decisions {
+        true => String::new(),
+        false => format!("there for {} of the decisions", HumanCount(line.decisions)),
+    })?;
+    // Of rules that go together, the first by name tells of all.
+    let pairs =
+        lines.iter().filter(|line| line.together.iter().min().is_some_and(|first| line.rule < *first));
+    list(out, "always fire together", pairs, |line| {
+        format!("and {}, {} times", line.together.join(", "), HumanCount(line.hits))
+    })?;
+    let untested = lines.iter().filter(|line| line.tests.fire == 0 || line.tests.silent == 0);
+    list(out, "not covered by their tests", untested, |line| {
+        match (line.tests.fire, line.tests.silent) {
+            (0, 0) => "no test",
+            (0, _) => "none in which it fires",
+            _ => "none in which it does not fire",
+        }
+        .to_owned()
+    })?;
+    out.line("")
+}
+
+fn list<'a>(
+    out: &mut Output,
+    title: &str,
+    lines: impl Iterator<Item = &'a Line<'a>>,
+    about: impl Fn(&Line<'_>) -> String,
+) -> Result<(), Failure> {
+    let lines: Vec<&Line<'_>> = lines.collect();
+    out.line(format_args!("  {BOLD}{title}{BOLD:#}: {}", lines.len()))?;
+    let mut table = Table::default();
+    for line in &lines {
+        table.row([
+            Cell::text(format!("    {}", cut(line.rule, 40)), Style::new()),
+            Cell::text(about(line), DIM),
+        ]);
+    }
+    if lines.is_empty() { Ok(()) } else { out.line(table) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_of_events_are_told_apart() {
+        let verdict = |rules: &[&str]| {
+            let reason = |rule: &&str| Reason {
+                rule: (*rule).to_owned(),
+                score: 1.0,
+                detail: String::new(),
+                values: Vec::new(),
+            };
+            let mut verdict = judge::judge(&judge::RuleSet::default(), &event::Schema::default().empty_row());
+            verdict.reasons = rules.iter().map(reason).collect();
+            verdict
+        };
+        let mut fired = Fired::default();
+        for rules in [&["a", "b", "c"][..], &["a", "b"], &["c"], &[]] {
+            fired.add(None, Time(fired.decisions as i64), &verdict(rules));
+        }
+        // All three fired twice, and `c` not on the events of the others.
+        assert_eq!(fired.rules["a"], fired.rules["b"]);
+        assert_eq!(fired.rules["a"].count, fired.rules["c"].count);
+        assert_ne!(fired.rules["a"].events, fired.rules["c"].events);
+        assert_eq!((fired.with("a"), fired.decisions), (4, 4));
+        assert_eq!(fired.rules["a"].last, Some(Time(1)));
+    }
+
+    #[test]
+    fn sums_of_neighbours_do_not_meet() {
+        let mut sums = std::collections::HashSet::new();
+        for first in 0..200 {
+            for second in first + 1..200 {
+                assert!(sums.insert(mixed(first).wrapping_add(mixed(second))), "{first} {second}");
+            }
+        }
+    }
+}
