@@ -43,7 +43,8 @@ fn one_subject_goes_and_all_else_stays() {
     let (subject, _) = senders.pop().unwrap();
     let others: Vec<String> = senders.into_iter().map(|(name, _)| name).collect();
     let secret = directory.secret().unwrap();
-    let kind = engine.plan().pipelines[0].kinds.iter().find(|kind| kind.name == "from").unwrap();
+    let in_force = engine.plan();
+    let kind = in_force.pipelines[0].kinds.iter().find(|kind| kind.name == "from").unwrap();
     let shingles: HashSet<_> = kind.shingles(&subject, &secret).into_iter().collect();
     let (concerned, rest): (Vec<_>, Vec<_>) = decisions
         .iter()
