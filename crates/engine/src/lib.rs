@@ -32,6 +32,7 @@ pub use config::{
     Config, EffectiveValue, Files, Origin, Overrides, Problem, Problems, Source, SourceKind, format,
     reference,
 };
+pub use directory::erase::{EraseError, Erased};
 pub use directory::portable::{How, PortableError, Source as StatisticsSource};
 pub use directory::snapshot::RestoreError;
 pub use directory::verify::{Part, Verified};

@@ -356,6 +356,17 @@ impl KindPlan {
     }
 }
 
+impl KindPlan {
+    /// The shingle of each piece that a value gives.
+    pub fn shingles(&self, value: &str, secret: &event::Secret) -> Vec<event::Shingle> {
+        let mut shingles = Vec::new();
+        content::piece::pieces(&event::Value::from(value), self.normalise, &mut |piece| {
+            shingles.push(secret.shingle(piece.as_bytes()));
+        });
+        shingles
+    }
+}
+
 impl Plan {
     /// Compiles a configuration. All problems are found, not only the first; a rule that fails one of its tests is
     /// one.

@@ -1,5 +1,6 @@
 //! The data directory: secret, configuration, ledger and journal.
 
+pub(crate) mod erase;
 pub(crate) mod files;
 pub(crate) mod portable;
 pub(crate) mod snapshot;

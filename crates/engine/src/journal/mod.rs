@@ -8,6 +8,7 @@
 //! Schemas and configurations that rows refer to are files of their own beside the segments, named by content.
 
 mod archive;
+mod erase;
 pub mod export;
 mod record;
 mod segment;
@@ -26,6 +27,8 @@ use event_listener::Event as Signal;
 use stats::Durability;
 
 pub use archive::Archive;
+pub use erase::ErasedRecords;
+pub(crate) use erase::erase;
 pub use record::{Description, Feedback, KeyReading, KindDescription, Record, Row};
 use segment::Summary;
 pub use segment::{Block, Blocks, Head, SegmentError};

@@ -85,6 +85,34 @@ fn old_segments_go() {
 }
 
 #[test]
+fn a_journal_that_is_too_large_loses_its_oldest_segments() {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = JournalPlan { keep_bytes: 100 << 10, ..plan() };
+    let journal = Journal::open(directory.path(), plan.clone(), Durability::None).unwrap();
+    for start in (1..2000).step_by(50) {
+        append(&journal, start..start + 50);
+        journal.sync().unwrap();
+    }
+    let before = journal.census();
+    assert!(before.bytes > plan.keep_bytes, "{before:?}");
+    // Long before any of it is too old.
+    journal.expire(NOW).unwrap();
+    let after = journal.census();
+    assert!(after.bytes <= plan.keep_bytes && after.segments < before.segments, "{after:?}");
+    assert!(after.bytes + 2 * plan.segment > plan.keep_bytes, "no more goes than has to: {after:?}");
+    let left = ids(&journal);
+    let oldest = left[0];
+    assert_eq!(left, (oldest..2001).collect::<Vec<_>>(), "the oldest go");
+    assert_eq!(journal.find(RecordId(oldest - 1)).unwrap(), None);
+    assert_eq!(journal.find(RecordId(oldest)).unwrap(), Some(feedback(oldest).2));
+    let files = std::fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(files, after.segments);
+    drop(journal);
+    let journal = Journal::open(directory.path(), plan, Durability::None).unwrap();
+    assert_eq!(ids(&journal), left);
+}
+
+#[test]
 fn a_torn_tail_costs_only_itself() {
     let directory = tempfile::tempdir().unwrap();
     let journal = Journal::open(directory.path(), plan(), Durability::Sync).unwrap();

@@ -3,6 +3,7 @@
 mod backtest;
 mod config;
 mod corpora;
+mod erase;
 mod fixtures;
 mod full;
 mod journal;

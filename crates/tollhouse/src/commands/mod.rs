@@ -6,6 +6,7 @@ mod check;
 mod completions;
 mod config;
 mod demo;
+mod erase;
 mod explain;
 mod export;
 mod import;
@@ -62,6 +63,7 @@ enum Command {
     Export(export::Args),
     Backtest(backtest::Args),
     Import(import::Args),
+    Erase(erase::Args),
     Verify(verify::Args),
     Snapshot(snapshot::Args),
     Restore(restore::Args),
@@ -89,6 +91,7 @@ impl Cli {
             Command::Export(args) => export::run(args),
             Command::Backtest(args) => backtest::run(args),
             Command::Import(args) => import::run(args),
+            Command::Erase(args) => erase::run(args),
             Command::Verify(args) => verify::run(args),
             Command::Snapshot(args) => snapshot::run(args),
             Command::Restore(args) => restore::run(args),

@@ -304,3 +304,22 @@ fn an_import_that_was_cut_off_is_ended_or_forgotten() {
     assert_eq!(answers(&data.path()), expected);
     assert!(!old.exists() && !new.exists());
 }
+
+#[test]
+fn a_subject_is_erased() {
+    let data = filled();
+    let erase = |more: &[&str]| {
+        data.run(&[&["erase", "--json", "--key", "from=cheap@example.com"], more].concat(), "")
+    };
+    assert_eq!(erase(&[]).expect(0).json()[0]["keys"], 0, "nobody knows it yet");
+    let id = data.run(&["check", "--json", "-"], MESSAGE).expect(0).json()[0]["id"].clone();
+    let there = erase(&["--dry-run"]).expect(0).json().remove(0);
+    assert_eq!((&there["erased"], &there["decisions"]), (&false.into(), &1.into()), "{there}");
+    data.run(&["explain", id.as_str().unwrap()], "").expect(0);
+    let gone = erase(&[]).expect(0).json().remove(0);
+    assert!(gone["keys"].as_u64().unwrap() > 0 && gone["decisions"] == 1, "{gone}");
+    data.run(&["explain", id.as_str().unwrap()], "").expect(2);
+    data.run(&["verify"], "").expect(0);
+    let ran = data.run(&["erase", "--key", "form=a"], "").expect(2);
+    assert!(ran.stderr.contains("no kind `form`"), "{}", ran.stderr);
+}

@@ -1,0 +1,152 @@
+//! Erasure of what is known of some pieces: their statistics, and the decisions on events that had them.
+
+use std::collections::HashSet;
+use std::fs::{self, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+
+use event::Shingle;
+use serde::Deserialize;
+
+use super::portable::{How, PortableError, Source};
+use super::{Directory, io_error};
+use crate::journal::{self, ErasedRecords, JournalError};
+use crate::plan::Plan;
+
+/// What was erased.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Erased {
+    /// Keys that had statistics, labels or distinct counts.
+    pub keys: u64,
+    /// Decisions and feedback.
+    pub records: ErasedRecords,
+}
+
+/// Why nothing, or not all, was erased.
+#[derive(Debug, thiserror::Error)]
+pub enum EraseError {
+    /// Statistics.
+    #[error(transparent)]
+    Statistics(#[from] PortableError),
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Statistics that cannot be read would be lost by writing the others anew.
+    #[error("{0} keys cannot be read; nothing was erased")]
+    Damaged(u64),
+}
+
+impl Directory {
+    /// Erases all that is known of pieces, by their shingles: every key of them, of whatever kind and space, and every
+    /// decision on an event that had one, with what was said of it. What stays are marks of exact distinct counts, which
+    /// do not tell whose they are and end with their period, and numbers in which the piece was counted with others.
+    ///
+    /// No process may have the directory open. Statistics are written anew beside and put in their place; this takes
+    /// as much room again, and is to be begun again if it is interrupted. With `pretend` it only counts. `tell` hears of keys
+    /// looked through.
+    ///
+    /// # Errors
+    /// [`EraseError`]. The journal is erased first.
+    pub fn erase(
+        &self,
+        plan: &Plan,
+        shingles: &HashSet<Shingle>,
+        pretend: bool,
+        tell: &mut dyn FnMut(u64),
+    ) -> Result<Erased, EraseError> {
+        let path = self.path().join("erase.half");
+        let erased = self.erase_with(plan, shingles, pretend, tell, &path);
+        // It has what is kept, too, and is of no use without the rest of this.
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                erased.and(Err(PortableError::Directory(io_error(&path)(error)).into()))
+            }
+            _ => erased,
+        }
+    }
+
+    fn erase_with(
+        &self,
+        plan: &Plan,
+        shingles: &HashSet<Shingle>,
+        pretend: bool,
+        tell: &mut dyn FnMut(u64),
+        path: &std::path::Path,
+    ) -> Result<Erased, EraseError> {
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+        let file = file.map_err(|error| PortableError::Directory(io_error(path)(error)))?;
+        let mut leaving = Leaving { out: BufWriter::new(file), line: Vec::new(), shingles, left_out: 0 };
+        let exported = self.export_statistics(&mut leaving, tell)?;
+        if exported.lost > 0 {
+            return Err(EraseError::Damaged(exported.lost));
+        }
+        leaving.flush().map_err(PortableError::Write)?;
+        let keys = leaving.left_out;
+        let records = {
+            // Opened only so that nobody else does.
+            let (_lock, _) = self.open_ledger(None).map_err(PortableError::Open)?;
+            journal::erase(&self.journal_path(), shingles, pretend)?
+        };
+        if keys > 0 && !pretend {
+            let file =
+                fs::File::open(path).map_err(|error| PortableError::Directory(io_error(path)(error)))?;
+            let mut kept = BufReader::new(file);
+            self.import_statistics(plan, Source::Stream(&mut kept), How::Replace, tell)?;
+        }
+        Ok(Erased { keys, records })
+    }
+}
+
+/// What is read of a line.
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow)]
+    shingle: Option<&'a str>,
+    cells: Option<u64>,
+}
+
+/// Passes an export on, line by line, without the cells of some shingles.
+struct Leaving<'a, W> {
+    out: W,
+    /// Begun and not ended.
+    line: Vec<u8>,
+    shingles: &'a HashSet<Shingle>,
+    left_out: u64,
+}
+
+impl<W: Write> Leaving<'_, W> {
+    fn pass(&mut self, line: &[u8]) -> io::Result<()> {
+        let Line { shingle, cells } = serde_json::from_slice(line)?;
+        let shingle = shingle.and_then(|digits| u64::from_str_radix(digits, 16).ok()).map(Shingle);
+        match (shingle, cells) {
+            (Some(shingle), _) if self.shingles.contains(&shingle) => {
+                self.left_out += 1;
+                Ok(())
+            }
+            (None, Some(cells)) => {
+                let kept = cells.saturating_sub(self.left_out);
+                writeln!(self.out, "{{\"end\":true,\"cells\":{kept}}}")
+            }
+            _ => self.out.write_all(line),
+        }
+    }
+}
+
+impl<W: Write> Write for Leaving<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(part);
+            if part.ends_with(b"\n") {
+                let line = std::mem::take(&mut self.line);
+                self.pass(&line)?;
+                self.line = line;
+                self.line.clear();
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

@@ -1,0 +1,99 @@
+//! Taking out of a journal all that it has of some keys.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use event::Shingle;
+
+use super::segment::{self, Writer};
+use super::{Archive, JournalError, Record, io_error, segment_error, segments_in, sync_directory};
+use crate::id::RecordId;
+
+/// What was taken out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ErasedRecords {
+    /// Decisions on events that had one of the keys.
+    pub decisions: u64,
+    /// What was said of these.
+    pub feedback: u64,
+}
+
+/// Takes out every decision whose event had a key of one of these shingles, of whatever kind, and all feedback on it.
+/// Nobody may have the journal open. Segments that hold none are not touched; others are written anew beside and put in
+/// their places one by one, with their age. Interrupted, it is to be begun again. With `pretend` nothing is changed.
+/// Takes memory for a block, and some bytes for each decision that is taken out.
+///
+/// # Errors
+/// What cannot be read or written. If a block is damaged nothing was changed.
+pub(crate) fn erase(
+    directory: &Path,
+    shingles: &HashSet<Shingle>,
+    pretend: bool,
+) -> Result<ErasedRecords, JournalError> {
+    let mut erased = ErasedRecords::default();
+    let mut decisions: HashSet<RecordId> = HashSet::new();
+    for block in Archive::open(directory)?.oldest_first() {
+        let block = block?;
+        for (id, record) in block.records().map_err(segment_error(directory))? {
+            match record {
+                Record::Decision(row) if row.keys.iter().any(|key| shingles.contains(&key.shingle)) => {
+                    erased.decisions += 1;
+                    decisions.insert(id);
+                }
+                Record::Feedback(feedback) if decisions.contains(&feedback.decision) => erased.feedback += 1,
+                _ => {}
+            }
+        }
+    }
+    if decisions.is_empty() || pretend {
+        return Ok(erased);
+    }
+    for (_, path) in segments_in(directory)? {
+        without(&path, &decisions)?;
+    }
+    sync_directory(directory)?;
+    Ok(erased)
+}
+
+/// Writes a segment anew without these decisions and what was said of them, if it has any.
+fn without(path: &Path, decisions: &HashSet<RecordId>) -> Result<(), JournalError> {
+    let is_erased = |(id, record): &(RecordId, Record)| match record {
+        Record::Decision(_) => decisions.contains(id),
+        Record::Feedback(feedback) => decisions.contains(&feedback.decision),
+    };
+    let blocks = || segment::oldest_first(vec![path.to_path_buf()]);
+    let mut is_touched = false;
+    for block in blocks() {
+        is_touched |= block?.records().map_err(segment_error(path))?.iter().any(is_erased);
+    }
+    if !is_touched {
+        return Ok(());
+    }
+    let half: PathBuf = path.with_extension("half");
+    let mut writer = Writer::create(&half)?;
+    let mut is_empty = true;
+    for block in blocks() {
+        let block = block?;
+        let mut records = block.records().map_err(segment_error(path))?;
+        records.retain(|record| !is_erased(record));
+        let ids = || records.iter().map(|(id, _)| *id);
+        let (Some(first), Some(last)) = (ids().min(), ids().max()) else { continue };
+        let bytes: Vec<u8> = records.iter().flat_map(|(id, record)| record.encode(*id)).collect();
+        // As many as the block had, or fewer.
+        writer.write(first, last, block.head.arrival, records.len() as u32, &bytes)?;
+        is_empty = false;
+    }
+    let replaced = || {
+        if is_empty {
+            fs::remove_file(&half)?;
+            return fs::remove_file(path);
+        }
+        // A segment's age counts from when it was written.
+        let file = fs::OpenOptions::new().write(true).open(&half)?;
+        file.set_modified(fs::metadata(path)?.modified()?)?;
+        file.sync_all()?;
+        fs::rename(&half, path)
+    };
+    replaced().map_err(io_error(path))
+}

@@ -1,0 +1,124 @@
+//! `tollhouse erase`: all that is known of a key goes.
+
+use std::collections::HashSet;
+use std::str::FromStr;
+
+use engine::{EraseError, Erased, PortableError};
+use event::Shingle;
+use indicatif::HumanCount;
+use serde::Serialize;
+
+use crate::console::{Output, Progress, help, say};
+use crate::exit::{Exit, Failure};
+use crate::options::{EngineOptions, JsonOption, stopped};
+
+/// Erase what is known of somebody: statistics of keys, and the decisions on events that had them
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse erase --data ./data --dry-run --key from=ann@example.com
+  tollhouse erase --data ./data --key from=ann@example.com --key client_ip=192.0.2.7
+  tollhouse erase --data ./data --pipeline web --key user=ann --json
+
+A KIND says how the value is normalised; what is erased are the keys of that piece of every kind and
+pipeline, and every decision on an event that had one, with its feedback. No server may run on the
+directory. Snapshots keep what they have: remove those that are older.")]
+pub(crate) struct Args {
+    /// Whose keys: a kind of the configuration, and a value as events have it
+    #[arg(long, value_name = "KIND=VALUE", required = true)]
+    key: Vec<Subject>,
+    /// Pipeline that has the kinds, by default the first one
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+    /// Only tell how much there is
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    engine: EngineOptions,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+/// `KIND=VALUE`.
+#[derive(Clone, Debug)]
+struct Subject {
+    kind: String,
+    value: String,
+}
+
+impl FromStr for Subject {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Subject, &'static str> {
+        let (kind, value) = text.split_once('=').ok_or("expected KIND=VALUE")?;
+        Ok(Subject { kind: kind.to_owned(), value: value.to_owned() })
+    }
+}
+
+/// The line of `--json`.
+#[derive(Serialize)]
+struct Line {
+    erased: bool,
+    keys: u64,
+    decisions: u64,
+    feedback: u64,
+}
+
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let mut out = Output::new(args.json.json);
+    let directory = args.engine.directory()?;
+    let plan = args.engine.plan(&directory)?;
+    let pipeline = plan.pipeline(args.pipeline.as_deref()).ok_or_else(|| {
+        let name = args.pipeline.as_deref().unwrap_or_default();
+        let names: Vec<&str> = plan.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
+        Failure::new(format_args!("there is no pipeline `{name}`"))
+            .help(format!("expected one of: {}", names.join(", ")))
+    })?;
+    let secret = directory.secret()?;
+    let mut shingles: HashSet<Shingle> = HashSet::new();
+    for Subject { kind, value } in &args.key {
+        let plan = pipeline.kinds.iter().find(|plan| plan.name == *kind).ok_or_else(|| {
+            let names: Vec<&str> = pipeline.kinds.iter().map(|plan| plan.name.as_str()).collect();
+            Failure::new(format_args!("there is no kind `{kind}`"))
+                .help(format!("expected one of: {}", names.join(", ")))
+        })?;
+        let found = plan.shingles(value, &secret);
+        if found.is_empty() {
+            return Err(Failure::new(format_args!("`{value}` gives no piece of the kind `{kind}`")));
+        }
+        shingles.extend(found);
+    }
+    let progress = Progress::new("keys", None);
+    let mut told = 0;
+    let mut tell = |cells: u64| {
+        progress.add(cells.saturating_sub(told));
+        told = cells;
+    };
+    let erased = directory.erase(&plan, &shingles, args.dry_run, &mut tell);
+    drop(progress);
+    let Erased { keys, records } = erased.map_err(|error| match error {
+        EraseError::Statistics(PortableError::Open(error)) => {
+            stopped(&error, "take what is to be erased from a copy")
+        }
+        EraseError::Damaged(_) => {
+            Failure::new(error).help("`tollhouse verify` says where; restore a snapshot first")
+        }
+        error => Failure::new(error).help("begin it again once that is mended: what was erased stays erased"),
+    })?;
+    let (decisions, feedback) = (records.decisions, records.feedback);
+    if out.is_json() {
+        out.json(&Line { erased: !args.dry_run, keys, decisions, feedback })?;
+    }
+    out.flush()?;
+    say(format_args!(
+        "{} keys, {} decisions and {} pieces of feedback {}",
+        HumanCount(keys),
+        HumanCount(decisions),
+        HumanCount(feedback),
+        if args.dry_run { "would be erased" } else { "erased" }
+    ));
+    if !args.dry_run && directory.snapshots_path().exists() {
+        help(format_args!("snapshots in {} still have them", directory.snapshots_path().display()));
+    }
+    Ok(Exit::Fine)
+}
