@@ -3,6 +3,7 @@
 mod check;
 mod data;
 mod documents;
+mod explain;
 mod keeping;
 mod program;
 mod rules;
