@@ -4,6 +4,7 @@
 //! futures wait for the ledger and the journal only, and any executor can drive them. It reads no clock: arrivals
 //! are passed in.
 
+mod candidate;
 mod config;
 mod directory;
 mod explain;
@@ -13,19 +14,22 @@ mod json;
 mod metrics;
 mod plan;
 pub mod preset;
+mod reload;
 mod stage;
 mod track;
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use event::{Event, Key, Secret, Shingle, Slot, Span, Time, Value};
 use futures_util::future::join;
 use judge::{Action, Reason, Verdict};
 use stats::{Census, Embedded, Ledger, LedgerError, Once, Quality, Request, Timeline};
 
+pub use candidate::{Candidate, Comparison, Example, Judged};
 pub use config::{
-    Config, EffectiveValue, Origin, Overrides, Problem, Problems, Source, SourceKind, format, reference,
+    Config, EffectiveValue, Files, Origin, Overrides, Problem, Problems, Source, SourceKind, format,
+    reference,
 };
 pub use directory::portable::{How, PortableError, Source as StatisticsSource};
 pub use directory::snapshot::RestoreError;
@@ -38,12 +42,14 @@ use journal::{Feedback, Journal, JournalError, KeyReading, Record, Row};
 pub use json::json_value;
 pub use judge::Severity;
 pub use metrics::Metrics;
-use metrics::{ActionLabel, NotifyLabel, PipelineLabel, RuleLabel};
+use metrics::{ActionLabel, DisagreementLabel, NotifyLabel, PipelineLabel, RuleLabel};
 use plan::OnError;
 pub use plan::{
     DistinctPlan, Input, JournalPlan, KindPlan, LabelPlan, ModelPlan, NodePlan, Pipeline, Plan, ServerPlan,
     Tested,
 };
+pub use reload::{Change, Proposal, ReloadError, Reloaded, RulesInfo, VersionInfo};
+use reload::{Shelf, State};
 use stage::fields::Fielded;
 pub use stage::keys::{KEYS_MAX, Prepared};
 use stage::observe::{Observed, What};
@@ -54,7 +60,14 @@ pub const LEDGER_UNAVAILABLE: &str = "LEDGER_UNAVAILABLE";
 
 /// A running engine: the plan, the ledger and the journal.
 pub struct Engine {
-    plan: Arc<Plan>,
+    plan: RwLock<Arc<Plan>>,
+    /// What stands over the configuration's files.
+    standing: RwLock<Arc<State>>,
+    /// Where that is kept; `None` for an engine in memory.
+    shelf: Option<Shelf>,
+    /// Held while the plan is changed.
+    changing: Mutex<()>,
+    watched: Mutex<Files>,
     secret: Secret,
     ledger: Arc<Embedded>,
     journal: Option<Journal>,
@@ -103,6 +116,14 @@ pub enum OpenError {
     /// The journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The configuration and what was posted to the data directory do not fit together.
+    #[error(
+        "{0}\nwhat was posted stands over the configuration: mend its files, or remove `rules/state.json`"
+    )]
+    Rules(Problems),
+    /// What stands over the configuration cannot be had.
+    #[error("{0}")]
+    Resume(String),
     /// The operating system's random source.
     #[error("no random secret could be made: {0}")]
     Random(String),
@@ -201,6 +222,7 @@ impl Engine {
     /// Opens a data directory: its ledger, which locks it, and its journal.
     pub fn open(directory: &Directory, plan: Plan) -> Result<Engine, OpenError> {
         let secret = directory.secret()?;
+        let (plan, mut state, shelf, config) = reload::resume(directory, plan)?;
         let ledger = open_ledger(directory, &plan)?;
         let journal =
             Journal::open(&directory.journal_path(), plan.node.journal.clone(), plan.node.durability)?;
@@ -215,8 +237,13 @@ impl Engine {
         for pipeline in &plan.pipelines {
             journal.describe(pipeline)?;
         }
+        reload::keep_first(&plan, &config, &mut state, &shelf)?;
         Ok(Engine {
-            plan: Arc::new(plan),
+            watched: Mutex::new(plan.files.clone()),
+            plan: RwLock::new(Arc::new(plan)),
+            standing: RwLock::new(Arc::new(state)),
+            shelf: Some(shelf),
+            changing: Mutex::default(),
             secret,
             ledger: Arc::new(ledger),
             journal: Some(journal),
@@ -234,7 +261,11 @@ impl Engine {
         getrandom::fill(&mut secret).map_err(|error| OpenError::Random(error.to_string()))?;
         let ledger = Embedded::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;
         Ok(Engine {
-            plan: Arc::new(plan),
+            watched: Mutex::new(plan.files.clone()),
+            plan: RwLock::new(Arc::new(plan)),
+            standing: RwLock::default(),
+            shelf: None,
+            changing: Mutex::default(),
             secret: Secret::new(secret),
             ledger: Arc::new(ledger),
             journal: None,
@@ -246,9 +277,9 @@ impl Engine {
         })
     }
 
-    /// The plan.
-    pub fn plan(&self) -> &Arc<Plan> {
-        &self.plan
+    /// The plan in force. Whoever takes it goes on with it, whatever is in force by then.
+    pub fn plan(&self) -> Arc<Plan> {
+        Arc::clone(&self.plan.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What it counts about itself.
@@ -352,6 +383,7 @@ impl Engine {
                 duplicate: observed.duplicate,
                 verdict,
             };
+            self.compare(&observed, &decision);
             if self.journal.is_some() {
                 records.push((id, arrival, row(observed, &decision.verdict)));
             }
@@ -362,6 +394,22 @@ impl Engine {
             self.metrics.journal_records.inc_by(records.len() as u64);
         }
         Ok(decisions)
+    }
+
+    /// Has a candidate judge the same row. It changes nothing.
+    fn compare(&self, observed: &Observed, decision: &Decision) {
+        let pipeline = &decision.pipeline;
+        // Without statistics both would judge blindly.
+        let Some(candidate) = pipeline.candidate.as_ref().filter(|_| !observed.failed) else { return };
+        self.metrics.candidate_events.get_or_create(&label(pipeline)).inc();
+        if let Some(action) = candidate.compare(decision, &observed.prepared.row.facts) {
+            let label = DisagreementLabel {
+                pipeline: pipeline.name.clone(),
+                enforced: decision.verdict.action.to_string(),
+                candidate: action.to_string(),
+            };
+            self.metrics.candidate_disagreements.get_or_create(&label).inc();
+        }
     }
 
     /// Counts an event without judging it, and gives its keys' readings from before it.
@@ -386,8 +434,8 @@ impl Engine {
     ) -> Result<FeedbackOutcome, EngineError> {
         let journal = self.journal.as_ref().ok_or(EngineError::NoJournal)?;
         let Some(Record::Decision(row)) = journal.find(id)? else { return Err(EngineError::NoDecision(id)) };
-        let pipeline = self
-            .plan
+        let plan = self.plan();
+        let pipeline = plan
             .pipeline(Some(&row.pipeline))
             .ok_or_else(|| EngineError::PipelineGone(row.pipeline.clone()))?;
         let names = feedback_counters(pipeline, class)?;
@@ -443,7 +491,8 @@ impl Engine {
         match journal.find(id)? {
             Some(Record::Decision(row)) => {
                 let description = journal.description(&row.version)?;
-                let mut pipelines = self.plan.pipelines.iter();
+                let plan = self.plan();
+                let mut pipelines = plan.pipelines.iter();
                 let decided_by = pipelines.find(|pipeline| pipeline.version == row.version);
                 let facts = row.facts.clone();
                 let mut explanation = Explanation::of_row(id, *row, &description, &self.secret);

@@ -35,6 +35,20 @@ pub(crate) struct NotifyLabel {
     pub(crate) whom: String,
 }
 
+/// What came of changing the rules.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct ReloadLabel {
+    pub(crate) result: String,
+}
+
+/// What was enforced, and what a candidate says.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct DisagreementLabel {
+    pub(crate) pipeline: String,
+    pub(crate) enforced: String,
+    pub(crate) candidate: String,
+}
+
 /// The engine's counters. All are cheap to add to and shared by their registry.
 #[derive(Debug, Default)]
 pub struct Metrics {
@@ -47,6 +61,9 @@ pub struct Metrics {
     pub(crate) judge_verdicts: Family<ActionLabel, Counter>,
     pub(crate) judge_fired: Family<RuleLabel, Counter>,
     pub(crate) judge_notified: Family<NotifyLabel, Counter>,
+    pub(crate) candidate_events: Family<PipelineLabel, Counter>,
+    pub(crate) candidate_disagreements: Family<DisagreementLabel, Counter>,
+    pub(crate) rules_reloads: Family<ReloadLabel, Counter>,
     pub(crate) settle_failures: Counter,
     pub(crate) journal_records: Counter,
     pub(crate) feedback_given: Family<PipelineLabel, Counter>,
@@ -77,6 +94,21 @@ impl Metrics {
         );
         register("tollhouse_observe_failures", "Events judged without statistics", &self.observe_failures);
         register("tollhouse_feedback_given", "Feedback and learning taken in", &self.feedback_given);
+        register(
+            "tollhouse_candidate_events",
+            "Events that a candidate judged beside the enforced rules",
+            &self.candidate_events,
+        );
+        registry.register(
+            "tollhouse_candidate_disagreements",
+            "Events for which a candidate asks for another action",
+            self.candidate_disagreements.clone(),
+        );
+        registry.register(
+            "tollhouse_rules_reloads",
+            "Changes of what is judged by, by what came of them: ok, unchanged, refused",
+            self.rules_reloads.clone(),
+        );
         let failures = self.settle_failures.clone();
         registry.register("tollhouse_settle_failures", "Verdicts that could not be counted", failures);
         registry.register("tollhouse_judge_verdicts", "Verdicts by action", self.judge_verdicts.clone());

@@ -21,7 +21,8 @@ use judge::{
 };
 use stats::{Admit, Catalog, CatalogBuilder, Durability, LayoutError, Measure, Statistic, Tier, Track};
 
-use crate::config::{Config, Document, Origin, Problems, View, expected};
+use crate::candidate::Candidate;
+use crate::config::{Config, Document, Files, Origin, Problems, Recipe, View, expected};
 use crate::track;
 pub use model::ModelPlan;
 use statistic::{Kept, StatisticDraft};
@@ -46,6 +47,10 @@ pub struct Plan {
     pub catalog: Catalog,
     /// What is legal and suspicious about the configuration.
     pub warnings: Problems,
+    /// How the configuration is read again.
+    pub(crate) recipe: Arc<Recipe>,
+    /// The files that it was read from.
+    pub(crate) files: Files,
 }
 
 /// What came of a test that a rule's file has.
@@ -62,12 +67,18 @@ pub struct Tested {
 }
 
 /// Settings of the node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct NodePlan {
+    /// How often a server looks whether files of the configuration have changed; `None` for never.
+    pub watch: Option<Span>,
+    /// Versions of each pipeline that are kept.
+    pub versions: usize,
     /// What is promised of statistics and journal after a crash.
     pub durability: Durability,
     /// Bytes of cells and of the directory of keys: what the configured memory leaves beside the sketches.
     pub ledger_memory: usize,
+    /// The configured memory.
+    pub ledger_configured: usize,
     /// Bytes of a ledger segment.
     pub ledger_segment: u32,
     /// The journal.
@@ -77,7 +88,7 @@ pub struct NodePlan {
 }
 
 /// Settings of the journal.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct JournalPlan {
     /// Bytes at which a segment is closed.
     pub segment: u64,
@@ -90,7 +101,7 @@ pub struct JournalPlan {
 }
 
 /// Settings of the HTTP listener.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ServerPlan {
     /// Where it listens.
     pub listen: SocketAddr,
@@ -178,6 +189,8 @@ pub struct Pipeline {
     pub(crate) columns: InputColumns,
     /// Models that say something of an event before it is judged.
     pub models: Vec<ModelPlan>,
+    /// Rules that are judged beside the enforced ones.
+    pub candidate: Option<Arc<Candidate>>,
     pub(crate) readings: Vec<ReadingColumn>,
     pub(crate) prefixes: Prefixes,
     pub(crate) skew_max: Span,
@@ -317,6 +330,11 @@ impl KindPlan {
         self.track.iter().map(track::name).collect()
     }
 
+    /// Whether it has a statistic. The keys of one that has none can still own distinct values and labels.
+    pub(crate) fn is_counted(&self) -> bool {
+        !self.counters.is_empty() || !self.track.is_empty()
+    }
+
     /// The index of a counter.
     pub(crate) fn counter(&self, name: &str) -> Option<u8> {
         let index = self.counters.iter().position(|counter| counter == name)?;
@@ -328,7 +346,13 @@ impl Plan {
     /// Compiles a configuration. All problems are found, not only the first; a rule that fails one of its tests is
     /// one.
     pub fn compile(config: &Config) -> Result<Plan, Problems> {
-        let (plan, tests, mut problems) = Plan::draft(config)?;
+        Plan::compile_beside(config, None)
+    }
+
+    /// The same for a node that works by another plan now: what is kept of keys cannot change, windows of readings keep
+    /// their order, and the node's settings stay.
+    pub(crate) fn compile_beside(config: &Config, now: Option<&Plan>) -> Result<Plan, Problems> {
+        let (plan, tests, mut problems) = Plan::draft(config, now)?;
         for tested in tests.iter().filter(|tested| !tested.run.passed()) {
             problems.add(&tested.origin, format!("`{}`: {}", tested.rule, tested.run), None);
         }
@@ -338,13 +362,13 @@ impl Plan {
     /// Compiles a configuration whose rules may fail their tests, and tells what came of each, in the order of the
     /// pipelines and their rules.
     pub fn compile_untested(config: &Config) -> Result<(Plan, Vec<Tested>), Problems> {
-        let (plan, tested, problems) = Plan::draft(config)?;
+        let (plan, tested, problems) = Plan::draft(config, None)?;
         Ok((Plan { warnings: problems.refuse()?, ..plan }, tested))
     }
 
     /// A plan, what came of its tests, and what is wrong with the configuration: where that is more than warnings the
     /// plan is none.
-    fn draft(config: &Config) -> Result<(Plan, Vec<Tested>, Problems), Problems> {
+    fn draft(config: &Config, now: Option<&Plan>) -> Result<(Plan, Vec<Tested>, Problems), Problems> {
         let (found, worth_compiling) = config.problems();
         let mut problems = found.clone();
         if !worth_compiling {
@@ -353,11 +377,13 @@ impl Plan {
         let mut node = NodePlan::compile(config.main(), &mut problems);
         let mut drafts: Vec<Draft> =
             config.documents().iter().map(|document| Draft::compile(document, &mut problems)).collect();
-        let catalog = catalog(&mut drafts, &mut problems);
+        let catalog = catalog(&mut drafts, now.map(|plan| &plan.catalog), &mut problems);
         node.ledger_memory = beside_sketches(node.ledger_memory, &drafts, &mut problems);
         let tested = drafts.iter_mut().flat_map(|draft| std::mem::take(&mut draft.tested)).collect();
         let pipelines = drafts.into_iter().map(|draft| Arc::new(draft.finish())).collect();
-        Ok((Plan { node, pipelines, catalog, warnings: Problems::default() }, tested, problems))
+        let (recipe, files) = (Arc::clone(config.recipe()), config.files().clone());
+        let plan = Plan { node, pipelines, catalog, warnings: Problems::default(), recipe, files };
+        Ok((plan, tested, problems))
     }
 
     /// The pipeline of this name, or the default one if no name is given.
@@ -395,9 +421,14 @@ impl NodePlan {
             problems.add(view.origin("listen"), message, Some(help));
         }
         let durability = document.section("ledger").and_then(|view| view.str("durability")?.parse().ok());
+        let of_node = document.section("node");
+        let versions = of_node.and_then(|view| usize::try_from(view.integer("versions")?).ok());
         NodePlan {
+            watch: of_node.and_then(|view| view.span("watch")),
+            versions: versions.unwrap_or(1),
             durability: durability.unwrap_or(Durability::Sync),
             ledger_memory: usize::try_from(size("ledger", "memory")).unwrap_or(usize::MAX),
+            ledger_configured: usize::try_from(size("ledger", "memory")).unwrap_or(usize::MAX),
             ledger_segment: u32::try_from(size("ledger", "segment")).unwrap_or(u32::MAX),
             journal: JournalPlan {
                 segment: size("journal", "segment"),
@@ -428,6 +459,8 @@ struct Draft<'a> {
     document: &'a Document,
     library: Library,
     tested: Vec<Tested>,
+    /// No column is added any more: a candidate sees what the enforced rules can see.
+    frozen: bool,
 }
 
 impl<'a> Draft<'a> {
@@ -462,6 +495,7 @@ impl<'a> Draft<'a> {
                 labels: Vec::new(),
                 columns,
                 models: Vec::new(),
+                candidate: None,
                 readings: Vec::new(),
                 prefixes: Prefixes { v4: prefix("ipv4", 24), v6: prefix("ipv6", 64) },
                 skew_max: time.and_then(|view| view.span("skew_max")).unwrap_or(Span::minutes(5)),
@@ -473,18 +507,21 @@ impl<'a> Draft<'a> {
             document,
             library: Library::default(),
             tested: Vec::new(),
+            frozen: false,
         };
         draft.define_constants(&sets, &mut builder);
         draft.kinds(&mut builder, problems);
         draft.statistics(builder.schema(), problems);
         draft.distincts(builder.schema(), problems);
         draft.labels(problems);
+        draft.idle_kinds(problems);
         draft.adds(problems);
         draft.configured_readings(&mut builder, problems);
         draft.track_readings(&mut builder, problems);
         draft.models(&mut builder, problems);
         draft.define(&sets, &mut builder, problems);
         draft.rules(&mut builder, problems);
+        draft.candidate(&mut builder, problems);
         draft.pipeline.schema = Arc::new(builder.finish());
         draft
     }
@@ -635,6 +672,30 @@ impl<'a> Draft<'a> {
                 Ok(()) => self.pipeline.distincts.push(distinct),
                 Err(LayoutError::Precision(_)) => {}
                 Err(error) => problems.add(view.origin("window"), error.to_string(), None),
+            }
+        }
+    }
+
+    /// Tells of kinds of which nothing is kept.
+    fn idle_kinds(&self, problems: &mut Problems) {
+        let pipeline = &self.pipeline;
+        for view in self.document.list("kind") {
+            let named = |kind: &KindPlan| Some(kind.name.as_str()) == view.str("name");
+            let Some(kind) = pipeline.kinds.iter().position(named) else { continue };
+            let name = pipeline.kinds[kind].name.as_str();
+            // One that is not sound was told of, and so were its kinds.
+            let counted = self
+                .statistics
+                .iter()
+                .any(|statistic| statistic.view.strings("keys").iter().any(|(key, _)| *key == name));
+            let names = |section: &str, key: &str| {
+                self.document.list(section).iter().any(|view| view.str(key) == Some(name))
+            };
+            let owns = names("distinct", "per") || names("label", "of");
+            if !counted && !owns && pipeline.kinds[kind].slot != Slot(u16::MAX) {
+                let message = format!("nothing is kept of the kind `{name}`");
+                let help = "name it in the `keys` of a [[statistic]], or take it out".to_owned();
+                problems.push(judge::Severity::Warning, view.origin("name"), message, Some(help));
             }
         }
     }
@@ -801,8 +862,9 @@ fn beside_sketches(memory: usize, drafts: &[Draft<'_>], problems: &mut Problems)
 }
 
 /// Merges the pipelines' statistics: where two share a space, a kind number must mean the same to both, and its
-/// readings carry the windows of either.
-fn catalog(drafts: &mut [Draft<'_>], problems: &mut Problems) -> Catalog {
+/// readings carry the windows of either. Beside a catalog in force nothing in that changes its meaning or its place:
+/// events that are at work read by the order of its windows, and what nobody asks for any more is kept all the same.
+fn catalog(drafts: &mut [Draft<'_>], now: Option<&Catalog>, problems: &mut Problems) -> Catalog {
     let mut windows: HashMap<(Space, Kind), Vec<Span>> = HashMap::new();
     for draft in drafts.iter() {
         let space = draft.pipeline.space;
@@ -815,12 +877,21 @@ fn catalog(drafts: &mut [Draft<'_>], problems: &mut Problems) -> Catalog {
             all.dedup();
         }
     }
+    for (space, kind, statistic) in now.iter().flat_map(|catalog| catalog.iter()) {
+        let all = windows.entry((space, kind)).or_default();
+        let known = statistic.measure.windows();
+        all.retain(|window| !known.contains(window));
+        all.splice(..0, known.iter().copied());
+    }
     let mut builder = CatalogBuilder::default();
     for draft in drafts.iter_mut() {
         let space = draft.pipeline.space;
         let mut add = |kind: Kind, name: &str, kind_name: &str, (measure, admit), origin: &Origin| {
             let statistic =
                 Statistic { name: name.to_owned(), kind_name: kind_name.to_owned(), measure, admit };
+            if let Some((message, help)) = now.and_then(|now| clash(now, space, kind, &statistic)) {
+                return problems.add(origin, message, Some(help));
+            }
             if let Err(error) = builder.add(space, kind, statistic) {
                 problems.add(
                     origin,
@@ -831,12 +902,16 @@ fn catalog(drafts: &mut [Draft<'_>], problems: &mut Problems) -> Catalog {
         };
         let start = draft.document.top().origin("space");
         add(ONCE, "once", "once", (Measure::Once { window: draft.dedupe }, None), start);
+        let mut unfit = Vec::new();
         for (kind, statistic) in draft.pipeline.kinds.iter_mut().zip(&draft.statistic_of) {
             let Some(statistic) = statistic.and_then(|index| draft.statistics.get(index)) else { continue };
             kind.windows = windows.get(&(space, kind.kind)).cloned().unwrap_or_default();
-            if let Ok(measure) = statistic.measure(kind.windows.clone()) {
-                let origin = statistic.view.origin("keys");
-                add(kind.kind, &statistic.name, &kind.name, (measure, statistic.admit), origin);
+            let origin = statistic.view.origin("keys");
+            match statistic.measure(kind.windows.clone()) {
+                Ok(measure) => {
+                    add(kind.kind, &statistic.name, &kind.name, (measure, statistic.admit), origin);
+                }
+                Err(error) => unfit.push((origin, error)),
             }
         }
         for distinct in &mut draft.pipeline.distincts {
@@ -850,8 +925,41 @@ fn catalog(drafts: &mut [Draft<'_>], problems: &mut Problems) -> Catalog {
                 add(label.kind, &label.name, &label.name, (measure, None), start);
             }
         }
+        // Each window was looked at when it was asked for: together they can be too many.
+        for (origin, error) in unfit {
+            let help =
+                "a node that runs keeps windows that no rule asks for any more: restart it, or ask for fewer";
+            problems.add(origin, error.to_string(), Some(help.to_owned()));
+        }
+    }
+    for (space, kind, statistic) in now.iter().flat_map(|catalog| catalog.iter()) {
+        builder.keep(space, kind, statistic);
     }
     builder.build()
+}
+
+/// Why a statistic cannot come to be while a node runs by this catalog, and what to do.
+fn clash(now: &Catalog, space: Space, kind: Kind, new: &Statistic) -> Option<(String, String)> {
+    let restart = "restart the node to change it: what is stored is then translated";
+    match now.get(space, kind) {
+        Some(known)
+            if (&known.name, &known.kind_name, known.admit) != (&new.name, &new.kind_name, new.admit)
+                || !known.measure.keeps_what(&new.measure) =>
+        {
+            let (kind, name) = (&known.kind_name, &known.name);
+            let message = format!("what is kept of `{kind}` by `{name}` cannot change while it is counted");
+            Some((message, restart.to_owned()))
+        }
+        None if new.admit.is_some_and(|admit| {
+            now.iter().all(|(_, _, known)| (&known.name, known.admit) != (&new.name, Some(admit)))
+        }) =>
+        {
+            let message =
+                format!("the sketch of `{}` takes memory, which is given out when a node starts", new.name);
+            Some((message, "restart the node, or leave `admit` out".to_owned()))
+        }
+        _ => None,
+    }
 }
 
 /// Adds the columns that an input fills by itself.
@@ -1072,10 +1180,15 @@ impl Scope for PlanScope<'_, '_, '_> {
     }
 
     fn model(&self, name: &str) -> Option<(Slot, Mode)> {
-        self.draft.pipeline.models.iter().find_map(|model| Some((model.output(name)?, model.mode)))
+        let (model, slot) =
+            self.draft.pipeline.models.iter().find_map(|model| Some((model, model.output(name)?)))?;
+        Some((slot, self.draft.model_mode(model)))
     }
 
     fn reading(&mut self, request: &ReadingRequest<'_>) -> Result<Slot, ScopeError> {
+        if self.draft.frozen {
+            return self.known_reading(request);
+        }
         let source = self.source(request)?;
         let over = "from before the event; the most telling of the event's keys";
         self.column_of(request, format!("Reading `{request}`, {over}"), source)
@@ -1124,6 +1237,27 @@ impl Scope for PlanScope<'_, '_, '_> {
 }
 
 impl PlanScope<'_, '_, '_> {
+    /// The column of a reading that the enforced rules have filled, by whatever name; nothing is added.
+    fn known_reading(&mut self, request: &ReadingRequest<'_>) -> Result<Slot, ScopeError> {
+        let pipeline = &self.draft.pipeline;
+        let kinds: Vec<usize> = pipeline.kinds.iter().map(|kind| kind.windows.len()).collect();
+        let distincts: Vec<usize> =
+            pipeline.distincts.iter().map(|distinct| distinct.windows.len()).collect();
+        let read: Vec<bool> = pipeline.labels.iter().map(|label| label.is_read).collect();
+        let source = self.source(request);
+        let pipeline = &mut self.draft.pipeline;
+        // What was asked for on the way is not kept.
+        pipeline.kinds.iter_mut().zip(kinds).for_each(|(kind, count)| kind.windows.truncate(count));
+        pipeline.distincts.iter_mut().zip(distincts).for_each(|(plan, count)| plan.windows.truncate(count));
+        pipeline.labels.iter_mut().zip(read).for_each(|(label, read)| label.is_read = read);
+        let source = source?;
+        let known = pipeline.readings.iter().find(|column| column.source == source);
+        known.map(|column| column.slot).ok_or_else(|| {
+            let mend = "let a rule in shadow read it first, or post the candidate as the rules";
+            ScopeError::Unavailable(format!("the pipeline does not fill `{request}`: {mend}"))
+        })
+    }
+
     /// What a reading is taken from.
     fn source(&mut self, request: &ReadingRequest<'_>) -> Result<ReadingSource, ScopeError> {
         Ok(match request {

@@ -735,6 +735,247 @@ pub struct Problem {
     /// What to do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub help: Option<String>,
+    /// Every mistake in a configuration that was refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<Diagnostic>,
+}
+
+/// A mistake in a configuration, or something suspicious about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Diagnostic {
+    /// `error` or `warning`.
+    pub severity: String,
+    /// The name of the file, without its folder; `posted rules` or `candidate` for a text that was sent.
+    pub file: String,
+    /// The line, counted from 1.
+    pub line: usize,
+    /// The column, counted from 1 in characters.
+    pub column: usize,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+}
+
+impl From<&engine::Problem> for Diagnostic {
+    fn from(problem: &engine::Problem) -> Diagnostic {
+        let (line, column) = problem.origin.line_column();
+        // Where the node's files lie is for its log.
+        let file = problem.origin.source.name.rsplit('/').next().unwrap_or_default().to_owned();
+        Diagnostic {
+            severity: problem.severity.name().to_owned(),
+            file,
+            line,
+            column,
+            message: problem.message.clone(),
+            help: problem.help.clone(),
+        }
+    }
+}
+
+/// What stands over the file of a pipeline, and what can be gone back to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Rules {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The version in force, which every decision names.
+    pub version: String,
+    /// Whether a kept version is in force that was gone back to, and not what file and posted text say.
+    pub back: bool,
+    /// The text that is laid over the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub posted: Option<String>,
+    /// The version that the pipeline would have with its candidate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<String>,
+    /// What was in force, the newest first, each once.
+    pub versions: Vec<Version>,
+}
+
+/// A version that can be gone back to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Version {
+    /// Its name.
+    pub version: String,
+    /// When it was last put in force; left out if that was at a start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// By what: `start`, `files`, `post`, `promote` or `back`.
+    pub by: String,
+}
+
+impl From<&engine::RulesInfo> for Rules {
+    fn from(info: &engine::RulesInfo) -> Rules {
+        let versions = info.versions.iter().map(|version| Version {
+            version: version.version.clone(),
+            since: version.since.map(Timestamp),
+            by: version.by.clone(),
+        });
+        Rules {
+            pipeline: info.pipeline.clone(),
+            version: info.version.clone(),
+            back: info.back,
+            posted: info.posted.clone(),
+            candidate: info.candidate.clone(),
+            versions: versions.collect(),
+        }
+    }
+}
+
+/// What a change of rules did, or would do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Reloaded {
+    /// Nothing was changed: this is what would be.
+    pub dry_run: bool,
+    /// The pipelines that are judged otherwise; none if all is as it was.
+    pub changes: Vec<RulesChange>,
+    /// What is suspicious about the configuration.
+    pub warnings: Vec<Diagnostic>,
+    /// Sections of the node whose settings have changed, and are heeded by a restart only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restart: Vec<String>,
+}
+
+/// How a pipeline is judged otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RulesChange {
+    /// The pipeline.
+    pub pipeline: String,
+    /// Its version before; left out for a pipeline that is new.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// Its version now; left out for a pipeline that is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// The version that it would have with its candidate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<String>,
+    /// Entries that are new, such as `rule.NAME` or `constants.bulk`.
+    pub added: Vec<String>,
+    /// Entries that are gone.
+    pub removed: Vec<String>,
+    /// Entries that say something else.
+    pub changed: Vec<String>,
+    /// Kinds that are counted from now on.
+    pub counted: Vec<String>,
+}
+
+impl Reloaded {
+    /// What the engine says of a change.
+    pub fn new(reloaded: &engine::Reloaded, dry_run: bool) -> Reloaded {
+        let changes = reloaded.changes.iter().cloned().map(|change| RulesChange {
+            pipeline: change.pipeline,
+            before: change.before,
+            after: change.after,
+            candidate: change.candidate,
+            added: change.added,
+            removed: change.removed,
+            changed: change.changed,
+            counted: change.counted,
+        });
+        Reloaded {
+            dry_run,
+            changes: changes.collect(),
+            warnings: reloaded.warnings.list().iter().map(Diagnostic::from).collect(),
+            restart: reloaded.restart.iter().map(|section| (*section).to_owned()).collect(),
+        }
+    }
+}
+
+/// The version to go back to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rollback {
+    /// The version, or as much of its beginning as no other has.
+    pub version: String,
+    /// The pipeline; the first of the configuration if none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<String>,
+}
+
+/// How a candidate compares with what is enforced, since either was changed or the node was started.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Comparison {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The version that is enforced.
+    pub version: String,
+    /// The version that it would have with the candidate.
+    pub candidate: String,
+    /// Events that both judged.
+    pub events: u64,
+    /// Events for which they ask for different actions.
+    pub disagreements: u64,
+    /// `disagreements / events`; 0 without events.
+    pub rate: f64,
+    /// Events for which they ask for the same action by different scores.
+    pub rescored: u64,
+    /// How often what was enforced while the candidate asked for what: by the enforced action, then the candidate's.
+    pub actions: BTreeMap<String, BTreeMap<String, u64>>,
+    /// The latest events for which they disagree, the newest first.
+    pub examples: Vec<Disagreement>,
+}
+
+/// An event for which enforced rules and candidate ask for different actions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Disagreement {
+    /// The decision's name, for `GET /v1/decisions/{id}`.
+    pub id: String,
+    /// The caller's name for the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<String>,
+    /// When the event happened.
+    pub time: Timestamp,
+    /// What was enforced.
+    pub enforced: Judged,
+    /// What the candidate says.
+    pub candidate: Judged,
+}
+
+/// What rules say of an event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Judged {
+    /// The action.
+    #[schema(schema_with = action_schema)]
+    pub action: Action,
+    /// The score.
+    pub score: f64,
+    /// Rules that fired, at most 32.
+    pub rules: Vec<String>,
+}
+
+impl From<&engine::Judged> for Judged {
+    fn from(judged: &engine::Judged) -> Judged {
+        Judged { action: judged.action, score: judged.score, rules: judged.rules.clone() }
+    }
+}
+
+impl From<&engine::Comparison> for Comparison {
+    fn from(comparison: &engine::Comparison) -> Comparison {
+        let mut actions: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+        for (enforced, candidate, count) in &comparison.actions {
+            actions.entry(enforced.to_string()).or_default().insert(candidate.to_string(), *count);
+        }
+        let examples = comparison.examples.iter().map(|example| Disagreement {
+            id: example.id.to_string(),
+            event_id: example.event_id.clone(),
+            time: Timestamp(example.time),
+            enforced: Judged::from(&example.enforced),
+            candidate: Judged::from(&example.candidate),
+        });
+        Comparison {
+            pipeline: comparison.pipeline.clone(),
+            version: comparison.version.clone(),
+            candidate: comparison.candidate.clone(),
+            events: comparison.events,
+            disagreements: comparison.disagreements,
+            rate: comparison.disagreements as f64 / comparison.events.max(1) as f64,
+            rescored: comparison.rescored,
+            actions,
+            examples: examples.collect(),
+        }
+    }
 }
 
 #[cfg(test)]

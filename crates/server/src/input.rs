@@ -126,7 +126,8 @@ pub(crate) fn form(
     if fits(pipeline) {
         return Ok(*form);
     }
-    let others = node.engine.plan().pipelines.iter().filter(|other| fits(other));
+    let plan = node.engine.plan();
+    let others = plan.pipelines.iter().filter(|other| fits(other));
     let others: Vec<String> = others.map(|other| format!("`?pipeline={}`", other.name)).collect();
     let failure = UNSUPPORTED_TYPE.failure(format!(
         "Content-Type: the pipeline `{}` reads {}, not `{media}`",

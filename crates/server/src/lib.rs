@@ -21,4 +21,4 @@ mod problem;
 mod server;
 
 pub use node::{Clock, system_clock};
-pub use server::{ServeError, Server};
+pub use server::{ServeError, Server, reload};

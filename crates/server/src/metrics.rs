@@ -28,6 +28,14 @@ struct RequestLabel {
     status: u16,
 }
 
+/// A version that pipelines judge by.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct VersionLabel {
+    pipeline: String,
+    role: String,
+    version: String,
+}
+
 /// The server's counters.
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -155,6 +163,23 @@ impl Collector for Holdings {
             let name = format!("tollhouse_{name}");
             gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
         }
+        let versions = Family::<VersionLabel, Gauge>::default();
+        for pipeline in &self.0.plan().pipelines {
+            let of = [("enforced", Some(&pipeline.version))];
+            let candidate = pipeline.candidate.as_ref().map(|candidate| &candidate.version);
+            for (role, version) in of.into_iter().chain([("candidate", candidate)]) {
+                let Some(version) = version.cloned() else { continue };
+                let label = VersionLabel { pipeline: pipeline.name.clone(), role: role.to_owned(), version };
+                versions.get_or_create(&label).set(1);
+            }
+        }
+        let help = "The versions in force";
+        versions.encode(encoder.encode_descriptor(
+            "tollhouse_rules_version",
+            help,
+            None,
+            versions.metric_type(),
+        )?)?;
         for (name, help, value) in counters {
             let counter = ConstCounter::new(value);
             let name = format!("tollhouse_{name}");

@@ -34,6 +34,8 @@ pub(crate) struct Node {
     pub(crate) engine: Arc<Engine>,
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
+    /// Its settings, as at the start.
+    settings: ServerPlan,
     /// The description of the interface, as it is served.
     pub(crate) openapi: Bytes,
     /// Free places for requests.
@@ -53,7 +55,7 @@ impl fmt::Debug for Node {
 
 impl Node {
     pub(crate) fn new(engine: Arc<Engine>, clock: Clock, openapi: Bytes) -> Node {
-        let plan = &engine.plan().node.server;
+        let plan = engine.plan().node.server.clone();
         let bodies = usize::try_from(plan.body_max.saturating_mul(BODIES)).unwrap_or(usize::MAX);
         Node {
             metrics: Metrics::new(&engine),
@@ -61,6 +63,7 @@ impl Node {
             bodies: Arc::new(Semaphore::new(bodies.min(Semaphore::MAX_PERMITS))),
             tokens: plan.tokens.iter().map(|token| Sha256::digest(token).into()).collect(),
             stopping: AtomicBool::new(false),
+            settings: plan,
             engine,
             clock,
             openapi,
@@ -68,7 +71,7 @@ impl Node {
     }
 
     pub(crate) fn plan(&self) -> &ServerPlan {
-        &self.engine.plan().node.server
+        &self.settings
     }
 
     /// The longest time for a request.
@@ -93,10 +96,10 @@ impl Node {
         found.into()
     }
 
-    /// The pipeline of this name, or the default one.
-    pub(crate) fn pipeline(&self, name: Option<&str>) -> Result<&Arc<Pipeline>, Failure> {
+    /// The pipeline of this name, or the default one, as it is now.
+    pub(crate) fn pipeline(&self, name: Option<&str>) -> Result<Arc<Pipeline>, Failure> {
         let plan = self.engine.plan();
-        plan.pipeline(name).ok_or_else(|| {
+        plan.pipeline(name).cloned().ok_or_else(|| {
             let names: Vec<&str> = plan.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
             let what = crate::problem::shown(name.unwrap_or_default());
             UNKNOWN_NAME

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use engine::EngineError;
+use engine::{EngineError, ReloadError};
 use journal::JournalError;
 use stats::LedgerError;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
@@ -46,6 +46,7 @@ types! {
     TOO_LARGE PAYLOAD_TOO_LARGE "too-large" "The request is too large",
     UNSUPPORTED_TYPE UNSUPPORTED_MEDIA_TYPE "unsupported-type" "The pipeline does not read this type of content",
     INVALID_EVENT UNPROCESSABLE_ENTITY "invalid-event" "The body is no event of this pipeline",
+    INVALID_RULES UNPROCESSABLE_ENTITY "invalid-rules" "The rules were refused, and the old ones stay in force",
     NOT_APPLICABLE UNPROCESSABLE_ENTITY "not-applicable" "This cannot be done with what was named",
     INTERNAL INTERNAL_SERVER_ERROR "internal" "Something went wrong here",
     OVERLOADED SERVICE_UNAVAILABLE "overloaded" "Too much is being worked on",
@@ -62,11 +63,12 @@ struct Inner {
     kind: &'static Type,
     detail: Cow<'static, str>,
     help: Option<Cow<'static, str>>,
+    problems: Vec<api::Diagnostic>,
 }
 
 impl Type {
     pub(crate) fn failure(&'static self, detail: impl Into<Cow<'static, str>>) -> Failure {
-        Failure(Box::new(Inner { kind: self, detail: detail.into(), help: None }))
+        Failure(Box::new(Inner { kind: self, detail: detail.into(), help: None, problems: Vec::new() }))
     }
 }
 
@@ -77,15 +79,22 @@ impl Failure {
         self
     }
 
+    /// Adds every mistake.
+    fn problems(mut self, problems: &engine::Problems) -> Failure {
+        self.0.problems = problems.list().iter().map(api::Diagnostic::from).collect();
+        self
+    }
+
     /// As it is written.
     pub(crate) fn problem(&self) -> api::Problem {
-        let Inner { kind, detail, help } = &*self.0;
+        let Inner { kind, detail, help, problems } = &*self.0;
         api::Problem {
             kind: format!("urn:tollhouse:problem:{}", kind.word),
             title: kind.title.to_owned(),
             status: kind.status.as_u16(),
             detail: detail.clone().into_owned(),
             help: help.clone().map(Cow::into_owned),
+            problems: problems.clone(),
         }
     }
 }
@@ -147,6 +156,39 @@ impl From<EngineError> for Failure {
                     .failure("statistics or journal could not be read or written")
                     .help("the node's log says why")
             }
+        }
+    }
+}
+
+impl From<ReloadError> for Failure {
+    fn from(error: ReloadError) -> Failure {
+        match error {
+            ReloadError::Problems(problems) => {
+                let mut list = problems.list().iter();
+                let first = list.find(|problem| problem.severity == engine::Severity::Error);
+                let first = first.map(|problem| problem.message.clone()).unwrap_or_default();
+                INVALID_RULES
+                    .failure(format!("{first}; `problems` has all that is wrong"))
+                    .help("mend it and send it again: nothing was taken over")
+                    .problems(&problems)
+            }
+            ReloadError::Pipeline(name) => {
+                UNKNOWN_NAME.failure(format!("there is no pipeline `{}`", shown(&name)))
+            }
+            ReloadError::Version { pipeline, version, help } => NOT_APPLICABLE
+                .failure(format!("`{}` is no version of `{pipeline}` that is kept", shown(&version)))
+                .help(help),
+            ReloadError::NoCandidate(_) => NOT_APPLICABLE.failure(error.to_string()).help(
+                "post one with ?candidate=true; the rules of a candidate's file are promoted by posting it",
+            ),
+            ReloadError::NoDirectory => NOT_FOUND.failure(error.to_string()),
+            ReloadError::Directory(error) => {
+                tracing::error!(%error, "rules could not be kept");
+                INTERNAL
+                    .failure("what is to be kept of the rules could not be read or written; the old stay")
+                    .help("the node's log says why")
+            }
+            ReloadError::Engine(error) => error.into(),
         }
     }
 }

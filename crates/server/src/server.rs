@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use engine::{Engine, EngineError};
+use engine::{Change, Engine, EngineError, Proposal, ReloadError, Reloaded};
+use event::Time;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
@@ -86,6 +87,7 @@ impl Server {
             TcpListener::from_std(listener).map_err(|error| ServeError::Listen { listen: address, error })?;
         tracing::info!(%address, pipelines = node.engine.plan().pipelines.len(), "serving");
         let upkeep = tokio::spawn(keep_up(Arc::clone(&node)));
+        let watch = tokio::spawn(watch(Arc::clone(&node)));
         let connections = GracefulShutdown::new();
         tokio::select! {
             () = accept(&listener, &node, &router, &connections) => {}
@@ -105,6 +107,7 @@ impl Server {
             tracing::warn!("some requests were still at work");
         }
         upkeep.abort();
+        watch.abort();
         let engine = Arc::clone(&node.engine);
         let closed = blocking(move || engine.close()).await;
         tracing::info!("stopped");
@@ -168,6 +171,54 @@ impl Drop for Open {
     fn drop(&mut self) {
         self.0.dec();
     }
+}
+
+/// Takes over what files of the configuration say when they have changed, once they look the same twice: who writes
+/// several, or one in pieces, is not read halfway.
+async fn watch(node: Arc<Node>) {
+    let Some(every) = node.engine.plan().node.watch else { return };
+    let mut ticks = interval(Duration::from_micros(every.0.unsigned_abs()));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut before = node.engine.watched();
+    loop {
+        ticks.tick().await;
+        let (engine, now) = (Arc::clone(&node.engine), node.now());
+        before = blocking(move || {
+            let read = engine.watched();
+            let seen = read.look_again();
+            if seen != read && seen == before {
+                told(&engine.change(Proposal::Files, now, false));
+            }
+            seen
+        })
+        .await;
+    }
+}
+
+/// Logs what came of a change of rules.
+pub(crate) fn told(changed: &Result<Reloaded, ReloadError>) {
+    match changed {
+        Ok(reloaded) => {
+            for Change { pipeline, before, after, candidate, .. } in &reloaded.changes {
+                let [before, after, candidate] =
+                    [before, after, candidate].map(|version| version.as_deref().unwrap_or("none"));
+                tracing::info!(pipeline, before, after, candidate, "rules have changed");
+            }
+            for section in &reloaded.restart {
+                tracing::warn!(section, "settings have changed that only a restart heeds");
+            }
+            for warning in reloaded.warnings.list() {
+                tracing::warn!("{warning}");
+            }
+        }
+        Err(error) => tracing::error!("rules were refused, the old stay in force:\n{error}"),
+    }
+}
+
+/// Takes over what the configuration's files say now, whether or not they have changed, and logs what came of it.
+/// Blocks.
+pub fn reload(engine: &Engine, now: Time) {
+    told(&engine.change(Proposal::Files, now, false));
 }
 
 /// Lets the engine do its housekeeping now and then.

@@ -93,6 +93,30 @@ impl Measure {
         }
     }
 
+    /// What its readings are over, in their order. None for a distinct count means the current period alone.
+    pub fn windows(&self) -> &[Span] {
+        match self {
+            Measure::Windows(layout) => layout.windows(),
+            Measure::Distinct { windows, .. } | Measure::Approx { windows, .. } => windows,
+            Measure::Track(_) | Measure::Once { .. } => &[],
+        }
+    }
+
+    /// Whether cells of the other hold the same: they may differ in the windows that are asked for.
+    pub fn keeps_what(&self, other: &Measure) -> bool {
+        match (self, other) {
+            (Measure::Windows(own), Measure::Windows(other)) => {
+                own.counters() == other.counters() && own.shape() == other.shape()
+            }
+            (Measure::Distinct { tier: own, .. }, Measure::Distinct { tier: other, .. }) => own == other,
+            (
+                Measure::Approx { tier: own, precision: own_precision, .. },
+                Measure::Approx { tier: other, precision: other_precision, .. },
+            ) => own == other && own_precision == other_precision,
+            (own, other) => own == other,
+        }
+    }
+
     /// Whether it can be kept, and its windows answered.
     ///
     /// # Errors
@@ -271,6 +295,12 @@ impl CatalogBuilder {
             }
         }
         Ok(self)
+    }
+
+    /// Adds a statistic of another catalog unless the kind has one.
+    pub fn keep(&mut self, space: Space, kind: Kind, statistic: &Arc<Statistic>) -> &mut CatalogBuilder {
+        self.0.entry((space, kind)).or_insert_with(|| Arc::clone(statistic));
+        self
     }
 
     /// The catalog.

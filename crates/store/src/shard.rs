@@ -7,6 +7,7 @@
 //! The newest image of a key counts in its segment for [`class_bytes`] of the class in the key's entry. Whoever changes
 //! the position or the class says so.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use crate::arena::Arena;
@@ -124,9 +125,40 @@ pub(crate) fn value_class(words: usize) -> u8 {
 /// [`Shard::again`] notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    entry: Entry,
+    /// [`PRESENT`], the size class, whether it is hot, and its reference. Runs keep one of these a key, and copy it more than
+    /// once: two words without a gap go through registers, whereas one with gaps is copied by pieces through memory, and
+    /// the next load, which covers two pieces, waits until both are written.
+    entry: NonZeroU64,
+    slot: u32,
     /// The shard's version when it was found.
     version: u32,
+}
+
+const PRESENT: NonZeroU64 = NonZeroU64::MIN;
+const PLACE_HOT: u32 = 1;
+const PLACE_CLASS: u32 = 2;
+const PLACE_REFERENCE: u32 = 8;
+
+impl Place {
+    #[inline(always)]
+    fn new(Entry { slot, class, is_hot, reference }: Entry, version: u32) -> Place {
+        let entry = PRESENT
+            | u64::from(is_hot) << PLACE_HOT
+            | u64::from(class) << PLACE_CLASS
+            | reference << PLACE_REFERENCE;
+        Place { entry, slot, version }
+    }
+
+    #[inline(always)]
+    fn entry(self) -> Entry {
+        let entry = self.entry.get();
+        Entry {
+            slot: self.slot,
+            class: (entry >> PLACE_CLASS) as u8 & ((1 << (PLACE_REFERENCE - PLACE_CLASS)) - 1),
+            is_hot: entry >> PLACE_HOT & 1 == 1,
+            reference: entry >> PLACE_REFERENCE,
+        }
+    }
 }
 
 /// A key of the index.
@@ -280,7 +312,7 @@ impl Shard {
     #[inline(always)]
     pub(crate) fn find(&self, hash: Hash) -> Found {
         let Some(entry) = self.index.find(hash) else { return Found::Absent };
-        let place = Place { entry, version: self.version };
+        let place = Place::new(entry, self.version);
         let Entry { class, reference, .. } = entry;
         if !entry.is_hot {
             return Found::Cold(place, Position::from_bits(reference), class_words(class) - 1);
@@ -311,7 +343,7 @@ impl Shard {
         if moved {
             self.version = self.version.wrapping_add(1);
         }
-        Place { entry: Entry { slot, class, is_hot, reference }, version: self.version }
+        Place::new(Entry { slot, class, is_hot, reference }, self.version)
     }
 
     fn remove_entry(&mut self, entry: Entry) {
@@ -337,8 +369,8 @@ impl Shard {
                 None
             }
             Found::Cold(place, old, _) => {
-                let old_class = place.entry.class;
-                self.set_entry(place.entry, position.bits(), false, class);
+                let old_class = place.entry().class;
+                self.set_entry(place.entry(), position.bits(), false, class);
                 Some((old, old_class))
             }
             Found::Hot(_) => None,
@@ -365,21 +397,21 @@ impl Shard {
     /// A cell's tag.
     #[inline(always)]
     pub(crate) fn tag(&self, place: Place) -> u16 {
-        let Entry { reference, class, .. } = place.entry;
+        let Entry { reference, class, .. } = place.entry();
         (self.cell(reference, class)[0] >> TAG_SHIFT) as u16
     }
 
     /// A cell's words.
     #[inline(always)]
     pub(crate) fn words(&self, place: Place) -> &[u64] {
-        let Entry { reference, class, .. } = place.entry;
+        let Entry { reference, class, .. } = place.entry();
         &self.cell(reference, class)[1..]
     }
 
     /// Notes that a cell was used, for eviction; answers its tag, whether its image could not be read, and its words.
     #[inline(always)]
     pub(crate) fn visit(&mut self, place: Place) -> (u16, bool, &[u64]) {
-        let Entry { reference, class, .. } = place.entry;
+        let Entry { reference, class, .. } = place.entry();
         let cell = self.cell_mut(reference, class);
         let header = cell[0];
         cell[0] += u64::from(header & TOUCHED != TOUCHED) * TOUCHED_ONE;
@@ -407,7 +439,7 @@ impl Shard {
         if at != position {
             return;
         }
-        let before = place.entry.class;
+        let before = place.entry().class;
         let words = image.unwrap_or_default();
         let class = class_of(words.len() + 1);
         let reference = self.cells.allocate(class);
@@ -417,7 +449,7 @@ impl Shard {
             | if image.is_none() { MISSING } else { 0 };
         cell[1..=words.len()].copy_from_slice(words);
         self.hot += 1;
-        self.set_entry(place.entry, reference, true, class);
+        self.set_entry(place.entry(), reference, true, class);
         self.resize_image(position, before, class);
     }
 
@@ -437,14 +469,14 @@ impl Shard {
 
     /// Lets go of a cell and its key. Answers the image that is dead by that.
     pub(crate) fn forget(&mut self, place: Place) -> Option<(Position, u8)> {
-        let Entry { reference, class, .. } = place.entry;
+        let Entry { reference, class, .. } = place.entry();
         let header = self.cell(reference, class)[0];
         if header & DIRTY != 0 {
             self.dirty_words -= class_words(class);
         }
         self.release(reference, class);
         self.hot -= 1;
-        self.remove_entry(place.entry);
+        self.remove_entry(place.entry());
         self.tally.expired += 1;
         let position = position_of(header);
         (position != Position::NONE).then_some((position, class))
@@ -456,8 +488,8 @@ impl Shard {
         if at != position {
             return None;
         }
-        let class = place.entry.class;
-        self.remove_entry(place.entry);
+        let class = place.entry().class;
+        self.remove_entry(place.entry());
         self.tally.expired += 1;
         Some(class)
     }
@@ -468,20 +500,20 @@ impl Shard {
         if at != from {
             return None;
         }
-        let before = place.entry.class;
-        self.set_entry(place.entry, to.bits(), false, class);
+        let before = place.entry().class;
+        self.set_entry(place.entry(), to.bits(), false, class);
         Some(before)
     }
 
     /// A cell to be changed in this epoch.
     #[inline(always)]
     pub(crate) fn change(&mut self, place: Place, hash: Hash, epoch: u64) -> CellMut<'_> {
-        let Entry { reference, class, .. } = place.entry;
+        let Entry { reference, class, .. } = place.entry();
         let header = self.cell(reference, class)[0];
         if (header & DIRTY == 0 || header & PARITY != parity_bit(epoch)) && self.durable {
             self.mark(hash, reference, class, header, epoch);
         }
-        CellMut { shard: self, place, reference, class }
+        CellMut { shard: self, slot: place.slot, class, reference }
     }
 
     #[cold]
@@ -507,7 +539,7 @@ impl Shard {
     /// Marks a clean cell dirty whose image lies at `position`, so that it is written somewhere else.
     pub(crate) fn renew(&mut self, hash: Hash, position: Position, epoch: u64) -> bool {
         let Found::Hot(place) = self.find(hash) else { return false };
-        let Entry { reference, class, .. } = place.entry;
+        let Entry { reference, class, .. } = place.entry();
         let header = self.cell(reference, class)[0];
         if position_of(header) != position {
             return false;
@@ -523,7 +555,7 @@ impl Shard {
         match self.find(hash) {
             Found::Cold(_, at, _) => at == position,
             Found::Hot(place) => {
-                let Entry { reference, class, .. } = place.entry;
+                let Entry { reference, class, .. } = place.entry();
                 let header = self.cell(reference, class)[0];
                 position_of(header) == position && header & DIRTY == 0
             }
@@ -566,7 +598,7 @@ impl Shard {
                 ahead = at;
                 let hash = self.dirty[parity][at];
                 let Found::Hot(place) = found[at - start] else { continue };
-                let Entry { reference, class, .. } = place.entry;
+                let Entry { reference, class, .. } = place.entry();
                 let cell = self.cell_mut(reference, class);
                 let header = cell[0];
                 if header & DIRTY == 0 || header & PARITY != parity_bit(old) {
@@ -610,7 +642,7 @@ impl Shard {
         self.before = Vec::new();
         for hash in std::mem::take(&mut self.dirty[old as usize & 1]) {
             let Found::Hot(place) = self.find(hash) else { continue };
-            let Entry { reference, class, .. } = place.entry;
+            let Entry { reference, class, .. } = place.entry();
             let header = &mut self.cell_mut(reference, class)[0];
             if *header & DIRTY != 0 && *header & PARITY == parity_bit(old) {
                 *header = *header & !PARITY | parity_bit(epoch);
@@ -719,7 +751,7 @@ impl Shard {
                 *header |= Position::NONE.bits() << POSITION_SHIFT;
                 dead(position, class);
             }
-            let place = Place { entry, version: self.version };
+            let place = Place::new(entry, self.version);
             if self.pins == 0
                 && expired(self.tag(place), self.words(place))
                 && let Some((position, class)) = self.forget(place)
@@ -788,8 +820,8 @@ impl Shard {
 /// A cell that is being changed.
 pub struct CellMut<'a> {
     shard: &'a mut Shard,
-    place: Place,
     reference: u64,
+    slot: u32,
     class: u8,
 }
 
@@ -831,7 +863,7 @@ impl CellMut<'_> {
         if shard.durable {
             shard.dirty_words = shard.dirty_words - class_words(self.class) + class_words(class);
         }
-        shard.set_entry(self.place.entry, reference, true, class);
+        shard.index.set(Entry { slot: self.slot, class, is_hot: true, reference });
         let position = position_of(shard.cell(reference, class)[0]);
         shard.resize_image(position, self.class, class);
         self.reference = reference;
@@ -924,8 +956,8 @@ mod tests {
             let expected = model.get(&looked);
             let found = match shard.find(crowded(looked)) {
                 Found::Cold(place, position, words) => {
-                    assert_eq!(words + 1, class_words(place.entry.class));
-                    Some((position, place.entry.class))
+                    assert_eq!(words + 1, class_words(place.entry().class));
+                    Some((position, place.entry().class))
                 }
                 _ => None,
             };

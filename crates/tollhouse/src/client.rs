@@ -7,7 +7,10 @@ use std::time::Duration;
 use content::message::Envelope;
 use event::{Span, Time};
 use serde::de::DeserializeOwned;
-use server::api::{BatchLine, Decision, Explanation, Feedback, Problem, Said, Snapshot, Timeline, Top};
+use server::api::{
+    BatchLine, Comparison, Decision, Explanation, Feedback, Problem, Reloaded, Rollback, Rules, Said,
+    Snapshot, Timeline, Top,
+};
 use ureq::http::{Method, Request, Response, Uri};
 use ureq::{Agent, Body};
 
@@ -201,6 +204,48 @@ impl Client {
         self.call(Method::POST, "/v1/snapshots", &[], &[], &[])
     }
 
+    /// What stands over a pipeline's file, and what can be gone back to.
+    pub(crate) fn rules(&self, pipeline: Option<&str>) -> Result<Rules, CallError> {
+        self.get("/v1/rules", &named(pipeline))
+    }
+
+    /// Lays rules over a pipeline's file, or has them judged beside what is enforced.
+    pub(crate) fn post_rules(
+        &self,
+        pipeline: Option<&str>,
+        text: &str,
+        dry_run: bool,
+        candidate: bool,
+    ) -> Result<Reloaded, CallError> {
+        let mut query = named(pipeline);
+        query.extend(dry_run.then_some(("dry_run", "true")));
+        query.extend(candidate.then_some(("candidate", "true")));
+        self.call(Method::POST, "/v1/rules", &query, &[("content-type", "application/toml")], text.as_bytes())
+    }
+
+    /// Has the server take over what its files say.
+    pub(crate) fn reload_rules(&self, dry_run: bool) -> Result<Reloaded, CallError> {
+        let query: Vec<_> = dry_run.then_some(("dry_run", "true")).into_iter().collect();
+        self.call(Method::POST, "/v1/rules/reload", &query, &[], &[])
+    }
+
+    /// Goes back to a version.
+    pub(crate) fn roll_back(&self, pipeline: Option<&str>, version: &str) -> Result<Reloaded, CallError> {
+        let wanted = Rollback { version: version.to_owned(), pipeline: pipeline.map(str::to_owned) };
+        let body = serde_json::to_vec(&wanted).map_err(|error| CallError::Failed(Failure::new(error)))?;
+        self.call(Method::POST, "/v1/rules/rollback", &[], &[("content-type", "application/json")], &body)
+    }
+
+    /// Enforces the candidate.
+    pub(crate) fn promote_rules(&self, pipeline: Option<&str>) -> Result<Reloaded, CallError> {
+        self.call(Method::POST, "/v1/rules/promote", &named(pipeline), &[], &[])
+    }
+
+    /// How the candidate compares with what is enforced.
+    pub(crate) fn comparison(&self, pipeline: Option<&str>) -> Result<Comparison, CallError> {
+        self.get("/v1/rules/comparison", &named(pipeline))
+    }
+
     /// All that is kept of one key.
     pub(crate) fn timeline(
         &self,
@@ -295,6 +340,11 @@ impl Client {
         let message = format!("{}: this answer is none of Tollhouse's: {error}", self.base);
         CallError::Failed(Failure::new(message))
     }
+}
+
+/// The query that names a pipeline.
+fn named(pipeline: Option<&str>) -> Vec<(&'static str, &str)> {
+    pipeline.map(|name| ("pipeline", name)).into_iter().collect()
 }
 
 /// Percent-encoded for a path segment or a query.

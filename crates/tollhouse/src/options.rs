@@ -293,7 +293,7 @@ impl Local {
             Some(name) => plan.pipeline(Some(name)),
             None => plan.pipelines.iter().find(|pipeline| fits(pipeline)).or_else(|| plan.pipelines.first()),
         };
-        found.map(Arc::clone).ok_or_else(|| no_pipeline(plan, name.unwrap_or_default()))
+        found.map(Arc::clone).ok_or_else(|| no_pipeline(&plan, name.unwrap_or_default()))
     }
 
     /// Writes and syncs everything.

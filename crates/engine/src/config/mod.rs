@@ -4,6 +4,7 @@
 //! One language for all: a preset is a file of it without the node's sections, and so is the file of a further
 //! pipeline. Reading never stops at the first error: [`Problems`] lists all.
 
+mod layers;
 mod layout;
 mod problem;
 mod spec;
@@ -11,13 +12,17 @@ mod tree;
 
 use std::collections::HashMap;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use event::{Column, Span, Time, Value};
 use judge::Constant;
 use judge::catboost::Limits;
+use sha2::{Digest, Sha256};
 
+pub use layers::Files;
+pub(crate) use layers::{Kept, Layer, Layers, Recipe};
+use layers::{Main, source};
 pub use layout::format;
 pub(crate) use problem::expected;
 pub use problem::{Origin, Problem, Problems, Source, SourceKind};
@@ -49,6 +54,8 @@ pub struct Config {
     problems: Problems,
     /// Compiling would only tell what follows from the problems.
     broken: bool,
+    recipe: Arc<Recipe>,
+    files: Files,
 }
 
 /// One pipeline's merged layers.
@@ -63,21 +70,21 @@ pub struct Document {
     lists: HashMap<String, Arc<Source>>,
     /// The files of models, by the model's name.
     models: HashMap<String, Vec<u8>>,
+    /// The same with the candidate's rules, whose models are not read again.
+    candidate: Option<Box<Document>>,
 }
 
 impl Config {
     /// Reads a main file and the pipelines it names.
     pub fn load(path: &Path, overrides: &Overrides) -> Config {
-        let mut problems = Problems::default();
-        let source = read(path, None, FILE_BYTES_MAX, &mut problems);
-        let directory = path.parent().map(Path::to_path_buf);
-        Config::assemble(source, directory, overrides, problems)
+        let recipe = Recipe { main: Main::File(path.to_path_buf()), overrides: overrides.clone() };
+        recipe.load(&Layers::default())
     }
 
     /// Reads a text as the main file; it cannot name further files.
     pub fn from_text(name: &str, text: &str, overrides: &Overrides) -> Config {
-        let source = Source { kind: SourceKind::File, name: name.to_owned(), text: text.to_owned() };
-        Config::assemble(Arc::new(source), None, overrides, Problems::default())
+        let recipe = Recipe { main: Main::Text(source(name, text)), overrides: overrides.clone() };
+        recipe.load(&Layers::default())
     }
 
     /// A preset by itself, everything else at its default.
@@ -89,32 +96,29 @@ impl Config {
         )
     }
 
-    fn assemble(
-        source: Arc<Source>,
-        directory: Option<PathBuf>,
-        overrides: &Overrides,
-        mut problems: Problems,
-    ) -> Config {
-        let mut main = Document::layered(&source, true, overrides, &mut problems);
-        main.read_files(directory.as_deref(), &mut problems);
+    fn assemble(recipe: &Recipe, layers: &Layers) -> Config {
+        let mut problems = Problems::default();
+        let mut reader = Reader { layers, files: Files::default() };
+        let (text, directory) = match &recipe.main {
+            Main::File(path) => (reader.file(path, None, &mut problems), path.parent()),
+            Main::Text(text) => (Arc::clone(text), None),
+        };
+        let main = reader.document(&text, true, &recipe.overrides, directory, &mut problems);
         let files = main.section("node").map(|view| view.strings("pipelines")).unwrap_or_default();
         let mut others = Vec::new();
         for (file, origin) in files {
-            match &directory {
+            match directory {
                 Some(directory) => {
                     let path = directory.join(file);
-                    let source = read(&path, Some(origin), FILE_BYTES_MAX, &mut problems);
-                    let mut other = Document::layered(&source, false, &Overrides::default(), &mut problems);
-                    other.read_files(path.parent(), &mut problems);
-                    others.push(other);
+                    let text = reader.file(&path, Some(origin), &mut problems);
+                    let none = Overrides::default();
+                    others.push(reader.document(&text, false, &none, path.parent(), &mut problems));
                 }
                 None => not_in_a_directory(file, origin, &mut problems),
             }
         }
-        main.name_from_preset();
         let mut documents = vec![main];
-        for mut document in others {
-            document.name_from_preset();
+        for document in others {
             if let Some(twin) = documents.iter().find(|other| other.name() == document.name()) {
                 let message = format!("two pipelines are called `{}`", document.name());
                 problems.add(&document.origin, message, Some(format!("the other is {}", twin.origin)));
@@ -122,7 +126,22 @@ impl Config {
             documents.push(document);
         }
         let broken = documents.iter().any(|document| document.broken);
-        Config { documents, problems, broken }
+        Config { documents, problems, broken, recipe: Arc::new(recipe.clone()), files: reader.files }
+    }
+
+    /// How all is read again.
+    pub(crate) fn recipe(&self) -> &Arc<Recipe> {
+        &self.recipe
+    }
+
+    /// The files that were read.
+    pub(crate) fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// Other files are to be watched.
+    pub(crate) fn watch(&mut self, files: Files) {
+        self.files = files;
     }
 
     /// What is wrong with the text, and whether it is worth compiling all the same.
@@ -198,52 +217,249 @@ fn read(path: &Path, named_at: Option<&Origin>, bytes_max: u64, problems: &mut P
     source
 }
 
-impl Document {
-    fn layered(source: &Arc<Source>, main: bool, overrides: &Overrides, problems: &mut Problems) -> Document {
-        let origin = Origin { source: Arc::clone(source), range: 0..0 };
-        let before = problems.list().len();
-        let file = tree::parse(source, problems);
-        let mut broken = problems.list().len() > before;
-        spec::check(&file, main, problems);
+/// Reads documents.
+struct Reader<'a> {
+    layers: &'a Layers,
+    /// What was read.
+    files: Files,
+}
 
-        let mut root = defaults(main, problems);
-        if let Some(Node { value: Tree::String(name), origin }) = file.get("preset") {
-            match preset::find(name) {
-                Some(preset) => {
-                    let text = preset.text.to_owned();
-                    let source = Arc::new(Source { kind: SourceKind::Preset, name: name.clone(), text });
-                    let layer = tree::parse(&source, problems);
-                    spec::check(&layer, false, problems);
-                    root.overlay(layer, &spec::identity);
-                }
-                None => {
-                    let names = preset::ALL.iter().map(|preset| preset.name);
-                    problems.add(origin, format!("there is no preset `{name}`"), Some(expected(name, names)));
-                    broken = true;
-                }
-            }
-        }
-        root.overlay(file, &spec::identity);
-        for layer in override_layers(main, overrides, problems) {
+impl Reader<'_> {
+    fn file(&mut self, path: &Path, named_at: Option<&Origin>, problems: &mut Problems) -> Arc<Source> {
+        self.files.add(path);
+        read(path, named_at, FILE_BYTES_MAX, problems)
+    }
+
+    /// A pipeline's layers, merged, and the files that it names.
+    fn document(
+        &mut self,
+        text: &Arc<Source>,
+        main: bool,
+        overrides: &Overrides,
+        directory: Option<&Path>,
+        problems: &mut Problems,
+    ) -> Document {
+        let before = problems.list().len();
+        let (mut root, mut broken) = of_files(text, main, problems);
+        let over = override_layers(main, overrides, problems);
+        let named = over.iter().rev().chain([&root]).find_map(|layer| match &layer.get("name")?.value {
+            Tree::String(name) => Some(name.clone()),
+            _ => None,
+        });
+        let name = named.unwrap_or_else(|| name_of(&root));
+        let none = Layer::default();
+        let layers = self.layers;
+        let Layer { posted, candidate, kept } = layers.of.get(&name).unwrap_or(&none);
+        let candidate = self.candidate(&root, candidate.as_deref(), directory, problems);
+        if let Some(posted) = posted {
+            let layer = tree::parse(&source(POSTED, posted), problems);
+            spec::check_layer(&layer, spec::Layer::Posted, problems);
             root.overlay(layer, &spec::identity);
         }
-        complete_entries(&mut root, problems);
-        let document = Document { root, origin, broken, lists: HashMap::new(), models: HashMap::new() };
+        let complete = |root: &mut Table, problems: &mut Problems| {
+            over.iter().for_each(|layer| root.overlay(layer.clone(), &spec::identity));
+            complete_entries(root, problems);
+            name_from_preset(root);
+        };
+        complete(&mut root, problems);
+        let origin = Origin { source: Arc::clone(text), range: 0..0 };
+        let mut document = Document {
+            root,
+            origin,
+            broken: false,
+            lists: HashMap::new(),
+            models: HashMap::new(),
+            candidate: None,
+        };
+        match kept {
+            Some(kept) => {
+                if layers.files_may_be_broken {
+                    problems.truncate(before);
+                    broken = false;
+                }
+                document.take(kept, problems);
+            }
+            None => document.read_files(directory, &mut self.files, problems),
+        }
         let input = document.top().str("input").unwrap_or_default();
-        let broken = broken || !spec::INPUTS.contains(&input);
+        broken |= !spec::INPUTS.contains(&input);
+        if let Some(mut candidate) = candidate.filter(|_| problems.list().len() == before) {
+            complete(&mut candidate, problems);
+            let lists = match kept {
+                Some(_) => HashMap::new(),
+                None => document.lists.clone(),
+            };
+            let origin = document.origin.clone();
+            document.candidate = Some(Box::new(Document {
+                root: candidate,
+                origin,
+                broken: false,
+                lists,
+                models: HashMap::new(),
+                candidate: None,
+            }));
+            if let (Some(_), Some(candidate)) = (kept, &mut document.candidate) {
+                candidate.read_files(directory, &mut self.files, problems);
+                candidate.models.clear();
+            }
+        }
         Document { broken, ..document }
     }
 
+    /// The file's layers with the candidate over them, if there is one: what was posted as such, else its file.
+    fn candidate(
+        &mut self,
+        root: &Table,
+        posted: Option<&str>,
+        directory: Option<&Path>,
+        problems: &mut Problems,
+    ) -> Option<Table> {
+        let text = match (posted, root.get(spec::CANDIDATE)) {
+            (Some(posted), _) => source(CANDIDATE, posted),
+            (None, Some(Node { value: Tree::String(file), origin })) => match directory {
+                Some(directory) => self.file(&directory.join(file), Some(origin), problems),
+                None => {
+                    not_in_a_directory(file, origin, problems);
+                    return None;
+                }
+            },
+            (None, _) => return None,
+        };
+        let layer = tree::parse(&text, problems);
+        spec::check_layer(&layer, spec::Layer::Candidate, problems);
+        let mut candidate = root.clone();
+        candidate.overlay(layer, &spec::identity);
+        Some(candidate)
+    }
+}
+
+/// What errors call a text that was posted.
+const POSTED: &str = "posted rules";
+/// What they call one that was posted as a candidate.
+const CANDIDATE: &str = "candidate";
+
+/// Defaults, preset and file, and whether it is worth going on.
+fn of_files(source: &Arc<Source>, main: bool, problems: &mut Problems) -> (Table, bool) {
+    let before = problems.list().len();
+    let file = tree::parse(source, problems);
+    let mut broken = problems.list().len() > before;
+    spec::check(&file, main, problems);
+
+    let mut root = defaults(main, problems);
+    if let Some(Node { value: Tree::String(name), origin }) = file.get("preset") {
+        match preset::find(name) {
+            Some(preset) => {
+                let text = preset.text.to_owned();
+                let source = Arc::new(Source { kind: SourceKind::Preset, name: name.clone(), text });
+                let layer = tree::parse(&source, problems);
+                spec::check(&layer, false, problems);
+                root.overlay(layer, &spec::identity);
+            }
+            None => {
+                let names = preset::ALL.iter().map(|preset| preset.name);
+                problems.add(origin, format!("there is no preset `{name}`"), Some(expected(name, names)));
+                broken = true;
+            }
+        }
+    }
+    root.overlay(file, &spec::identity);
+    (root, broken)
+}
+
+/// What a pipeline without a name is called: after its preset, and without one after nothing in particular.
+fn name_of(root: &Table) -> String {
+    match root.get("preset") {
+        Some(Node { value: Tree::String(preset), .. }) => preset.clone(),
+        _ => NAMELESS.to_owned(),
+    }
+}
+
+const NAMELESS: &str = "main";
+
+fn name_from_preset(root: &mut Table) {
+    if root.get("name").is_none() {
+        let node = root.get("preset").cloned().unwrap_or_else(|| Node {
+            value: Tree::String(NAMELESS.to_owned()),
+            origin: default_origin("\"main\""),
+        });
+        let key_origin = node.origin.clone();
+        root.entries.insert(0, Entry { key: "name".to_owned(), key_origin, node });
+    }
+}
+
+impl Document {
+    /// Puts a kept version in the place of all that the files say of the pipeline.
+    fn take(&mut self, kept: &Kept, problems: &mut Problems) {
+        let flat = tree::parse(&source("kept version", &kept.text), problems);
+        self.root.entries.retain(|entry| spec::section(&entry.key).is_some_and(|section| section.node));
+        self.root.entries.extend(flat.entries);
+        self.lists = kept.lists.iter().map(|(set, text)| (set.clone(), source(set, text))).collect();
+        self.models = kept.models.clone();
+    }
+
+    /// Everything that its verdicts depend on, to be kept; [`Document::take`] makes the same of it.
+    pub(crate) fn keep(&self) -> Kept {
+        let mut text = String::new();
+        let write = |text: &mut String, entries: &[Entry]| {
+            for Entry { key, node, .. } in entries {
+                *text += &format!("{} = {}\n", tree::toml_key(key), node.value.to_toml());
+            }
+        };
+        let is_top =
+            |entry: &&Entry| SECTIONS[0].setting(&entry.key).is_some() && entry.key != spec::CANDIDATE;
+        write(&mut text, &self.root.entries.iter().filter(is_top).cloned().collect::<Vec<_>>());
+        for section in SECTIONS.iter().filter(|section| !section.node) {
+            match section.form {
+                Form::Top => {}
+                Form::Table | Form::Map => {
+                    let Some(view) = self.section(section.name) else { continue };
+                    text += &format!("\n[{}]\n", section.name);
+                    write(&mut text, &view.table.entries);
+                }
+                Form::List(_) => {
+                    for view in self.list(section.name) {
+                        text += &format!("\n[[{}]]\n", section.name);
+                        write(&mut text, &view.table.entries);
+                    }
+                }
+            }
+        }
+        let lists = self.lists.iter().map(|(set, source)| (set.clone(), source.text.clone())).collect();
+        Kept { text, lists, models: self.models.clone() }
+    }
+
+    /// Tells apart what files say: 16 hexadecimal digits, whatever is right or wrong about it.
+    pub(crate) fn fingerprint(&self) -> String {
+        let mut digest = Sha256::new_with_prefix(self.canonical());
+        let mut parts: Vec<(&str, &[u8])> =
+            self.lists.iter().map(|(name, source)| (name.as_str(), source.text.as_bytes())).collect();
+        parts.extend(self.models.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())));
+        parts.sort_unstable();
+        for (name, bytes) in parts {
+            digest.update((name.len() as u64).to_le_bytes());
+            digest.update(name);
+            digest.update((bytes.len() as u64).to_le_bytes());
+            digest.update(bytes);
+        }
+        digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The candidate that is judged beside it.
+    pub(crate) fn candidate(&self) -> Option<&Document> {
+        self.candidate.as_deref()
+    }
+
     /// Reads the files that sets and models name.
-    fn read_files(&mut self, directory: Option<&Path>, problems: &mut Problems) {
+    fn read_files(&mut self, directory: Option<&Path>, files: &mut Files, problems: &mut Problems) {
         let (mut lists, mut models) = (HashMap::new(), HashMap::new());
         for view in self.list("set") {
             let (Some(name), Some(file)) = (view.str("name"), view.str("file")) else { continue };
             let origin = view.origin("file");
             match directory {
                 Some(directory) => {
-                    let source = read(&directory.join(file), Some(origin), LIST_BYTES_MAX, problems);
-                    lists.insert(name.to_owned(), source);
+                    let path = directory.join(file);
+                    files.add(&path);
+                    lists.insert(name.to_owned(), read(&path, Some(origin), LIST_BYTES_MAX, problems));
                 }
                 None => not_in_a_directory(file, origin, problems),
             }
@@ -256,6 +472,7 @@ impl Document {
                 continue;
             };
             let path = directory.join(file);
+            files.add(&path);
             match read_bytes(&path, Limits::FILE_BYTES as u64) {
                 Ok(bytes) => {
                     models.insert(name.to_owned(), bytes);
@@ -276,18 +493,6 @@ impl Document {
     /// The text of the file that a set names.
     pub(crate) fn list_file(&self, set: &str) -> Option<&Arc<Source>> {
         self.lists.get(set)
-    }
-
-    /// A pipeline without a name is called after its preset, and one without that after nothing in particular.
-    fn name_from_preset(&mut self) {
-        if self.root.get("name").is_none() {
-            let node = self.root.get("preset").cloned().unwrap_or_else(|| Node {
-                value: Tree::String("main".to_owned()),
-                origin: default_origin("\"main\""),
-            });
-            let key_origin = node.origin.clone();
-            self.root.entries.insert(0, Entry { key: "name".to_owned(), key_origin, node });
-        }
     }
 
     /// The pipeline's name.
@@ -339,7 +544,8 @@ impl Document {
             lines.push((path(section, name, key), value));
         });
         lines[entry.1..].sort();
-        lines.iter().map(|(path, value)| format!("{path} = {value}\n")).collect()
+        let lines = lines.iter().filter(|(path, _)| path != spec::CANDIDATE);
+        lines.map(|(path, value)| format!("{path} = {value}\n")).collect()
     }
 
     fn effective(&self, main: bool, values: &mut Vec<EffectiveValue>) {
@@ -731,6 +937,7 @@ fn shape_doc(shape: &Shape) -> String {
         Shape::Float => "number".into(),
         Shape::Span => "length of time".into(),
         Shape::Durability => "`sync`, `none`, length of time".into(),
+        Shape::Interval => "`off`, length of time".into(),
         Shape::Size(max) => format!("size such as `64MiB`, up to {}", spec::print_size(*max)),
         Shape::Socket => "address and port".into(),
         Shape::Sightings => {

@@ -183,6 +183,11 @@ impl Problems {
         if refused { Err(self.sorted()) } else { Ok(self.sorted()) }
     }
 
+    /// Forgets all but the first.
+    pub(crate) fn truncate(&mut self, count: usize) {
+        self.list.truncate(count);
+    }
+
     /// Whether nothing is wrong.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
@@ -198,6 +203,11 @@ impl Problems {
         self.list.sort_by(|a, b| {
             let place = |problem: &Problem| (problem.origin.source.name.clone(), problem.origin.range.start);
             place(a).cmp(&place(b))
+        });
+        // A candidate says again what is said of the rules that it leaves as they are.
+        self.list.dedup_by(|one, other| {
+            (&one.origin.source.name, &one.origin.range, &one.message)
+                == (&other.origin.source.name, &other.origin.range, &other.message)
         });
         self
     }

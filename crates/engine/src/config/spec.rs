@@ -27,6 +27,8 @@ pub(super) enum Shape {
     Span,
     /// `sync`, `none` or a length of time.
     Durability,
+    /// `off` or a length of time.
+    Interval,
     /// A number of bytes such as `64MiB`, up to this.
     Size(u64),
     /// Address and port of a socket.
@@ -106,6 +108,8 @@ const SET_TYPES: &[&str] = &["string", "domain", "integer", "ip"];
 const COLUMNS: &[&str] = &["first", "last", "count", "sum", "min", "max"];
 /// Most keys that a sketch is made for.
 const SKETCH_KEYS_MAX: i64 = 100_000_000_000;
+/// The key of a pipeline's candidate, which no verdict depends on.
+pub(super) const CANDIDATE: &str = "candidate";
 /// Kinds above are the ledger's own.
 const KIND_MAX: i64 = stats::Catalog::KINDS as i64 - 1;
 
@@ -177,6 +181,12 @@ pub(super) static SECTIONS: &[Section] = &[
                 Shape::Choice(&["open", "closed"]),
                 Some("\"open\""),
                 "When statistics cannot be had: judge without them (`open`) or answer `throttle` (`closed`)",
+            ),
+            setting(
+                CANDIDATE,
+                Shape::Text,
+                None,
+                "File of rules that are judged beside the enforced ones and change nothing, relative to this file. See [rules.md](rules.md#candidates)",
             ),
         ],
     },
@@ -517,12 +527,26 @@ pub(super) static SECTIONS: &[Section] = &[
         form: Form::Table,
         node: true,
         doc: "This node.",
-        settings: &[setting(
-            "pipelines",
-            Shape::List(&Shape::Text),
-            Some("[]"),
-            "Files of further pipelines, relative to this file",
-        )],
+        settings: &[
+            setting(
+                "pipelines",
+                Shape::List(&Shape::Text),
+                Some("[]"),
+                "Files of further pipelines, relative to this file",
+            ),
+            setting(
+                "watch",
+                Shape::Interval,
+                Some("\"2s\""),
+                "How often a server looks whether the configuration's files have changed, to take them over; or `off`",
+            ),
+            setting(
+                "versions",
+                Shape::Integer(1, 1000),
+                Some("20"),
+                "Versions of each pipeline that are kept to be gone back to",
+            ),
+        ],
     },
     Section {
         name: "ledger",
@@ -702,6 +726,47 @@ pub(super) fn check(root: &Table, main: bool, problems: &mut Problems) {
     }
 }
 
+/// What a text says that is laid over a pipeline's file at run time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layer {
+    /// It may change all but what the pipeline is.
+    Posted,
+    /// It may change what is judged, and nothing that is counted.
+    Candidate,
+}
+
+/// The sections that judging alone depends on.
+const JUDGING: [&str; 7] = ["constants", "expressions", "set", "model", "group", "rule", "band"];
+
+/// Checks a text that came from outside: what it may speak of, and that it names no files of this machine.
+pub(super) fn check_layer(root: &Table, layer: Layer, problems: &mut Problems) {
+    check(root, false, problems);
+    for entry in &root.entries {
+        let Some(section) = section(&entry.key) else {
+            if SECTIONS[0].setting(&entry.key).is_some() {
+                let message = format!("`{}` says what the pipeline is", entry.key);
+                let help = "it stands in the pipeline's file, over which this text is laid";
+                problems.add(&entry.key_origin, message, Some(help.to_owned()));
+            }
+            continue;
+        };
+        if layer == Layer::Candidate && !section.node && !JUDGING.contains(&section.name) {
+            let message = format!("{} changes what is counted", section.heading());
+            let help = "a candidate judges what the enforced rules judge: change the pipeline's file first";
+            problems.add(&entry.key_origin, message, Some(help.to_owned()));
+        }
+        let Tree::List(items) = &entry.node.value else { continue };
+        for item in items {
+            let Tree::Table(table) = &item.value else { continue };
+            if let Some(file) = table.entries.iter().find(|entry| entry.key == "file") {
+                let message = format!("{} of this text cannot name a file", section.heading());
+                let help = "name it in the pipeline's file; this text may change the rest of its entry";
+                problems.add(&file.key_origin, message, Some(help.to_owned()));
+            }
+        }
+    }
+}
+
 fn check_table(section: &Section, table: &Table, problems: &mut Problems) {
     let of = |key: &str| section.setting(key);
     check_entries(&section.heading(), section.settings, of, table, problems);
@@ -830,6 +895,12 @@ fn fit(value: &Tree, shape: Shape) -> Result<(), String> {
                 matches!(text, "sync" | "none") || text.parse::<Span>().is_ok_and(|span| span > Span::ZERO)
             }),
             "expected \"sync\", \"none\" or a length of time such as \"1s\"".to_owned(),
+        ),
+        Shape::Interval => (
+            text.is_some_and(|text| {
+                text == "off" || text.parse::<Span>().is_ok_and(|span| span >= Span(100_000))
+            }),
+            "expected \"off\", or a length of time such as \"2s\", at least \"100ms\"".to_owned(),
         ),
         Shape::Size(max) => (
             text.is_some_and(|text| parse_size(text).is_some_and(|bytes| (1024..=max).contains(&bytes))),

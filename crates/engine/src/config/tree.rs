@@ -58,8 +58,10 @@ impl Tree {
     /// As TOML text on one line.
     pub(super) fn to_toml(&self) -> String {
         match self {
-            // JSON's escapes are all TOML's, too.
-            Tree::String(text) => serde_json::Value::from(text.as_str()).to_string(),
+            // JSON's escapes are all TOML's, too; TOML wants one more.
+            Tree::String(text) => {
+                serde_json::Value::from(text.as_str()).to_string().replace('\u{7f}', "\\u007f")
+            }
             Tree::Integer(integer) => integer.to_string(),
             Tree::Float(float) => format!("{float:?}"),
             Tree::Bool(truth) => truth.to_string(),
@@ -79,7 +81,7 @@ impl Tree {
 }
 
 /// A key as TOML writes it: in quotes unless it is plain.
-fn toml_key(key: &str) -> String {
+pub(super) fn toml_key(key: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     if !key.is_empty() && key.bytes().all(plain) {
         key.to_owned()

@@ -156,6 +156,11 @@ impl Directory {
         self.path.join("ledger")
     }
 
+    /// What stands over the configuration's files, and kept versions.
+    pub fn rules_path(&self) -> PathBuf {
+        self.path.join("rules")
+    }
+
     /// The journal's files.
     pub fn journal_path(&self) -> PathBuf {
         self.path.join("journal")

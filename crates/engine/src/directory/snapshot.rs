@@ -113,6 +113,7 @@ impl Directory {
         make_private(partial).map_err(io_error(partial))?;
         let to = Directory { path: partial.to_path_buf() };
         self.copy_settings(&to)?;
+        self.copy_rules(&to)?;
         ledger.snapshot(&to.ledger_path())?;
         journal(&to.journal_path())?;
         self.copy_secret(&to)?;
@@ -132,6 +133,12 @@ impl Directory {
             copy(&path, &to.path.join(entry.file_name()), u64::MAX, None).map_err(io_error(&path))?;
         }
         Ok(())
+    }
+
+    /// Copies what stands over the configuration. Its files are replaced and never written to.
+    fn copy_rules(&self, to: &Directory) -> Result<(), DirectoryError> {
+        let (from, to) = (self.rules_path(), to.rules_path());
+        if from.exists() { copy_flat(&from, &to).map_err(io_error(&from)) } else { Ok(()) }
     }
 
     /// Copies the secret, last: a directory with one is whole.
@@ -179,6 +186,7 @@ impl Directory {
         progress: &mut dyn FnMut(Part, u64, u64),
     ) -> Result<(), RestoreError> {
         self.copy_settings(to)?;
+        self.copy_rules(to)?;
         for (from, to) in [(self.ledger_path(), to.ledger_path()), (self.journal_path(), to.journal_path())] {
             // A directory that was never served has neither.
             if from.exists() {

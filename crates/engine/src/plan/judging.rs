@@ -9,7 +9,8 @@ use judge::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{Draft, LabelPlan, PlanScope, Tested, entries, inside, report};
+use super::{Draft, LabelPlan, ModelPlan, PlanScope, Tested, entries, inside, report};
+use crate::candidate::Candidate;
 use crate::config::{Document, Origin, Problems, Source, View};
 
 /// A set and where it is defined.
@@ -216,6 +217,31 @@ impl Draft<'_> {
             self.tested.push(Tested { pipeline: self.pipeline.name.clone(), rule, origin, run });
         }
         self.pipeline.rules = set;
+    }
+
+    /// Compiles the rules that are judged beside the enforced ones, on the same row.
+    pub(super) fn candidate(&mut self, builder: &mut SchemaBuilder, problems: &mut Problems) {
+        let Some(document) = self.document.candidate() else { return };
+        let enforced = std::mem::take(&mut self.pipeline.rules);
+        let (of, library) = (self.document, std::mem::take(&mut self.library));
+        (self.document, self.frozen) = (document, true);
+        let sets = sets(document, problems);
+        let version = crate::content_hash(canonical(document, &sets).as_bytes());
+        self.define(&sets, builder, problems);
+        self.rules(builder, problems);
+        (self.document, self.library, self.frozen) = (of, library, false);
+        let rules = std::mem::replace(&mut self.pipeline.rules, enforced);
+        self.pipeline.candidate = Some(Arc::new(Candidate::new(version, rules)));
+    }
+
+    /// How seriously a model is taken: by a candidate, as it says, unless nobody asks the model.
+    pub(super) fn model_mode(&self, model: &ModelPlan) -> Mode {
+        if !self.frozen || model.mode == Mode::Off {
+            return model.mode;
+        }
+        let named = self.document.list("model");
+        let own = named.iter().find(|view| view.str("name") == Some(&model.name));
+        own.map_or(model.mode, mode)
     }
 
     fn bands(&self, problems: &mut Problems) -> Bands {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use event::{Facts, Key, Kind, Secret, Shingle, Time};
 
 use super::fields::Fielded;
-use crate::plan::{ONCE, Pipeline};
+use crate::plan::{KindPlan, ONCE, Pipeline};
 
 /// Most pairs of one event, over all distinct counts.
 const PAIRS_MAX: usize = 1024;
@@ -19,10 +19,12 @@ pub const KEYS_MAX: usize = stats::Request::OBSERVATIONS_MAX - PAIRS_MAX - MARKS
 #[derive(Debug)]
 pub struct Prepared {
     pub(crate) row: Fielded,
-    /// The keys of all kinds, kind by kind.
+    /// The keys of all kinds that have a statistic, kind by kind.
     pub(crate) keys: Vec<Key>,
-    /// For each kind its part of `keys`.
-    pub(crate) by_kind: Vec<Range<usize>>,
+    /// The keys of the others: they only own distinct values and labels.
+    uncounted: Vec<Key>,
+    /// For each kind its part of `keys`, or of the others'.
+    by_kind: Vec<Range<usize>>,
     /// Owner and pair, distinct count by distinct count and owner by owner.
     pub(crate) pairs: Vec<Pair>,
     /// For each distinct count its part of `pairs`.
@@ -53,18 +55,42 @@ impl Prepared {
         &self.row.pipeline
     }
 
+    /// Where in `keys` the keys of a kind are that has a statistic; of another there are none.
+    pub(crate) fn counted(&self, kind: usize) -> Range<usize> {
+        let is_counted = self.row.pipeline.kinds.get(kind).is_some_and(KindPlan::is_counted);
+        self.by_kind.get(kind).filter(|_| is_counted).cloned().unwrap_or_default()
+    }
+
+    /// The keys of a kind.
+    pub(crate) fn of_kind(&self, kind: usize) -> &[Key] {
+        of_kind(&self.row.pipeline, &self.keys, &self.uncounted, &self.by_kind, kind)
+    }
+
     /// When it happened.
     pub fn time(&self) -> Time {
         self.row.time
     }
 }
 
+fn of_kind<'a>(
+    pipeline: &Pipeline,
+    keys: &'a [Key],
+    uncounted: &'a [Key],
+    by_kind: &[Range<usize>],
+    kind: usize,
+) -> &'a [Key] {
+    let is_counted = pipeline.kinds.get(kind).is_some_and(KindPlan::is_counted);
+    let all = if is_counted { keys } else { uncounted };
+    by_kind.get(kind).and_then(|range| all.get(range.clone())).unwrap_or_default()
+}
+
 /// Cuts and hashes.
 pub(crate) fn derive(row: Fielded, secret: &Secret) -> Prepared {
     let pipeline = &row.pipeline;
-    let mut keys = Vec::with_capacity(64);
+    let (mut keys, mut uncounted) = (Vec::with_capacity(64), Vec::new());
     let mut by_kind = Vec::with_capacity(pipeline.kinds.len());
     for (index, plan) in pipeline.kinds.iter().enumerate() {
+        let keys = if plan.is_counted() { &mut keys } else { &mut uncounted };
         let start = keys.len();
         pieces(pipeline, index, &row.facts, |piece| {
             if keys.len() < KEYS_MAX {
@@ -84,7 +110,7 @@ pub(crate) fn derive(row: Fielded, secret: &Secret) -> Prepared {
                 values.push(secret.shingle(piece.as_bytes()));
             });
         }
-        for owner in by_kind.get(distinct.per).and_then(|range| keys.get(range.clone())).unwrap_or_default() {
+        for owner in of_kind(pipeline, &keys, &uncounted, &by_kind, distinct.per) {
             for value in values.iter().take(PAIRS_MAX.saturating_sub(pairs.len())) {
                 let pair = secret.pair(owner.shingle, *value);
                 pairs.push(Pair { owner: Key { kind: distinct.kind, ..*owner }, pair });
@@ -96,13 +122,13 @@ pub(crate) fn derive(row: Fielded, secret: &Secret) -> Prepared {
     let mut by_label = Vec::with_capacity(pipeline.labels.len());
     for label in &pipeline.labels {
         let start = marks.len();
-        let owners = by_kind.get(label.of).and_then(|range| keys.get(range.clone())).unwrap_or_default();
+        let owners = of_kind(pipeline, &keys, &uncounted, &by_kind, label.of);
         let room = if label.is_read { MARKS_MAX - start } else { 0 };
         marks.extend(owners.iter().take(room).map(|owner| Key { kind: label.kind, ..*owner }));
         by_label.push(start..marks.len());
     }
     let once = row.event_id.as_deref().map(|id| once(pipeline, secret, "event", id));
-    Prepared { keys, by_kind, pairs, by_distinct, marks, by_label, once, row }
+    Prepared { keys, uncounted, by_kind, pairs, by_distinct, marks, by_label, once, row }
 }
 
 /// The pieces of one kind in a row, normalised as they are hashed.

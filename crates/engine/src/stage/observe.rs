@@ -90,14 +90,14 @@ pub(crate) enum What<'a> {
 pub(crate) fn request(prepared: &Prepared, what: What<'_>) -> Request {
     let time = prepared.row.time;
     let mut observations = Vec::with_capacity(prepared.keys.len() + prepared.pairs.len());
-    for (plan, range) in prepared.row.pipeline.kinds.iter().zip(&prepared.by_kind) {
+    for (index, plan) in prepared.row.pipeline.kinds.iter().enumerate() {
         let add = match &what {
             What::Seen if !plan.track.is_empty() => Add::Value(value(plan, prepared)),
             What::Seen => counters(plan.observe.iter().copied()),
             What::Nothing => Add::Nothing,
             What::Said { counters: names, .. } => named(plan, names),
         };
-        let keys = prepared.keys.get(range.clone()).unwrap_or_default();
+        let keys = prepared.keys.get(prepared.counted(index)).unwrap_or_default();
         observations.extend(keys.iter().map(|key| Observation { key: *key, time, add: add.clone() }));
     }
     let pairs = |add: fn(Shingle) -> Add| {
@@ -162,15 +162,14 @@ fn fill(prepared: &mut Prepared, readings: &[Reading]) {
                 marked(of_marks.get(range).unwrap_or_default(), prepared.row.time)
             }
             ReadingSource::Estimated { kind } => {
-                let range = prepared.by_kind.get(*kind).cloned().unwrap_or_default();
-                estimated(of_keys.get(range).unwrap_or_default())
+                estimated(of_keys.get(prepared.counted(*kind)).unwrap_or_default())
             }
             ReadingSource::Count { kind, .. }
             | ReadingSource::Ratio { kind, .. }
             | ReadingSource::Track { kind, .. }
             | ReadingSource::FirstAge { kind }
             | ReadingSource::LastAge { kind } => {
-                let readings = prepared.by_kind.get(*kind).and_then(|range| of_keys.get(range.clone()));
+                let readings = of_keys.get(prepared.counted(*kind));
                 let plan = pipeline.kinds.get(*kind);
                 plan.and_then(|plan| {
                     reading(plan, &column.source, readings.unwrap_or_default(), prepared.row.time)

@@ -63,19 +63,16 @@ fn carry_out(observed: &Observed, verdict: &Verdict, observations: &mut Vec<Obse
             Effect::Set(_) | Effect::Lift(_) | Effect::Notify(_) => {}
         }
     }
-    let keys = |kind: usize| {
-        prepared.by_kind.get(kind).and_then(|range| prepared.keys.get(range.clone())).unwrap_or_default()
-    };
     for (label, lasts) in marks {
         let plan = &pipeline.labels[label];
-        observations.extend(keys(plan.of).iter().map(|key| Observation {
+        observations.extend(prepared.of_kind(plan.of).iter().map(|key| Observation {
             key: Key { kind: plan.kind, ..*key },
             time,
             add: Add::Value(Some((time + lasts).0)),
         }));
     }
     for (kind, counter, amount) in adds {
-        observations.extend(keys(kind).iter().map(|key| Observation {
+        observations.extend(prepared.of_kind(kind).iter().map(|key| Observation {
             key: *key,
             time,
             add: counters(std::iter::once((counter, amount))),
@@ -87,13 +84,13 @@ fn carry_out(observed: &Observed, verdict: &Verdict, observations: &mut Vec<Obse
 fn settled(observed: &Observed, action: Action) -> Vec<Observation> {
     let prepared = &observed.prepared;
     let mut observations = Vec::new();
-    for (plan, range) in prepared.row.pipeline.kinds.iter().zip(&prepared.by_kind) {
+    for (index, plan) in prepared.row.pipeline.kinds.iter().enumerate() {
         let settled = plan.settle.iter().filter(|(other, _)| *other == action);
         let add = counters(settled.map(|(_, counter)| (*counter, 1)));
         if matches!(add, Add::Nothing) {
             continue;
         }
-        let keys = prepared.keys.get(range.clone()).unwrap_or_default();
+        let keys = prepared.keys.get(prepared.counted(index)).unwrap_or_default();
         observations.extend(keys.iter().map(|key| Observation {
             key: *key,
             time: prepared.row.time,

@@ -187,7 +187,8 @@ fn a_model_of_several_classes_says_something_of_each() {
         [[rule]]\nname = \"A\"\nscore = 1\n\
         when = \"model('spam.bulk') + model('spam.ham') + model('spam.spam') > 0.0\"\n";
     let engine = home.engine(text);
-    let names: Vec<&str> = engine.plan().pipelines[0].models[0].names().collect();
+    let plan = engine.plan();
+    let names: Vec<&str> = plan.pipelines[0].models[0].names().collect();
     assert_eq!(names, ["spam.bulk", "spam.ham", "spam.spam"]);
     let Expected { events, probability } = expected("multiclass");
     for (decision, probability) in decide(&engine, &events).iter().zip(&probability) {

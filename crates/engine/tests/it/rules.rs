@@ -219,7 +219,8 @@ group = "odd"
     };
     assert_eq!(told("192.0.2.99"), [1.0, 1.0, 1.5]);
     assert_eq!(told("192.0.2.1"), [1.0, 1.0, 1.0]);
-    let rule = engine.plan().pipelines[0].rules.rule("BUSY").unwrap();
+    let plan = engine.plan();
+    let rule = plan.pipelines[0].rules.rule("BUSY").unwrap();
     assert_eq!((rule.owner.as_str(), rule.expires), ("ann", "2027-01-01T00:00:00Z".parse().ok()));
 }
 
@@ -363,4 +364,48 @@ fn the_documented_configurations_compile() {
         let plan = plan.unwrap_or_else(|problems| panic!("{text}\n{problems}"));
         assert!(plan.warnings.is_empty(), "{text}\n{}", plan.warnings);
     }
+}
+
+#[test]
+fn a_kind_of_which_nothing_is_kept_is_told_of_and_spoils_nothing() {
+    let idle = "[[kind]]\nname = \"host\"\nnumber = 3\nof = \"hosts\"\n";
+    assert_eq!(problems(idle), ["2:8: warning: nothing is kept of the kind `host`"]);
+    let read = "[[rule]]\nname = \"A\"\nwhen = \"ip.seen('1h') == 0\"\nscore = 9\n";
+    let engine_of = |text: &str| {
+        let engine = engine(&format!("{text}{read}"));
+        let event = |hosts: &[&str]| {
+            let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+            let fields = vec![
+                ("ip".to_owned(), Value::from("192.0.2.1")),
+                ("path".to_owned(), Value::from("/")),
+                ("hosts".to_owned(), Value::from(hosts)),
+            ];
+            let event = Event { time: Some(NOW), fields, ..Event::default() };
+            engine.prepare(&engine.plan().pipelines[0], event, NOW)
+        };
+        let decided = pollster::block_on(engine.decide(vec![event(&["a", "b"]), event(&["a"])])).unwrap();
+        decided.iter().map(|decision| fired(decision).len()).collect::<Vec<_>>()
+    };
+    // The second sees what the first has counted: the ledger was asked, and had no quarrel with the kind.
+    assert_eq!(engine_of(idle), [1, 0]);
+    // Its keys can have labels and own distinct values all the same.
+    let owner = "[[label]]\nname = \"odd\"\nnumber = 21\nof = \"host\"\nkeep = \"7d\"\n\
+        [[distinct]]\nname = \"paths\"\nnumber = 22\nper = \"host\"\nof = \"path\"\nwindow = \"1d\"\n\
+        [[rule]]\nname = \"MARK\"\nwhen = \"ip.seen('1h') == 0\"\nscore = 0\neffects = [\"mark host as odd for 1d\"]\n\
+        [[rule]]\nname = \"MARKED\"\nwhen = \"host.marked('odd')\"\nscore = 0\n\
+        [[rule]]\nname = \"PATHS\"\nwhen = \"distinct('paths', '1d') > 0\"\nscore = 0\n";
+    assert_eq!(problems(&format!("{idle}{owner}")), Vec::<String>::new());
+    let engine = engine(&format!("{idle}{owner}"));
+    let decide = || {
+        let fields = vec![
+            ("ip".to_owned(), Value::from("192.0.2.1")),
+            ("path".to_owned(), Value::from("/")),
+            ("hosts".to_owned(), Value::from(vec!["a".to_owned()])),
+        ];
+        let event = Event { time: Some(NOW), fields, ..Event::default() };
+        let prepared = engine.prepare(&engine.plan().pipelines[0], event, NOW);
+        pollster::block_on(engine.decide(vec![prepared])).unwrap().remove(0)
+    };
+    assert_eq!(fired(&decide()), ["MARK"]);
+    assert_eq!(fired(&decide()), ["MARKED", "PATHS"]);
 }

@@ -69,7 +69,7 @@ pub(super) async fn decide(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<api::Decision>, Failure> {
-    let pipeline = node.pipeline(params.pipeline.as_deref())?;
+    let pipeline = &node.pipeline(params.pipeline.as_deref())?;
     let event = input::submitted(&node, pipeline, &headers, params.reading(), body).await?;
     let decisions = node.engine.decide(vec![event.prepared]).await?;
     let decision = decisions.first().ok_or_else(|| INTERNAL.failure("the event was not decided"))?;
@@ -94,7 +94,7 @@ pub(super) async fn observe(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<api::Explanation>, Failure> {
-    let pipeline = node.pipeline(params.pipeline.as_deref())?;
+    let pipeline = &node.pipeline(params.pipeline.as_deref())?;
     let event = input::submitted(&node, pipeline, &headers, params.reading(), body).await?;
     let seen = node.engine.observe(event.prepared).await?;
     Ok(Json(api::Explanation::from(&seen)))
@@ -118,7 +118,7 @@ pub(super) async fn peek(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<api::Explanation>, Failure> {
-    let pipeline = node.pipeline(params.pipeline.as_deref())?;
+    let pipeline = &node.pipeline(params.pipeline.as_deref())?;
     let event = input::submitted(&node, pipeline, &headers, params.reading(), body).await?;
     let seen = node.engine.peek(event.prepared).await?;
     Ok(Json(api::Explanation::from(&seen)))
@@ -152,7 +152,7 @@ pub(super) async fn batch(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Failure> {
-    let pipeline = node.pipeline(params.pipeline.as_deref())?;
+    let pipeline = &node.pipeline(params.pipeline.as_deref())?;
     let form = input::form(&node, pipeline, &headers, BATCH)?;
     let lines = lines(&body, node.plan().batch_max)?;
     let mut answer = Vec::new();

@@ -2,6 +2,7 @@
 
 mod decide;
 mod node;
+mod rules;
 mod said;
 mod statistics;
 
@@ -38,6 +39,7 @@ use crate::problem::{
         (name = "decide", description = "Events in, verdicts out"),
         (name = "statistics", description = "What is known of keys"),
         (name = "said", description = "What people say afterwards"),
+        (name = "rules", description = "What events are judged by"),
         (name = "node", description = "The node itself"),
     ),
     components(schemas(api::Problem)),
@@ -57,6 +59,11 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .routes(routes!(said::learn))
         .routes(routes!(statistics::timeline))
         .routes(routes!(statistics::top))
+        .routes(routes!(rules::rules, rules::post))
+        .routes(routes!(rules::reload))
+        .routes(routes!(rules::rollback))
+        .routes(routes!(rules::promote))
+        .routes(routes!(rules::comparison))
         .routes(routes!(node::pipelines))
         .routes(routes!(node::snapshot))
         .routes(routes!(node::healthz))

@@ -20,7 +20,8 @@ use crate::problem::{Failure, INTERNAL, Problems, UNAVAILABLE};
     responses((status = 200, description = "The pipelines", body = api::Pipelines), Problems),
 )]
 pub(super) async fn pipelines(State(node): State<Arc<Node>>) -> Json<api::Pipelines> {
-    let pipelines = node.engine.plan().pipelines.iter().map(|pipeline| api::Pipeline::from(&**pipeline));
+    let plan = node.engine.plan();
+    let pipelines = plan.pipelines.iter().map(|pipeline| api::Pipeline::from(&**pipeline));
     Json(api::Pipelines { pipelines: pipelines.collect() })
 }
 
@@ -111,6 +112,12 @@ POST /v1/learn            say something about an event that was not decided here
 GET  /v1/timeline         all that is kept of one key: ?kind=&value=
 GET  /v1/top              what is hot: ?kind=&counter=&window=&limit=
 GET  /v1/pipelines        what this node runs
+GET  /v1/rules            what stands over a pipeline's file, and the versions that can be gone back to
+POST /v1/rules            lay rules over a pipeline's file: TOML; ?dry_run= ?candidate=
+POST /v1/rules/reload     take over what the files say now
+POST /v1/rules/rollback   go back to a version: {\"version\": ...}
+POST /v1/rules/promote    enforce the candidate
+GET  /v1/rules/comparison how the candidate compares with what is enforced
 POST /v1/snapshots        make a copy of the data directory
 GET  /healthz             is it alive
 GET  /readyz              does it take requests

@@ -97,7 +97,7 @@ pub(super) async fn learn(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<api::Said>, Failure> {
-    let pipeline = node.pipeline(params.pipeline.as_deref())?;
+    let pipeline = &node.pipeline(params.pipeline.as_deref())?;
     let reading = Reading { message_time: params.message_time, envelope: params.envelope };
     let event = input::submitted(&node, pipeline, &headers, reading, body.clone()).await?;
     let digest = || Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();

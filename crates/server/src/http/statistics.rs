@@ -44,7 +44,7 @@ pub(super) async fn timeline(
     State(node): State<Arc<Node>>,
     Params(params): Params<TimelineParams>,
 ) -> Result<Json<api::Timeline>, Failure> {
-    let pipeline = Arc::clone(node.pipeline(params.pipeline.as_deref())?);
+    let pipeline = node.pipeline(params.pipeline.as_deref())?;
     let (engine, now) = (Arc::clone(&node.engine), node.now());
     let (of, TimelineParams { kind, value, .. }) = (Arc::clone(&pipeline), params);
     let (known, kind) = blocking(move || {
@@ -86,7 +86,7 @@ pub(super) async fn top(
     State(node): State<Arc<Node>>,
     Params(params): Params<TopParams>,
 ) -> Result<Json<api::Top>, Failure> {
-    let pipeline = Arc::clone(node.pipeline(params.pipeline.as_deref())?);
+    let pipeline = node.pipeline(params.pipeline.as_deref())?;
     let window = params.window.map_or(Ok(Span::hours(1)), |text| text.parse());
     let window = window.map_err(|error| INVALID_PARAMETER.failure(format!("window: {error}")))?;
     let limit = params.limit.unwrap_or(SHOWN);

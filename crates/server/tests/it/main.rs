@@ -4,5 +4,6 @@ mod decide;
 mod harness;
 mod limits;
 mod node;
+mod rules;
 mod said;
 mod statistics;

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-const ROUTES: [(&str, &str); 16] = [
+const ROUTES: [(&str, &str); 22] = [
     ("get", "/"),
     ("get", "/healthz"),
     ("get", "/metrics"),
@@ -11,6 +11,8 @@ const ROUTES: [(&str, &str); 16] = [
     ("get", "/readyz"),
     ("get", "/v1/decisions/{id}"),
     ("get", "/v1/pipelines"),
+    ("get", "/v1/rules"),
+    ("get", "/v1/rules/comparison"),
     ("get", "/v1/timeline"),
     ("get", "/v1/top"),
     ("post", "/v1/decide"),
@@ -19,6 +21,10 @@ const ROUTES: [(&str, &str); 16] = [
     ("post", "/v1/learn"),
     ("post", "/v1/observe"),
     ("post", "/v1/peek"),
+    ("post", "/v1/rules"),
+    ("post", "/v1/rules/promote"),
+    ("post", "/v1/rules/reload"),
+    ("post", "/v1/rules/rollback"),
     ("post", "/v1/snapshots"),
 ];
 

@@ -248,6 +248,9 @@ impl TrackPlan {
             base.see(seen.first, seen.last, seen.count);
             if base.fit() == base.at && words.len() >= base.at + self.values {
                 base.write(words);
+                if self.values == 0 {
+                    return;
+                }
                 let kept = &mut words[base.at..base.at + self.values];
                 return self.gather(kept, base.last, before, values);
             }
@@ -310,24 +313,33 @@ impl TrackPlan {
             out.iter_mut().zip(&self.columns).for_each(|(out, column)| *out = column.neutral());
             return;
         };
-        let word = |at: Option<usize>| words.get(base.at + at.unwrap_or(0)).copied().unwrap_or(0);
-        let mut decays = self.halving.iter().enumerate();
-        for (out, column) in out.iter_mut().zip(&self.columns) {
+        for (at, (out, column)) in out.iter_mut().zip(&self.columns).enumerate() {
             *out = match column {
                 Column::First => base.first.cast_unsigned(),
                 Column::Last => base.last.cast_unsigned(),
                 Column::Count => base.count,
-                Column::Sum => {
-                    let sum = wide(word(self.sum), word(self.sum.map(|at| at + 1)));
-                    (sum.clamp(i64::MIN.into(), i64::MAX.into()) as i64).cast_unsigned()
-                }
-                Column::Min => word(self.min),
-                Column::Max => word(self.max),
-                Column::Decayed { .. } => decays.next().map_or(0, |(number, halving)| {
-                    let value = f64::from_bits(word(Some(self.decayed + number)));
-                    (value * halving.after(now.0, base.last) + 0.0).to_bits()
-                }),
+                _ => self.kept(at, &base, words, now),
             };
+        }
+    }
+
+    /// What one of the columns after the base says.
+    fn kept(&self, column: usize, base: &Base, words: &[u64], now: Time) -> u64 {
+        let word = |at: Option<usize>| words.get(base.at + at.unwrap_or(0)).copied().unwrap_or(0);
+        match self.columns[column] {
+            Column::First | Column::Last | Column::Count => 0,
+            Column::Sum => {
+                let sum = wide(word(self.sum), word(self.sum.map(|at| at + 1)));
+                (sum.clamp(i64::MIN.into(), i64::MAX.into()) as i64).cast_unsigned()
+            }
+            Column::Min => word(self.min),
+            Column::Max => word(self.max),
+            Column::Decayed { .. } => {
+                let decays = |column: &&Column| matches!(column, Column::Decayed { .. });
+                let number = self.columns[..column].iter().filter(decays).count();
+                let value = f64::from_bits(word(Some(self.decayed + number)));
+                (value * self.halving[number].after(now.0, base.last) + 0.0).to_bits()
+            }
         }
     }
 

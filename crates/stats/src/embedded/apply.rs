@@ -203,7 +203,7 @@ impl Inner {
                 let adds = !outcomes.requests[first_request + request].1;
                 if let Some(observation) = each.observations.get(place.observation as usize) {
                     let at = scratch.starts[request] + place.observation;
-                    outcomes.readings[at as usize] = cells.observe(place, observation, adds);
+                    cells.observe(place, observation, adds, &mut outcomes.readings[at as usize]);
                 }
             }
         });
@@ -413,11 +413,18 @@ impl Cells<'_, '_> {
         change(planned, &mut self.keys.change(at, hash));
     }
 
+    /// Fills the reading of a new key, where it lies: a copy would wait until its small parts are written.
     #[inline]
-    fn observe(&mut self, place: &Place, Observation { key, time, add }: &Observation, adds: bool) -> Brief {
+    fn observe(
+        &mut self,
+        place: &Place,
+        Observation { key, time, add }: &Observation,
+        adds: bool,
+        brief: &mut Brief,
+    ) {
         let world = self.world;
         let planned = &world.plans[usize::from(place.plan)];
-        let mut brief = Brief { columns: planned.columns, ..Brief::NEW };
+        brief.columns = planned.columns;
         let found = self.find(place.hash, place.found, planned, 0, |cell, values| {
             if let Some((first, last)) = cell.times {
                 (brief.first, brief.last) = (first.0, last.0);
@@ -427,11 +434,11 @@ impl Cells<'_, '_> {
                 (false, true) => Quality::Estimated,
                 (false, false) => Quality::Exact,
             };
-            values.fill(planned, cell.words, *time, &mut brief);
+            values.fill(planned, cell.words, *time, brief);
         });
         let found = found.map(|(at, ())| at);
         if found.is_none() && planned.is_track {
-            self.values.fill(planned, &[], *time, &mut brief);
+            self.values.fill(planned, &[], *time, brief);
         }
         let adds = adds && *add != Add::Nothing;
         let mut sightings = 0;
@@ -443,11 +450,11 @@ impl Cells<'_, '_> {
             if sightings > 0 {
                 brief.quality = Quality::Estimated;
                 if planned.is_track {
-                    planned.plan.estimate(u64::from(sightings), self.values.of(&brief));
+                    planned.plan.estimate(u64::from(sightings), self.values.of(brief));
                 }
             }
             if !adds || sightings + 1 < planned.admit_after {
-                return brief;
+                return;
             }
         }
         if !adds {
@@ -455,7 +462,7 @@ impl Cells<'_, '_> {
                 brief.fresh =
                     !planned.is_approx && self.is_fresh(*pair, *time, planned, key, &mut brief.quality);
             }
-            return brief;
+            return;
         }
         match add {
             Add::Nothing => {}
@@ -486,7 +493,6 @@ impl Cells<'_, '_> {
                 });
             }
         }
-        brief
     }
 
     #[inline]

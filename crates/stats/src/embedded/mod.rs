@@ -417,6 +417,7 @@ impl Inner {
         let mut outcomes = Outcomes::default();
         outcomes.requests.reserve_exact(requests.len());
         outcomes.readings.reserve_exact(plans.len());
+        outcomes.values.reserve_exact(plans.iter().map(|plan| world.plans[usize::from(*plan)].reading).sum());
         let mut applied = None;
         let (mut rest, mut rest_plans) = (requests, plans.as_slice());
         while !rest.is_empty() {

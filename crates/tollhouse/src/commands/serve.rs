@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use engine::Engine;
-use server::{Server, system_clock};
+use server::{Server, reload, system_clock};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+use crate::clock::now;
 use crate::console::say;
 use crate::exit::{Exit, Failure};
 use crate::options::{EngineOptions, Setting};
@@ -24,6 +25,7 @@ Examples:
 
 Any address but a loopback one needs a token: `tokens` in the section [server].
 SIGINT and SIGTERM end it gracefully: requests at work are answered and everything is written.
+SIGHUP takes over what the configuration's files say now; files that change are taken over anyhow.
 RUST_LOG sets what is logged, e.g. RUST_LOG=debug.")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -66,6 +68,15 @@ fn serve(engine: Arc<Engine>, listening: impl FnOnce(SocketAddr)) -> Result<(), 
         // Signals are listened for first, so that none is missed while the server comes up.
         let mut int = signal(SignalKind::interrupt()).map_err(Failure::new)?;
         let mut term = signal(SignalKind::terminate()).map_err(Failure::new)?;
+        let mut hangup = signal(SignalKind::hangup()).map_err(Failure::new)?;
+        let reloaded = Arc::clone(&engine);
+        tokio::spawn(async move {
+            while hangup.recv().await.is_some() {
+                let (engine, now) = (Arc::clone(&reloaded), now());
+                // One after the other. What came of it is logged.
+                let _ = tokio::task::spawn_blocking(move || reload(&engine, now)).await;
+            }
+        });
         let server = Server::bind(engine, system_clock())?;
         listening(server.local_addr());
         server

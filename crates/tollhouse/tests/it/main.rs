@@ -5,6 +5,7 @@ mod data;
 mod documents;
 mod explain;
 mod keeping;
+mod live;
 mod program;
 mod rules;
 mod serve;

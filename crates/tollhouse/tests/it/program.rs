@@ -139,6 +139,11 @@ impl Server {
         server
     }
 
+    /// Sends a signal that does not end it.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
     /// Sends a signal and waits for the end; the exit code, none after a signal that cannot be handled.
     pub(crate) fn end(mut self, signal: Signal) -> Option<i32> {
         kill_process(Pid::from_child(&self.child), signal).unwrap();

@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         let compiled = Plan::compile_untested(&config).map(|(plan, _)| plan);
         let Ok(plan) = checked(compiled, false, &mut out, false)? else { return Ok(Exit::Found) };
         let engine = Engine::ephemeral(plan).map_err(Failure::new)?;
-        let plan = Arc::clone(engine.plan());
+        let plan = engine.plan();
         for pipeline in &plan.pipelines {
             let progress = Progress::new("rows", None);
             let rows = rows(&engine, pipeline, &progress)?;

@@ -75,7 +75,7 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
             let engine = Engine::ephemeral(plan).map_err(Failure::new)?;
             let local = Local::new(engine);
             let exit = of_corpus(&args, &local, &mut fired)?;
-            (exit, Arc::clone(local.engine().plan()))
+            (exit, local.engine().plan())
         }
         None => (of_journal(&args, &mut fired)?, Arc::new(plan)),
     };

@@ -1,0 +1,168 @@
+//! Rules that are judged beside the enforced ones, on the same rows: what they would have done. They change nothing.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use event::{Facts, Time};
+use judge::{Action, Outcome, RuleSet};
+
+use crate::Decision;
+use crate::id::RecordId;
+
+/// Examples that are kept, the latest.
+const EXAMPLES: usize = 32;
+/// Rules of an example that are named.
+const RULES: usize = 32;
+/// How many actions there are.
+const ACTIONS: usize = Action::ALL.len();
+
+thread_local! {
+    /// Memory that judging uses.
+    static OUTCOME: RefCell<Outcome> = RefCell::default();
+}
+
+/// A candidate, and what came of comparing it.
+#[derive(Debug)]
+pub struct Candidate {
+    /// The version that the pipeline would have with it.
+    pub version: String,
+    /// Its rules and bands.
+    pub rules: RuleSet,
+    /// Events by what was enforced and what the candidate says.
+    actions: [[AtomicU64; ACTIONS]; ACTIONS],
+    /// Events with the same action and another score.
+    rescored: AtomicU64,
+    examples: Mutex<VecDeque<Example>>,
+}
+
+/// How a candidate compares with what is enforced, since either was changed.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The version that is enforced.
+    pub version: String,
+    /// The version that it would have with the candidate.
+    pub candidate: String,
+    /// Events that both judged.
+    pub events: u64,
+    /// Events for which they ask for different actions.
+    pub disagreements: u64,
+    /// Events for which they ask for the same action by different scores.
+    pub rescored: u64,
+    /// How often which action was enforced while the candidate asked for which; none that never was.
+    pub actions: Vec<(Action, Action, u64)>,
+    /// The latest events for which they disagree, the newest first.
+    pub examples: Vec<Example>,
+}
+
+/// An event for which enforced rules and candidate ask for different actions.
+#[derive(Clone, Debug)]
+pub struct Example {
+    /// The decision.
+    pub id: RecordId,
+    /// The caller's name for the event.
+    pub event_id: Option<String>,
+    /// When the event happened.
+    pub time: Time,
+    /// What was enforced.
+    pub enforced: Judged,
+    /// What the candidate says.
+    pub candidate: Judged,
+}
+
+/// What rules say of an event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judged {
+    /// The action.
+    pub action: Action,
+    /// The score.
+    pub score: f64,
+    /// The first rules that fired, of those that are enforced or would be.
+    pub rules: Vec<String>,
+}
+
+impl Candidate {
+    pub(crate) fn new(version: String, rules: RuleSet) -> Candidate {
+        Candidate {
+            version,
+            rules,
+            actions: Default::default(),
+            rescored: AtomicU64::new(0),
+            examples: Mutex::default(),
+        }
+    }
+
+    /// Judges a row as the enforced rules have judged it, and counts how they compare. The action that the candidate
+    /// asks for, if it is another.
+    pub(crate) fn compare(&self, decision: &Decision, row: &Facts) -> Option<Action> {
+        OUTCOME.with_borrow_mut(|outcome| {
+            self.rules.evaluate(row, outcome);
+            let (enforced, action) = (decision.verdict.action, outcome.action());
+            self.actions[enforced as usize][action as usize].fetch_add(1, Ordering::Relaxed);
+            if action == enforced {
+                let other = outcome.score() != decision.verdict.score;
+                self.rescored.fetch_add(u64::from(other), Ordering::Relaxed);
+                return None;
+            }
+            self.remember(decision, outcome);
+            Some(action)
+        })
+    }
+
+    /// Keeps an example, unless another is being kept or looked at: nobody waits for that.
+    fn remember(&self, decision: &Decision, outcome: &Outcome) {
+        let Ok(mut examples) = self.examples.try_lock() else { return };
+        if examples.len() >= EXAMPLES {
+            examples.pop_front();
+        }
+        let fired = outcome.fired().iter().take(RULES);
+        let rules = fired.filter_map(|index| self.rules.rules().get(*index as usize));
+        let reasons = decision.verdict.reasons.iter().take(RULES);
+        examples.push_back(Example {
+            id: decision.id,
+            event_id: decision.event_id.clone(),
+            time: decision.time,
+            enforced: Judged {
+                action: decision.verdict.action,
+                score: decision.verdict.score,
+                rules: reasons.map(|reason| reason.rule.clone()).collect(),
+            },
+            candidate: Judged {
+                action: outcome.action(),
+                score: outcome.score(),
+                rules: rules.map(|rule| rule.name.clone()).collect(),
+            },
+        });
+    }
+
+    /// What came of it so far.
+    pub(crate) fn comparison(&self, pipeline: &str, version: &str) -> Comparison {
+        let mut actions = Vec::new();
+        for (enforced, row) in Action::ALL.iter().zip(&self.actions) {
+            for (candidate, count) in Action::ALL.iter().zip(row) {
+                let count = count.load(Ordering::Relaxed);
+                if count > 0 {
+                    actions.push((*enforced, *candidate, count));
+                }
+            }
+        }
+        let examples = self.examples.lock().map(|examples| examples.iter().rev().cloned().collect());
+        Comparison {
+            pipeline: pipeline.to_owned(),
+            version: version.to_owned(),
+            candidate: self.version.clone(),
+            events: actions.iter().map(|(.., count)| count).sum(),
+            disagreements: actions
+                .iter()
+                .filter(|(one, other, _)| one != other)
+                .map(|(.., count)| count)
+                .sum(),
+            rescored: self.rescored.load(Ordering::Relaxed),
+            actions,
+            examples: examples.unwrap_or_default(),
+        }
+    }
+}

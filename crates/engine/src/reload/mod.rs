@@ -1,0 +1,486 @@
+//! Changing what events are judged by while they are judged.
+//!
+//! ```text
+//! files ◄─ posted text      what the configuration says, read again
+//!   ▼
+//! plan ─► compiled beside the one in force; refused whole if anything is wrong
+//!   ▼
+//! kept on the shelf ─► described in the journal ─► new statistics in the ledger ─► in force
+//! ```
+//!
+//! An event is judged by the pipeline that it was prepared for, to its end. Whoever changes something waits for others
+//! that do; who decides waits for nobody: a change is one exchange of a pointer, after everything that takes time.
+
+mod shelf;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+use event::Time;
+
+use crate::config::{Config, Document, Files, Layers, Problems};
+use crate::directory::{Directory, DirectoryError};
+use crate::metrics::ReloadLabel;
+use crate::plan::{NodePlan, Pipeline, Plan};
+use crate::{Comparison, Engine, EngineError, OpenError};
+use shelf::Back;
+pub(crate) use shelf::{Shelf, State};
+
+/// What is to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proposal<'a> {
+    /// What the files say now.
+    Files,
+    /// A text is laid over a pipeline's file, instead of what was posted before; an empty one takes that away.
+    Post {
+        /// The pipeline.
+        pipeline: &'a str,
+        /// Its rules and whatever else differs from the file.
+        text: &'a str,
+    },
+    /// A text whose rules are judged beside the enforced ones, instead of any other; an empty one takes that away.
+    Candidate {
+        /// The pipeline.
+        pipeline: &'a str,
+        /// Its rules and whatever else is judged otherwise.
+        text: &'a str,
+    },
+    /// The candidate that was posted is posted as the rules.
+    Promote {
+        /// The pipeline.
+        pipeline: &'a str,
+    },
+    /// A kept version.
+    Back {
+        /// The pipeline.
+        pipeline: &'a str,
+        /// The version, or as much of its beginning as no other has.
+        version: &'a str,
+    },
+}
+
+/// What a change did, or would do.
+#[derive(Clone, Debug)]
+pub struct Reloaded {
+    /// The pipelines that are judged otherwise.
+    pub changes: Vec<Change>,
+    /// What is suspicious about the configuration.
+    pub warnings: Problems,
+    /// Sections of the node whose settings have changed, and are heeded by a restart only.
+    pub restart: Vec<&'static str>,
+}
+
+/// How a pipeline is judged otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The version before; `None` for a pipeline that is new.
+    pub before: Option<String>,
+    /// The version now; `None` for a pipeline that is gone.
+    pub after: Option<String>,
+    /// The candidate's version now.
+    pub candidate: Option<String>,
+    /// Entries that are new, as `rule.NAME`.
+    pub added: Vec<String>,
+    /// Entries that are gone.
+    pub removed: Vec<String>,
+    /// Entries that say something else.
+    pub changed: Vec<String>,
+    /// Kinds of keys that are counted from now on.
+    pub counted: Vec<String>,
+}
+
+/// A version that can be gone back to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionInfo {
+    /// The version.
+    pub version: String,
+    /// When it was last put in force; `None` if that was at a start.
+    pub since: Option<Time>,
+    /// By what: `start`, `files`, `post`, `promote`, `back`.
+    pub by: String,
+}
+
+/// What stands over the files of a pipeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RulesInfo {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The version in force.
+    pub version: String,
+    /// The candidate's version.
+    pub candidate: Option<String>,
+    /// The text that is laid over the file.
+    pub posted: Option<String>,
+    /// Whether a kept version is in force, and neither file nor posted text.
+    pub back: bool,
+    /// What was in force, the newest first.
+    pub versions: Vec<VersionInfo>,
+}
+
+/// Why nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// The configuration has errors; all are told.
+    #[error("{0}")]
+    Problems(Problems),
+    /// There is no such pipeline.
+    #[error("there is no pipeline `{0}`")]
+    Pipeline(String),
+    /// No such version is kept.
+    #[error("`{version}` is no version of `{pipeline}` that is kept: {help}")]
+    Version {
+        /// The pipeline.
+        pipeline: String,
+        /// What was asked for.
+        version: String,
+        /// What there is.
+        help: String,
+    },
+    /// There is nothing to promote.
+    #[error("`{0}` has no candidate that was posted")]
+    NoCandidate(String),
+    /// An engine in memory keeps nothing.
+    #[error("no versions are kept: this engine was started without a data directory")]
+    NoDirectory,
+    /// The data directory.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// The ledger or the journal.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+impl From<Problems> for ReloadError {
+    fn from(problems: Problems) -> ReloadError {
+        ReloadError::Problems(problems)
+    }
+}
+
+impl Proposal<'_> {
+    fn pipeline(&self) -> Option<&str> {
+        match self {
+            Proposal::Files => None,
+            Proposal::Post { pipeline, .. }
+            | Proposal::Candidate { pipeline, .. }
+            | Proposal::Promote { pipeline }
+            | Proposal::Back { pipeline, .. } => Some(pipeline),
+        }
+    }
+
+    /// What the list of versions calls it.
+    fn by(&self) -> &'static str {
+        match self {
+            Proposal::Files => "files",
+            Proposal::Post { .. } | Proposal::Candidate { .. } => "post",
+            Proposal::Promote { .. } => "promote",
+            Proposal::Back { .. } => "back",
+        }
+    }
+
+    /// Puts it over the files. `over` is what those say.
+    fn alter(&self, state: &mut State, over: impl FnOnce(&str) -> String) -> Result<(), ReloadError> {
+        let Some(pipeline) = self.pipeline() else { return Ok(()) };
+        let standing = state.pipelines.entry(pipeline.to_owned()).or_default();
+        let text = |text: &str| Some(text.to_owned()).filter(|text| !text.trim().is_empty());
+        match *self {
+            Proposal::Files => {}
+            Proposal::Post { text: posted, .. } => (standing.posted, standing.back) = (text(posted), None),
+            Proposal::Candidate { text: posted, .. } => standing.candidate = text(posted),
+            Proposal::Promote { .. } => {
+                let candidate = standing.candidate.take();
+                let candidate = candidate.ok_or_else(|| ReloadError::NoCandidate(pipeline.to_owned()))?;
+                (standing.posted, standing.back) = (Some(candidate), None);
+            }
+            Proposal::Back { version, .. } => {
+                let known: Vec<&str> = standing.versions.iter().map(|it| it.version.as_str()).collect();
+                let meant: Vec<&str> =
+                    known.iter().copied().filter(|known| known.starts_with(version)).collect();
+                let [meant] = meant[..] else {
+                    let help = match (meant.len(), known.is_empty()) {
+                        (0, true) => "none is kept yet".to_owned(),
+                        (0, false) => format!("there is {}", known.join(", ")),
+                        _ => format!("several begin so: {}", meant.join(", ")),
+                    };
+                    let (pipeline, version) = (pipeline.to_owned(), version.to_owned());
+                    return Err(ReloadError::Version { pipeline, version, help });
+                };
+                standing.back = Some(Back { version: meant.to_owned(), over: over(pipeline) });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A configuration with what stands over it.
+struct Loaded {
+    config: Config,
+    plan: Plan,
+}
+
+/// Compiles what the files and what stands over them say. A version that was gone back to gives way to files that
+/// have changed since.
+fn load(now: &Plan, state: &mut State, shelf: Option<&Shelf>, running: bool) -> Result<Loaded, ReloadError> {
+    let files = now.recipe.load(&state.layers::<ReloadError>(|_, _| Ok(None))?);
+    for document in files.documents() {
+        if let Some(standing) = state.pipelines.get_mut(document.name()) {
+            standing.back.take_if(|back| back.over != document.fingerprint());
+        }
+    }
+    let mut config = files;
+    if state.pipelines.values().any(|standing| standing.back.is_some()) {
+        let mut layers = state.layers(|pipeline, back| {
+            let standing = state.standing(pipeline);
+            let kept = standing.and_then(|it| it.versions.iter().find(|it| it.version == back.version));
+            match (shelf, kept) {
+                (Some(shelf), Some(version)) => shelf.read(version).map(Some).map_err(ReloadError::from),
+                _ => Err(ReloadError::NoDirectory),
+            }
+        })?;
+        layers.files_may_be_broken = running;
+        // The files are still those to be watched.
+        let watched = config.files().clone();
+        config = now.recipe.load(&layers);
+        config.watch(watched);
+    }
+    let plan = Plan::compile_beside(&config, running.then_some(now))?;
+    Ok(Loaded { config, plan })
+}
+
+/// The plan for a data directory: what was posted there, or gone back to, stands over the files.
+pub(crate) fn resume(directory: &Directory, plan: Plan) -> Result<(Plan, State, Shelf, Config), OpenError> {
+    let shelf = Shelf::new(directory.rules_path());
+    let mut state = shelf.state()?;
+    let stands = |it: &shelf::Standing| it.posted.is_some() || it.candidate.is_some() || it.back.is_some();
+    if !state.pipelines.values().any(stands) {
+        let config = plan.recipe.load(&Layers::default());
+        return Ok((plan, state, shelf, config));
+    }
+    let loaded = load(&plan, &mut state, Some(&shelf), false);
+    let Loaded { config, plan } = loaded.map_err(|error| match error {
+        ReloadError::Problems(problems) => OpenError::Rules(problems),
+        ReloadError::Directory(error) => OpenError::Directory(error),
+        other => OpenError::Resume(other.to_string()),
+    })?;
+    Ok((plan, state, shelf, config))
+}
+
+/// Keeps the versions that are in force at a start.
+pub(crate) fn keep_first(
+    plan: &Plan,
+    config: &Config,
+    state: &mut State,
+    shelf: &Shelf,
+) -> Result<(), DirectoryError> {
+    let before = state.clone();
+    for (pipeline, document) in plan.pipelines.iter().zip(config.documents()) {
+        let newest = state.standing(&pipeline.name).and_then(|standing| standing.versions.last());
+        if newest.is_none_or(|newest| newest.version != pipeline.version) {
+            let version = shelf.keep(&pipeline.version, document, None, "start")?;
+            state.note(&pipeline.name, version, plan.node.versions);
+        }
+    }
+    if *state != before { shelf.save(state) } else { Ok(()) }
+}
+
+impl Engine {
+    /// Changes what events are judged by, or with `dry` only says what would change. Everything is read, checked and
+    /// kept first; then the new rules are in force at once, for all events that are prepared from then on. Blocks.
+    ///
+    /// # Errors
+    /// [`ReloadError`]; then nothing has changed.
+    pub fn change(&self, proposal: Proposal<'_>, now: Time, dry: bool) -> Result<Reloaded, ReloadError> {
+        let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = self.changed(proposal, now, dry);
+        if !dry {
+            let result = match &changed {
+                Ok(reloaded) if reloaded.changes.is_empty() => "unchanged",
+                Ok(_) => "ok",
+                Err(_) => "refused",
+            };
+            let label = ReloadLabel { result: result.to_owned() };
+            self.metrics.rules_reloads.get_or_create(&label).inc();
+        }
+        changed
+    }
+
+    fn changed(&self, proposal: Proposal<'_>, now: Time, dry: bool) -> Result<Reloaded, ReloadError> {
+        let plan = self.plan();
+        if let Some(name) = proposal.pipeline().filter(|name| plan.pipeline(Some(name)).is_none()) {
+            return Err(ReloadError::Pipeline(name.to_owned()));
+        }
+        let mut state = State::clone(&self.standing());
+        let over = |pipeline: &str| {
+            let none: Result<_, std::convert::Infallible> = self.standing().layers(|_, _| Ok(None));
+            let files = none.map(|layers| plan.recipe.load(&layers)).ok();
+            let document = files.iter().flat_map(Config::documents).find(|it| it.name() == pipeline);
+            document.map(Document::fingerprint).unwrap_or_default()
+        };
+        if matches!(proposal, Proposal::Back { .. }) && self.shelf.is_none() {
+            return Err(ReloadError::NoDirectory);
+        }
+        proposal.alter(&mut state, over)?;
+        if proposal == Proposal::Files && !dry {
+            // What is wrong with them is told once, not at every look.
+            self.set_watched(plan.files.look_again());
+        }
+        let Loaded { config, plan: mut new } = load(&plan, &mut state, self.shelf.as_ref(), true)?;
+        let changes = changes(&plan, &new);
+        let restart = restart(&plan.node, &new.node);
+        new.node = plan.node.clone();
+        let reloaded = Reloaded { changes, warnings: new.warnings.clone(), restart };
+        if dry {
+            return Ok(reloaded);
+        }
+        for pipeline in &mut new.pipelines {
+            let same = |old: &&Arc<Pipeline>| {
+                old.name == pipeline.name
+                    && old.version == pipeline.version
+                    && candidate(old) == candidate(pipeline)
+            };
+            // What a candidate was compared with goes on.
+            if let Some(old) = plan.pipelines.iter().find(same) {
+                *pipeline = Arc::clone(old);
+            }
+        }
+        if let Some(shelf) = &self.shelf {
+            for (pipeline, document) in new.pipelines.iter().zip(config.documents()) {
+                let newest = state.standing(&pipeline.name).and_then(|standing| standing.versions.last());
+                if newest.is_none_or(|newest| newest.version != pipeline.version) {
+                    let by = proposal.by();
+                    let version = shelf.keep(&pipeline.version, document, Some(now), by)?;
+                    state.note(&pipeline.name, version, new.node.versions);
+                }
+            }
+        }
+        if let Some(journal) = &self.journal {
+            for pipeline in &new.pipelines {
+                journal.describe(pipeline).map_err(EngineError::from)?;
+            }
+        }
+        if new.catalog != plan.catalog {
+            self.ledger.set_catalog(new.catalog.clone()).map_err(EngineError::from)?;
+        }
+        if let Some(shelf) = self.shelf.as_ref().filter(|_| state != *self.standing()) {
+            shelf.save(&state)?;
+        }
+        self.set_watched(new.files.clone());
+        *self.standing.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
+        *self.plan.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        Ok(reloaded)
+    }
+
+    fn standing(&self) -> Arc<State> {
+        Arc::clone(&self.standing.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn set_watched(&self, files: Files) {
+        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = files;
+    }
+
+    /// The files that the configuration was read from, as they were when they were last read, whatever came of it.
+    pub fn watched(&self) -> Files {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What stands over the files of a pipeline, and what can be gone back to.
+    pub fn rules_info(&self, pipeline: &Pipeline) -> RulesInfo {
+        let state = self.standing();
+        let standing = state.standing(&pipeline.name).cloned().unwrap_or_default();
+        let versions = standing.versions.iter().rev().map(|version| VersionInfo {
+            version: version.version.clone(),
+            since: version.since(),
+            by: version.by.clone(),
+        });
+        RulesInfo {
+            pipeline: pipeline.name.clone(),
+            version: pipeline.version.clone(),
+            candidate: pipeline.candidate.as_ref().map(|candidate| candidate.version.clone()),
+            versions: versions.collect(),
+            posted: standing.posted,
+            back: standing.back.is_some(),
+        }
+    }
+
+    /// How a pipeline's candidate compares with what is enforced; `None` if it has none.
+    pub fn comparison(&self, pipeline: &Pipeline) -> Option<Comparison> {
+        let candidate = pipeline.candidate.as_ref()?;
+        Some(candidate.comparison(&pipeline.name, &pipeline.version))
+    }
+}
+
+fn candidate(pipeline: &Pipeline) -> Option<&str> {
+    pipeline.candidate.as_ref().map(|candidate| candidate.version.as_str())
+}
+
+fn changes(old: &Plan, new: &Plan) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for after in &new.pipelines {
+        let before = old.pipeline(Some(&after.name));
+        let same =
+            |before: &Pipeline| before.version == after.version && candidate(before) == candidate(after);
+        if before.is_some_and(|before| same(before)) {
+            continue;
+        }
+        let was = before.map(|before| entries(&before.canonical)).unwrap_or_default();
+        let is = entries(&after.canonical);
+        let keys = |of: &BTreeMap<&str, String>, wanted: &dyn Fn(&str) -> bool| {
+            of.keys().filter(|key| wanted(key)).map(|key| (*key).to_owned()).collect::<Vec<_>>()
+        };
+        let counted = after.kinds.iter().map(|kind| (kind.kind, &kind.name));
+        let counted = counted.chain(after.distincts.iter().map(|distinct| (distinct.kind, &distinct.name)));
+        let new_here = |kind| {
+            new.catalog.get(after.space, kind).is_some() && old.catalog.get(after.space, kind).is_none()
+        };
+        changes.push(Change {
+            pipeline: after.name.clone(),
+            before: before.map(|before| before.version.clone()),
+            after: Some(after.version.clone()),
+            candidate: candidate(after).map(str::to_owned),
+            added: keys(&is, &|key| !was.contains_key(key)),
+            removed: keys(&was, &|key| !is.contains_key(key)),
+            changed: keys(&is, &|key| was.get(key).is_some_and(|text| *text != is[key])),
+            counted: counted.filter(|(kind, _)| new_here(*kind)).map(|(_, name)| name.clone()).collect(),
+        });
+    }
+    for before in old.pipelines.iter().filter(|before| new.pipeline(Some(&before.name)).is_none()) {
+        changes.push(Change {
+            pipeline: before.name.clone(),
+            before: Some(before.version.clone()),
+            ..Change::default()
+        });
+    }
+    changes
+}
+
+/// The lines of each entry: `rule.NAME`, or a key of a table.
+fn entries(canonical: &str) -> BTreeMap<&str, String> {
+    let mut entries: BTreeMap<&str, String> = BTreeMap::new();
+    for line in canonical.lines() {
+        let path = line.split(" = ").next().unwrap_or_default();
+        let listed =
+            ["field", "kind", "statistic", "distinct", "label", "set", "model", "group", "rule", "band"];
+        let is_listed = path.split('.').next().is_some_and(|section| listed.contains(&section));
+        let entry = match path.rsplit_once('.') {
+            Some((entry, _)) if is_listed => entry,
+            _ => path,
+        };
+        let lines = entries.entry(entry).or_default();
+        lines.push_str(line);
+        lines.push('\n');
+    }
+    entries
+}
+
+/// The sections whose settings are heeded at a start only, and have changed.
+fn restart(old: &NodePlan, new: &NodePlan) -> Vec<&'static str> {
+    let ledger = |plan: &NodePlan| (plan.durability, plan.ledger_configured, plan.ledger_segment);
+    let changed = [
+        ("[node]", (old.watch, old.versions) != (new.watch, new.versions)),
+        ("[ledger]", ledger(old) != ledger(new)),
+        ("[journal]", old.journal != new.journal),
+        ("[server]", old.server != new.server),
+    ];
+    changed.into_iter().filter(|(_, changed)| *changed).map(|(section, _)| section).collect()
+}

@@ -1,0 +1,242 @@
+//! What stands over the configuration's files, and the versions that can be gone back to, in the data directory.
+//!
+//! ```text
+//! rules/state.json        what was posted, what was gone back to, candidates, the list of versions
+//! rules/VERSION.toml      every setting of a version
+//! rules/SHA256.file       the files of its sets and models, once however many versions have them
+//! ```
+//!
+//! A file is written whole under another name and then renamed; the state, which names the others, comes last.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use event::Time;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::config::{Document, Kept, Layer, Layers};
+use crate::directory::files::{make_private, sync_directory, sync_parent};
+use crate::directory::{DirectoryError, io_error};
+
+/// Largest state that is read.
+const STATE_BYTES_MAX: u64 = 1 << 30;
+
+/// What stands over the files.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct State {
+    pub(super) pipelines: BTreeMap<String, Standing>,
+}
+
+/// What stands over the files of one pipeline.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Standing {
+    /// The text that was posted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) posted: Option<String>,
+    /// The candidate that was posted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) candidate: Option<String>,
+    /// The version that was gone back to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) back: Option<Back>,
+    /// What was in force, oldest first, each once.
+    #[serde(default)]
+    pub(super) versions: Vec<Version>,
+}
+
+/// A version that was gone back to, for as long as the files and what was posted stay as they were then.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Back {
+    pub(super) version: String,
+    /// What the files and what was posted said then.
+    pub(super) over: String,
+}
+
+/// A version that can be gone back to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Version {
+    pub(super) version: String,
+    /// When it was last put in force, in microseconds; `None` at a start.
+    pub(super) since: Option<i64>,
+    /// By what.
+    pub(super) by: String,
+    /// Digests of the files of its sets and models, by the names of those.
+    #[serde(default)]
+    sets: BTreeMap<String, String>,
+    #[serde(default)]
+    models: BTreeMap<String, String>,
+}
+
+impl State {
+    /// What is laid over the files; `read` gives a version that was gone back to.
+    pub(super) fn layers<E>(
+        &self,
+        mut read: impl FnMut(&str, &Back) -> Result<Option<Kept>, E>,
+    ) -> Result<Layers, E> {
+        let mut layers = Layers::default();
+        for (pipeline, standing) in &self.pipelines {
+            let kept = match &standing.back {
+                Some(back) => read(pipeline, back)?,
+                None => None,
+            };
+            let (posted, candidate) = (standing.posted.clone(), standing.candidate.clone());
+            layers.of.insert(pipeline.clone(), Layer { posted, candidate, kept });
+        }
+        Ok(layers)
+    }
+
+    /// Notes that a version is in force, and forgets the oldest beyond so many.
+    pub(super) fn note(&mut self, pipeline: &str, version: Version, keep: usize) {
+        let standing = self.pipelines.entry(pipeline.to_owned()).or_default();
+        standing.versions.retain(|other| other.version != version.version);
+        standing.versions.push(version);
+        let surplus = standing.versions.len().saturating_sub(keep);
+        standing.versions.drain(..surplus);
+    }
+
+    pub(super) fn standing(&self, pipeline: &str) -> Option<&Standing> {
+        self.pipelines.get(pipeline)
+    }
+}
+
+impl Version {
+    /// Time as it is told.
+    pub(super) fn since(&self) -> Option<Time> {
+        self.since.map(Time)
+    }
+}
+
+/// The place where all that is kept.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    path: PathBuf,
+}
+
+impl Shelf {
+    pub(super) fn new(path: PathBuf) -> Shelf {
+        Shelf { path }
+    }
+
+    fn state_path(&self) -> PathBuf {
+        self.path.join("state.json")
+    }
+
+    /// The state; none was written yet in a new directory.
+    pub(super) fn state(&self) -> Result<State, DirectoryError> {
+        let path = self.state_path();
+        let bytes = match read(&path, STATE_BYTES_MAX) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(State::default()),
+            read => read.map_err(io_error(&path))?,
+        };
+        serde_json::from_slice(&bytes).map_err(|error| {
+            let why = format!("{error}; restore it from a backup, or remove it: the files are then in force");
+            io_error(&path)(io::Error::new(io::ErrorKind::InvalidData, why))
+        })
+    }
+
+    /// Replaces the state, and removes what it does not name.
+    pub(super) fn save(&self, state: &State) -> Result<(), DirectoryError> {
+        let path = self.state_path();
+        let bytes = serde_json::to_vec_pretty(state).map_err(io::Error::other).map_err(io_error(&path))?;
+        self.write("state.json", &bytes)?;
+        self.tidy(state).map_err(io_error(&self.path))
+    }
+
+    /// Keeps a version.
+    pub(super) fn keep(
+        &self,
+        version: &str,
+        document: &Document,
+        since: Option<Time>,
+        by: &str,
+    ) -> Result<Version, DirectoryError> {
+        let Kept { text, lists, models } = document.keep();
+        let mut kept = Version {
+            version: version.to_owned(),
+            since: since.map(|time| time.0),
+            by: by.to_owned(),
+            sets: BTreeMap::new(),
+            models: BTreeMap::new(),
+        };
+        for (set, text) in lists {
+            kept.sets.insert(set, self.keep_file(text.as_bytes())?);
+        }
+        for (model, bytes) in models {
+            kept.models.insert(model, self.keep_file(&bytes)?);
+        }
+        self.write(&format!("{version}.toml"), text.as_bytes())?;
+        Ok(kept)
+    }
+
+    fn keep_file(&self, bytes: &[u8]) -> Result<String, DirectoryError> {
+        let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = format!("{digest}.file");
+        if !self.path.join(&name).exists() {
+            self.write(&name, bytes)?;
+        }
+        Ok(digest)
+    }
+
+    /// A version that was kept.
+    pub(super) fn read(&self, version: &Version) -> Result<Kept, DirectoryError> {
+        let file = |name: String| {
+            let path = self.path.join(name);
+            read(&path, u64::MAX).map_err(io_error(&path))
+        };
+        let text = |name: String| {
+            let path = self.path.join(&name);
+            let text = String::from_utf8(file(name)?).map_err(io::Error::other);
+            text.map_err(io_error(&path))
+        };
+        let mut kept = Kept { text: text(format!("{}.toml", version.version))?, ..Kept::default() };
+        for (set, digest) in &version.sets {
+            kept.lists.insert(set.clone(), text(format!("{digest}.file"))?);
+        }
+        for (model, digest) in &version.models {
+            kept.models.insert(model.clone(), file(format!("{digest}.file"))?);
+        }
+        Ok(kept)
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), DirectoryError> {
+        let path = self.path.join(name);
+        let half = self.path.join(format!("{name}.half"));
+        let write = || {
+            if !self.path.exists() {
+                make_private(&self.path)?;
+                sync_parent(&self.path)?;
+            }
+            let mut file = File::create(&half)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&half, &path)?;
+            sync_directory(&self.path)
+        };
+        write().map_err(io_error(&path))
+    }
+
+    /// Removes the files of versions that are forgotten.
+    fn tidy(&self, state: &State) -> io::Result<()> {
+        let mut named: BTreeSet<String> = BTreeSet::from(["state.json".to_owned()]);
+        for version in state.pipelines.values().flat_map(|standing| &standing.versions) {
+            named.insert(format!("{}.toml", version.version));
+            named.extend(version.sets.values().chain(version.models.values()).map(|it| format!("{it}.file")));
+        }
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            if entry.file_name().to_str().is_some_and(|name| !named.contains(name)) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(bytes_max).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

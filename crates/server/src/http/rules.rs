@@ -1,0 +1,188 @@
+//! What events are judged by: changed, gone back from, compared.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use engine::{Proposal, Reloaded};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::{Object, Params};
+use crate::api;
+use crate::node::{Node, blocking};
+use crate::problem::{Failure, INVALID_BODY, NOT_FOUND, Problems};
+use crate::server::told;
+
+/// Which pipeline is meant.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct RulesParams {
+    /// The pipeline; the first of the configuration if none is named.
+    pipeline: Option<String>,
+}
+
+/// What is to be done with rules.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct PostParams {
+    /// The pipeline; the first of the configuration if none is named.
+    pipeline: Option<String>,
+    /// Only answer what would change.
+    #[serde(default)]
+    dry_run: bool,
+    /// Judge them beside the enforced rules, without influence.
+    #[serde(default)]
+    candidate: bool,
+}
+
+/// Whether only to answer what would change.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ReloadParams {
+    /// Only answer what would change.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Changes something away from the threads that serve connections, and logs what came of it.
+async fn change<F>(node: &Arc<Node>, dry_run: bool, proposal: F) -> Result<Json<api::Reloaded>, Failure>
+where
+    F: FnOnce(
+            &dyn Fn(Proposal<'_>) -> Result<Reloaded, engine::ReloadError>,
+        ) -> Result<Reloaded, engine::ReloadError>
+        + Send
+        + 'static,
+{
+    let (engine, now) = (Arc::clone(&node.engine), node.now());
+    let changed = blocking(move || {
+        let changed = proposal(&|proposal| engine.change(proposal, now, dry_run));
+        if !dry_run {
+            told(&changed);
+        }
+        changed
+    });
+    let reloaded = changed.await?;
+    Ok(Json(api::Reloaded::new(&reloaded, dry_run)))
+}
+
+/// What stands over the file of a pipeline, and the versions that can be gone back to.
+#[utoipa::path(
+    get,
+    path = "/v1/rules",
+    tag = "rules",
+    params(RulesParams),
+    responses((status = 200, description = "What is in force", body = api::Rules), Problems),
+)]
+pub(super) async fn rules(
+    State(node): State<Arc<Node>>,
+    Params(params): Params<RulesParams>,
+) -> Result<Json<api::Rules>, Failure> {
+    let pipeline = node.pipeline(params.pipeline.as_deref())?;
+    Ok(Json(api::Rules::from(&node.engine.rules_info(&pipeline))))
+}
+
+/// Lays a text of rules over the file of a pipeline, as that is laid over its preset: an entry of the same name is
+/// changed key by key. It takes the place of what was posted before; an empty one takes that away. If anything is wrong
+/// with it, nothing changes and all of it is told.
+#[utoipa::path(
+    post,
+    path = "/v1/rules",
+    tag = "rules",
+    params(PostParams),
+    request_body(
+        description = "Sections of a pipeline's configuration, but for what it is; no set or model can name a file",
+        content((String = "application/toml"), (String = "text/plain")),
+    ),
+    responses((status = 200, description = "What has changed", body = api::Reloaded), Problems),
+)]
+pub(super) async fn post(
+    State(node): State<Arc<Node>>,
+    Params(PostParams { pipeline, dry_run, candidate }): Params<PostParams>,
+    body: axum::body::Bytes,
+) -> Result<Json<api::Reloaded>, Failure> {
+    let pipeline = node.pipeline(pipeline.as_deref())?.name.clone();
+    let text = String::from_utf8(body.into());
+    let text = text.map_err(|_| INVALID_BODY.failure("the body is no UTF-8 text").help("send TOML"))?;
+    change(&node, dry_run, move |change| {
+        let (pipeline, text) = (pipeline.as_str(), text.as_str());
+        change(match candidate {
+            true => Proposal::Candidate { pipeline, text },
+            false => Proposal::Post { pipeline, text },
+        })
+    })
+    .await
+}
+
+/// Takes over what the configuration's files say now, as SIGHUP does. Settings of the node are heeded by a restart only.
+#[utoipa::path(
+    post,
+    path = "/v1/rules/reload",
+    tag = "rules",
+    params(ReloadParams),
+    responses((status = 200, description = "What has changed", body = api::Reloaded), Problems),
+)]
+pub(super) async fn reload(
+    State(node): State<Arc<Node>>,
+    Params(ReloadParams { dry_run }): Params<ReloadParams>,
+) -> Result<Json<api::Reloaded>, Failure> {
+    change(&node, dry_run, |change| change(Proposal::Files)).await
+}
+
+/// Goes back to a version of a pipeline that is kept. It is in force, also after a restart, until the files change or
+/// rules are posted.
+#[utoipa::path(
+    post,
+    path = "/v1/rules/rollback",
+    tag = "rules",
+    request_body = api::Rollback,
+    responses((status = 200, description = "What has changed", body = api::Reloaded), Problems),
+)]
+pub(super) async fn rollback(
+    State(node): State<Arc<Node>>,
+    Object(api::Rollback { version, pipeline }): Object<api::Rollback>,
+) -> Result<Json<api::Reloaded>, Failure> {
+    let pipeline = node.pipeline(pipeline.as_deref())?.name.clone();
+    change(&node, false, move |change| change(Proposal::Back { pipeline: &pipeline, version: &version }))
+        .await
+}
+
+/// Enforces the candidate that was posted, instead of what was posted before.
+#[utoipa::path(
+    post,
+    path = "/v1/rules/promote",
+    tag = "rules",
+    params(RulesParams),
+    responses((status = 200, description = "What has changed", body = api::Reloaded), Problems),
+)]
+pub(super) async fn promote(
+    State(node): State<Arc<Node>>,
+    Params(params): Params<RulesParams>,
+) -> Result<Json<api::Reloaded>, Failure> {
+    let pipeline = node.pipeline(params.pipeline.as_deref())?.name.clone();
+    change(&node, false, move |change| change(Proposal::Promote { pipeline: &pipeline })).await
+}
+
+/// How the candidate of a pipeline compares with what is enforced, on the events since either was changed.
+#[utoipa::path(
+    get,
+    path = "/v1/rules/comparison",
+    tag = "rules",
+    params(RulesParams),
+    responses((status = 200, description = "How often they disagree, and on what", body = api::Comparison), Problems),
+)]
+pub(super) async fn comparison(
+    State(node): State<Arc<Node>>,
+    Params(params): Params<RulesParams>,
+) -> Result<Json<api::Comparison>, Failure> {
+    let pipeline = node.pipeline(params.pipeline.as_deref())?;
+    let comparison = node.engine.comparison(&pipeline).ok_or_else(|| {
+        NOT_FOUND
+            .failure(format!("the pipeline `{}` has no candidate", pipeline.name))
+            .help("post one with `POST /v1/rules?candidate=true`, or name its file in the configuration")
+    })?;
+    Ok(Json(api::Comparison::from(&comparison)))
+}
