@@ -485,19 +485,19 @@ impl Engine {
     }
 
     /// A past decision with everything that it was made of, as it was logged. Which rules came closest and what moved
-    /// models is told while the version that decided is at work.
+    /// models is told while the version that decided is in force or kept. Blocks.
     pub fn explain(&self, id: RecordId) -> Result<Explanation, EngineError> {
         let journal = self.journal.as_ref().ok_or(EngineError::NoJournal)?;
         match journal.find(id)? {
             Some(Record::Decision(row)) => {
                 let description = journal.description(&row.version)?;
-                let plan = self.plan();
-                let mut pipelines = plan.pipelines.iter();
-                let decided_by = pipelines.find(|pipeline| pipeline.version == row.version);
+                let decided_by = self.pipeline_of(&row.pipeline, &row.version);
+                // A later release may have other columns.
+                let decided_by = decided_by.filter(|it| it.schema.columns() == description.columns);
                 let facts = row.facts.clone();
                 let mut explanation = Explanation::of_row(id, *row, &description, &self.secret);
                 if let Some(pipeline) = decided_by {
-                    explanation.add_near(&facts, pipeline);
+                    explanation.add_near(&facts, &pipeline);
                 }
                 Ok(explanation)
             }
