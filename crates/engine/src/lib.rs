@@ -4,6 +4,7 @@
 //! futures wait for the ledger and the journal only, and any executor can drive them. It reads no clock: arrivals
 //! are passed in.
 
+pub mod backtest;
 mod candidate;
 mod config;
 mod directory;

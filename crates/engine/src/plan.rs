@@ -23,6 +23,7 @@ use stats::{Admit, Catalog, CatalogBuilder, Durability, LayoutError, Measure, St
 
 use crate::candidate::Candidate;
 use crate::config::{Config, Document, Files, Origin, Problems, Recipe, View, expected};
+use crate::preset::{self, Preset};
 use crate::track;
 pub use model::ModelPlan;
 use statistic::{Kept, StatisticDraft};
@@ -176,6 +177,8 @@ pub struct Pipeline {
     pub version: String,
     /// What [`Pipeline::version`] is the hash of, one setting a line.
     pub canonical: String,
+    /// The preset that it changes, if there is one.
+    pub preset: Option<&'static Preset>,
     /// The columns of its rows.
     pub schema: Arc<Schema>,
     /// Rules and bands.
@@ -321,6 +324,17 @@ impl DistinctPlan {
             Some(precision) => Measure::Approx { tier: self.tier, windows, precision },
             None => Measure::Distinct { tier: self.tier, windows },
         }
+    }
+}
+
+impl Pipeline {
+    /// Name and version of every model: the hash of its file, which [`Pipeline::canonical`] has.
+    pub fn model_versions(&self) -> Vec<(String, String)> {
+        let digests = self.canonical.lines().filter_map(|line| {
+            let (name, digest) = line.strip_prefix("model.")?.split_once(".digest = \"")?;
+            Some((name.to_owned(), digest.trim_end_matches('"').to_owned()))
+        });
+        digests.collect()
     }
 }
 
@@ -488,6 +502,7 @@ impl<'a> Draft<'a> {
                 on_error: if top.str("on_error") == Some("closed") { OnError::Closed } else { OnError::Open },
                 version: crate::content_hash(canonical.as_bytes()),
                 canonical,
+                preset: top.str("preset").and_then(preset::find),
                 schema: Arc::default(),
                 rules: RuleSet::default(),
                 kinds: Vec::new(),

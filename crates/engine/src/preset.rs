@@ -21,6 +21,11 @@ pub fn find(name: &str) -> Option<&'static Preset> {
 }
 
 impl Preset {
+    /// A hash of its text, 16 hexadecimal digits.
+    pub fn version(&self) -> String {
+        crate::content_hash(self.text.as_bytes())
+    }
+
     /// The comment that opens the file: what it is for, in one line.
     pub fn summary(&self) -> &'static str {
         self.text.lines().next().unwrap_or_default().trim_start_matches(['#', ' '])

@@ -140,6 +140,11 @@ impl Facts {
         self.values.get_mut(usize::from(slot.0)).and_then(Option::take)
     }
 
+    /// Empties every slot.
+    pub fn clear_all(&mut self) {
+        self.values.iter_mut().filter(|value| value.is_some()).for_each(|value| *value = None);
+    }
+
     /// All slots in the schema's order.
     pub fn values(&self) -> &[Option<Value>] {
         &self.values

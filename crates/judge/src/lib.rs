@@ -40,7 +40,8 @@ pub use layout::{canonical, format};
 pub use library::{Constant, DefinitionProblem, Library, LibrarySource};
 pub use near::NearMiss;
 pub use rule::{
-    Group, GroupSource, Part, Rule, RuleProblem, RuleSet, RuleSetSource, RuleSource, RuleTest, TestRun,
+    Group, GroupSource, Part, Rule, RuleProblem, RuleSet, RuleSetSource, RuleSource, RuleTest, Selection,
+    TestRun,
 };
 pub use scope::{CounterSum, Names, ReadingRequest, Scope, ScopeError, TrackValue};
 pub use set::{Set, SetError, SetType};

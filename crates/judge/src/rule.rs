@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::action::{Bands, Mode};
 use crate::bounds::Interval;
 use crate::check::{Context, Siblings, compile_in, operand};
-use crate::condition::{Condition, Reference};
+use crate::condition::{Condition, Read, Reference};
 use crate::diagnostic::{Diagnostic, did_you_mean};
 use crate::effect::{self, Effect};
 use crate::expr::{Env, World};
@@ -168,6 +168,20 @@ pub struct RuleSet {
     warnings: Vec<RuleProblem>,
 }
 
+/// The rules of a set that can be judged of rows in which not every column is known, see [`RuleSet::select`].
+#[derive(Clone, Debug)]
+pub struct Selection {
+    pub(crate) order: Vec<u32>,
+    left_out: Vec<u32>,
+}
+
+impl Selection {
+    /// Indices of the rules that cannot be judged, ascending. Rules that are off are not among them.
+    pub fn left_out(&self) -> &[u32] {
+        &self.left_out
+    }
+}
+
 /// A test that was run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestRun {
@@ -310,6 +324,33 @@ impl RuleSet {
     /// What judging a row costs at most, in the unit of [`Condition::cost`].
     pub fn cost(&self) -> u32 {
         self.order.iter().map(|index| self.rules[*index as usize].condition.cost()).sum()
+    }
+
+    /// The rules that can be judged where not every column is known: all but those whose condition reads one that is
+    /// not `known`, or refers to a rule or a group of which that is true.
+    pub fn select(&self, known: impl Fn(&Read) -> bool) -> Selection {
+        let mut rules = vec![false; self.rules.len()];
+        let mut groups = vec![false; self.groups.len()];
+        let mut selection = Selection { order: Vec::with_capacity(self.order.len()), left_out: Vec::new() };
+        // Each comes behind what it refers to.
+        for index in &self.order {
+            let rule = &self.rules[*index as usize];
+            let refers_to_left_out = rule.condition.refers().iter().any(|(reference, _)| match reference {
+                Reference::Rule(other) => rules[*other as usize],
+                Reference::Group(group) => groups[*group as usize],
+            });
+            if !refers_to_left_out && rule.condition.reads().iter().all(&known) {
+                selection.order.push(*index);
+                continue;
+            }
+            rules[*index as usize] = true;
+            if let Some(group) = rule.group {
+                groups[group] = true;
+            }
+            selection.left_out.push(*index);
+        }
+        selection.left_out.sort_unstable();
+        selection
     }
 
     /// Runs the tests that rules bring, on rows of this schema, in the order of the rules. A rule that is off is

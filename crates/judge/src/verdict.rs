@@ -9,7 +9,7 @@ use crate::action::{Action, Mode, Next};
 use crate::condition::Read;
 use crate::effect::Effect;
 use crate::expr::{Env, Results, World};
-use crate::rule::{Group, Rule, RuleSet};
+use crate::rule::{Group, Rule, RuleSet, Selection};
 
 /// What was judged of one event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -100,6 +100,15 @@ impl RuleSet {
     /// Judges a row into `outcome`, without an allocation once that has seen a row of this set. (A regular
     /// expression allocates when it is first used on a thread.)
     pub fn evaluate(&self, row: &Facts, outcome: &mut Outcome) {
+        self.evaluate_in_order(&self.order, row, outcome);
+    }
+
+    /// The same by a part of the rules: those that are left out do not fire.
+    pub fn evaluate_selected(&self, selection: &Selection, row: &Facts, outcome: &mut Outcome) {
+        self.evaluate_in_order(&selection.order, row, outcome);
+    }
+
+    fn evaluate_in_order(&self, order: &[u32], row: &Facts, outcome: &mut Outcome) {
         let Outcome { results, sums, fired, shadow, .. } = outcome;
         results.fired.clear();
         results.fired.resize(self.rules.len(), 0);
@@ -112,8 +121,9 @@ impl RuleSet {
             list.reserve(self.rules.len());
         }
         let mut score = 0.0f64;
-        for index in &self.order {
-            let rule = &self.rules[*index as usize];
+        for index in order {
+            // A selection of another set may name rules that are not in this one.
+            let Some(rule) = self.rules.get(*index as usize) else { continue };
             if rule.condition.evaluate_in(Env::new(row, results)) != Some(true) || self.has_expired(rule, row)
             {
                 continue;

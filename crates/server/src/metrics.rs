@@ -146,6 +146,11 @@ impl Collector for Holdings {
                 u64::from(ledger.poisoned),
             ),
             ("ledger_full", "1 if nothing is added for now since the disk is full", u64::from(ledger.full)),
+            (
+                "journal_full",
+                "1 if no decision is logged for now since the disk is full",
+                u64::from(journal.full),
+            ),
             ("journal_segments", "Files of the journal", journal.segments as u64),
             ("journal_bytes", "Length of the journal's files", journal.bytes),
             ("journal_pending_bytes", "Records that are not written yet", journal.pending_bytes as u64),

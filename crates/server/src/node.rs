@@ -114,14 +114,17 @@ impl Node {
             return Some("the node is shutting down".to_owned());
         }
         let ledger = self.engine.census();
-        let journal = self.engine.journal().is_some_and(|journal| journal.census().poisoned);
-        let parts = [("ledger", ledger.poisoned), ("journal", journal)];
+        let journal = self.engine.journal().map(|journal| journal.census()).unwrap_or_default();
+        let parts = [("ledger", ledger.poisoned), ("journal", journal.poisoned)];
         if let Some((broken, _)) = parts.into_iter().find(|(_, poisoned)| *poisoned) {
             return Some(format!(
                 "the {broken} takes nothing more since a write failed: mend the cause and restart"
             ));
         }
-        ledger.full.then(|| "the ledger counts nothing while the disk is full: make room on it".to_owned())
+        if ledger.full {
+            return Some("the ledger counts nothing while the disk is full: make room on it".to_owned());
+        }
+        journal.full.then(|| "the journal takes nothing while the disk is full: make room on it".to_owned())
     }
 
     /// No more requests are wanted.

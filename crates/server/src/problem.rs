@@ -144,10 +144,10 @@ impl From<EngineError> for Failure {
                 tracing::error!(%error, "a request was refused");
                 UNAVAILABLE.failure("nothing can be written").help("the node's log and /readyz say why")
             }
-            EngineError::Ledger(LedgerError::Full { .. }) => {
+            EngineError::Ledger(LedgerError::Full { .. }) | EngineError::Journal(JournalError::Full(_)) => {
                 tracing::error!(%error, "a request was refused");
                 UNAVAILABLE
-                    .failure("nothing can be counted, the disk is full")
+                    .failure("nothing can be counted or logged, the disk is full")
                     .help("make room on the node's disk: it then goes on by itself")
             }
             _ => {

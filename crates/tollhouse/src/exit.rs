@@ -93,6 +93,7 @@ macro_rules! failures {
 
 failures!(
     engine::EngineError,
+    engine::journal::JournalError,
     engine::DirectoryError,
     engine::OpenError,
     engine::Problems,

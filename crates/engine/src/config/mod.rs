@@ -144,6 +144,17 @@ impl Config {
         self.files = files;
     }
 
+    /// Takes `bytes` for the file of a pipeline's model. Whether there is a model of this name.
+    pub fn replace_model(&mut self, pipeline: Option<&str>, model: &str, bytes: Vec<u8>) -> bool {
+        let meant = |document: &&mut Document| pipeline.is_none_or(|name| document.name() == name);
+        let Some(document) = self.documents.iter_mut().find(meant) else { return false };
+        let known = document.list("model").into_iter().any(|view| view.str("name") == Some(model));
+        if known {
+            document.models.insert(model.to_owned(), bytes);
+        }
+        known
+    }
+
     /// What is wrong with the text, and whether it is worth compiling all the same.
     pub(crate) fn problems(&self) -> (&Problems, bool) {
         (&self.problems, !self.broken)

@@ -2,24 +2,26 @@
 //!
 //! Columns are the decision's own, then every fact by its name, over all versions of the pipelines that the export
 //! covers; where two versions give one name different types, the newer version's type stands and values that do
-//! not fit it are null.
+//! not fit it are null. A fact that is named like one of the decision's own columns has `fact.` before its name.
+//!
+//! Both formats have the same columns, all of them nullable and none of them nested: a list is the JSON text of its
+//! items, so that whatever reads tables reads these. Every line of NDJSON has every column, as readers guess columns
+//! from the first lines. Feedback labels its decision whenever it came, also after the end of the export's time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::sync::Arc;
 
 use event::{Column, Slot, Time, Type, Value};
-use parquet::basic::{
-    Compression, ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel,
-};
+use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
-use parquet::schema::types::{PrimitiveTypeBuilder, Type as SchemaType, TypePtr};
+use parquet::schema::types::{Type as SchemaType, TypePtr};
 
-use super::{Description, Journal, JournalError, Record, Row};
+use super::{Description, Feedback, Journal, JournalError, Record, Row};
 use crate::id::RecordId;
 use crate::json::json_value;
 
@@ -52,32 +54,68 @@ pub enum ExportError {
 
 /// Rows of one Parquet row group, and so of the memory that an export takes.
 const GROUP_ROWS: usize = 8192;
+/// Bytes of values of a group, about, above which it has fewer rows.
+const GROUP_BYTES: usize = 64 << 20;
 
 impl Filter {
-    fn takes(&self, id: RecordId, row: &Row, labels: &HashMap<RecordId, String>) -> bool {
+    fn takes(&self, id: RecordId, row: &Row, labels: &Labels) -> bool {
         self.from.is_none_or(|from| row.time >= from)
             && self.to.is_none_or(|to| row.time < to)
             && self.pipeline.as_ref().is_none_or(|pipeline| *pipeline == row.pipeline)
-            && (!self.labelled || labels.contains_key(&id))
+            && (!self.labelled || labels.of(id).is_some())
     }
 }
 
-/// What is read before rows are: the last word of feedback on each decision, and what the versions' rows mean.
+/// The last word of feedback on each decision.
+///
+/// Takes some 50 bytes a decision on which there is feedback.
+#[derive(Debug, Default)]
+struct Labels {
+    of: HashMap<RecordId, (Time, RecordId, Arc<str>)>,
+    classes: HashSet<Arc<str>>,
+}
+
+impl Labels {
+    fn add(&mut self, id: RecordId, Feedback { decision, class, time }: Feedback) {
+        let class = match self.classes.get(class.as_str()) {
+            Some(known) => Arc::clone(known),
+            None => {
+                let class: Arc<str> = class.into();
+                self.classes.insert(Arc::clone(&class));
+                class
+            }
+        };
+        // Records that raced each other are not in the order in which they were said.
+        let said = (time, id, class);
+        self.of
+            .entry(decision)
+            .and_modify(|last| {
+                if (last.0, last.1) < (said.0, said.1) {
+                    *last = said.clone();
+                }
+            })
+            .or_insert(said);
+    }
+
+    fn of(&self, decision: RecordId) -> Option<(&str, Time)> {
+        self.of.get(&decision).map(|(time, _, class)| (&**class, *time))
+    }
+}
+
+/// What is read before rows are: labels, and what the versions' rows mean.
 struct Outline {
-    labels: HashMap<RecordId, String>,
+    labels: Labels,
     /// In the order in which versions first appear.
     descriptions: Vec<(String, Description)>,
 }
 
 impl Outline {
     fn read(journal: &Journal, filter: &Filter) -> Result<Outline, JournalError> {
-        let mut labels = HashMap::new();
+        let mut labels = Labels::default();
         let mut versions: Vec<String> = Vec::new();
-        journal.scan(|_, record| {
+        journal.scan(|id, record| {
             match record {
-                Record::Feedback(feedback) => {
-                    labels.insert(feedback.decision, feedback.class);
-                }
+                Record::Feedback(feedback) => labels.add(id, feedback),
                 Record::Decision(row) => {
                     let wanted = filter.pipeline.as_ref().is_none_or(|pipeline| *pipeline == row.pipeline);
                     if wanted && !versions.contains(&row.version) {
@@ -97,44 +135,27 @@ impl Outline {
     }
 }
 
-/// Writes one JSON object a line. Returns the number of rows.
+/// Writes one JSON object a line: times as RFC 3339, bytes as hexadecimal digits, floats that JSON cannot write as
+/// null, everything else as in Parquet. Returns the number of rows.
 pub fn ndjson(journal: &Journal, filter: &Filter, out: &mut dyn Write) -> Result<u64, ExportError> {
     let outline = Outline::read(journal, filter)?;
+    let columns = table(&outline);
     let mut count = 0;
     each_row(journal, filter, &outline, |id, row| {
-        let facts = outline.description(&row.version).map(|description| {
-            let values = description.columns.iter().zip(row.facts.values());
-            let named =
-                values.filter_map(|(column, value)| Some((column.name.clone(), json_value(value.as_ref()?))));
-            named.collect::<serde_json::Map<_, _>>()
-        });
-        let object = serde_json::json!({
-            "id": id.to_string(),
-            "pipeline": row.pipeline,
-            "version": row.version,
-            "event_id": row.event_id,
-            "time": row.time.to_string(),
-            "arrival": row.arrival.to_string(),
-            "duplicate": row.duplicate,
-            "action": row.verdict.action.name(),
-            "score": row.verdict.score,
-            "reasons": reasons(&row),
-            "label": outline.labels.get(&id),
-            "facts": facts,
-        });
-        writeln!(out, "{object}")?;
+        let values = cells(id, row, &columns, &outline);
+        for (index, (column, value)) in columns.iter().zip(&values).enumerate() {
+            out.write_all(if index == 0 { b"{" } else { b"," })?;
+            serde_json::to_writer(&mut *out, &column.name).map_err(std::io::Error::from)?;
+            out.write_all(b":")?;
+            let value = value.as_ref().map(json_value).unwrap_or_default();
+            serde_json::to_writer(&mut *out, &value).map_err(std::io::Error::from)?;
+        }
+        out.write_all(b"}\n")?;
         count += 1;
         Ok(())
     })?;
     out.flush()?;
     Ok(count)
-}
-
-fn reasons(row: &Row) -> serde_json::Value {
-    let reasons = row.verdict.reasons.iter().map(
-        |reason| serde_json::json!({ "name": reason.rule, "score": reason.score, "detail": reason.detail }),
-    );
-    reasons.collect()
 }
 
 fn each_row(
@@ -156,8 +177,7 @@ fn each_row(
 }
 
 /// Writes one Parquet file, zstd-compressed, with a row group for every 8192 rows. Times are microseconds in UTC,
-/// addresses are strings, lists are lists of strings. Returns the
-/// number of rows.
+/// addresses are strings, lists are JSON in strings. Returns the number of rows.
 pub fn parquet(journal: &Journal, filter: &Filter, out: impl Write + Send) -> Result<u64, ExportError> {
     let outline = Outline::read(journal, filter)?;
     let columns = table(&outline);
@@ -167,15 +187,18 @@ pub fn parquet(journal: &Journal, filter: &Filter, out: impl Write + Send) -> Re
         WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default())).build();
     let mut writer = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties))?;
     let mut rows = Vec::with_capacity(GROUP_ROWS);
-    let mut count = 0;
+    let (mut bytes, mut count) = (0, 0);
     each_row(journal, filter, &outline, |id, row| {
-        rows.push(cells(id, row, &columns, &outline));
+        let cells = cells(id, row, &columns, &outline);
+        bytes += cells.iter().map(size).sum::<usize>();
+        rows.push(cells);
         count += 1;
-        if rows.len() == GROUP_ROWS {
+        if rows.len() == GROUP_ROWS || bytes >= GROUP_BYTES {
             let mut group = writer.next_row_group()?;
             write_group(&mut group, &columns, &rows)?;
             group.close()?;
             rows.clear();
+            bytes = 0;
         }
         Ok(())
     })?;
@@ -195,34 +218,56 @@ struct TableColumn {
     source: Source,
 }
 
+/// What a row of the table is made of.
+struct Told<'a> {
+    id: RecordId,
+    row: &'a Row,
+    description: Option<&'a Description>,
+    label: Option<(&'a str, Time)>,
+}
+
+/// The value of a column of the decision's own.
+type Own = fn(&Told<'_>) -> Option<Value>;
+
 enum Source {
-    Decision(fn(RecordId, &Row, Option<&str>) -> Option<Value>),
+    Decision(Own),
     /// The fact's slot in each version.
     Fact(HashMap<String, Slot>),
 }
 
 fn table(outline: &Outline) -> Vec<TableColumn> {
-    type Get = fn(RecordId, &Row, Option<&str>) -> Option<Value>;
-    let own: [(&str, Type, Get); 11] = [
-        ("id", Type::String, |id, _, _| Some(id.to_string().into())),
-        ("pipeline", Type::String, |_, row, _| Some(row.pipeline.as_str().into())),
-        ("version", Type::String, |_, row, _| Some(row.version.as_str().into())),
-        ("event_id", Type::String, |_, row, _| row.event_id.as_deref().map(Value::from)),
-        ("time", Type::Time, |_, row, _| Some(row.time.into())),
-        ("arrival", Type::Time, |_, row, _| Some(row.arrival.into())),
-        ("duplicate", Type::Bool, |_, row, _| Some(row.duplicate.into())),
-        ("action", Type::String, |_, row, _| Some(row.verdict.action.name().into())),
-        ("score", Type::Float, |_, row, _| Some(row.verdict.score.into())),
-        ("rules", Type::List, |_, row, _| {
-            Some(Value::List(row.verdict.reasons.iter().map(|reason| reason.rule.as_str().into()).collect()))
+    let own: [(&str, Type, Own); 16] = [
+        ("id", Type::String, |told| Some(told.id.to_string().into())),
+        ("pipeline", Type::String, |told| Some(told.row.pipeline.as_str().into())),
+        ("version", Type::String, |told| Some(told.row.version.as_str().into())),
+        ("rules_version", Type::String, |told| told.description?.rules_version.as_deref().map(Value::from)),
+        ("preset", Type::String, |told| Some(told.description?.preset.as_ref()?.0.as_str().into())),
+        ("preset_version", Type::String, |told| Some(told.description?.preset.as_ref()?.1.as_str().into())),
+        ("models", Type::String, |told| {
+            let models = &told.description?.models;
+            let versions = models.iter().map(|(name, version)| (name.as_str(), version.as_str()));
+            let versions: serde_json::Map<_, _> =
+                versions.map(|(name, it)| (name.into(), it.into())).collect();
+            (!models.is_empty()).then(|| serde_json::Value::Object(versions).to_string().into())
         }),
-        ("label", Type::String, |_, _, label| label.map(Value::from)),
+        ("event_id", Type::String, |told| told.row.event_id.as_deref().map(Value::from)),
+        ("time", Type::Time, |told| Some(told.row.time.into())),
+        ("arrival", Type::Time, |told| Some(told.row.arrival.into())),
+        ("duplicate", Type::Bool, |told| Some(told.row.duplicate.into())),
+        ("action", Type::String, |told| Some(told.row.verdict.action.name().into())),
+        ("score", Type::Float, |told| Some(told.row.verdict.score.into())),
+        ("rules", Type::List, |told| {
+            let reasons = told.row.verdict.reasons.iter();
+            Some(Value::List(reasons.map(|reason| reason.rule.as_str().into()).collect()))
+        }),
+        ("label", Type::String, |told| told.label.map(|(class, _)| class.into())),
+        ("label_time", Type::Time, |told| told.label.map(|(_, time)| time.into())),
     ];
     let mut columns: Vec<TableColumn> = own
         .into_iter()
         .map(|(name, kind, get)| TableColumn { name: name.to_owned(), kind, source: Source::Decision(get) })
         .collect();
-    let first_fact = columns.len();
+    let own: HashSet<String> = columns.iter().map(|column| column.name.clone()).collect();
     let mut by_name: HashMap<String, usize> = HashMap::new();
     for (version, description) in &outline.descriptions {
         for (Column { name, kind, journalled, .. }, slot) in description.columns.iter().zip(0..) {
@@ -230,11 +275,11 @@ fn table(outline: &Outline) -> Vec<TableColumn> {
                 continue;
             }
             let index = *by_name.entry(name.clone()).or_insert_with(|| {
-                let source = Source::Fact(HashMap::new());
-                columns.push(TableColumn { name: name.clone(), kind: *kind, source });
+                let name = if own.contains(name) { format!("fact.{name}") } else { name.clone() };
+                columns.push(TableColumn { name, kind: *kind, source: Source::Fact(HashMap::new()) });
                 columns.len() - 1
             });
-            if let Some(column) = columns.get_mut(index).filter(|_| index >= first_fact) {
+            if let Some(column) = columns.get_mut(index) {
                 column.kind = *kind;
                 if let Source::Fact(slots) = &mut column.source {
                     slots.insert(version.clone(), Slot(slot));
@@ -246,50 +291,50 @@ fn table(outline: &Outline) -> Vec<TableColumn> {
 }
 
 fn cells(id: RecordId, row: Row, columns: &[TableColumn], outline: &Outline) -> Vec<Option<Value>> {
-    let label = outline.labels.get(&id).map(String::as_str);
+    let label = outline.labels.of(id);
+    let description = outline.description(&row.version);
+    let told = Told { id, row: &row, description, label };
     let cells = columns.iter().map(|column| {
         let value = match &column.source {
-            Source::Decision(get) => get(id, &row, label),
+            Source::Decision(get) => get(&told),
             Source::Fact(slots) => slots.get(&row.version).and_then(|slot| row.facts.get(*slot)).cloned(),
         };
-        value.and_then(|value| value.coerce(column.kind))
+        value.and_then(|value| value.coerce(column.kind)).map(flat)
     });
     cells.collect()
 }
 
-fn field(column: &TableColumn) -> Result<TypePtr, ParquetError> {
-    fn text(name: &str) -> PrimitiveTypeBuilder<'_> {
-        SchemaType::primitive_type_builder(name, Physical::BYTE_ARRAY)
-            .with_logical_type(Some(LogicalType::String))
-    }
-    let primitive = SchemaType::primitive_type_builder;
-    let optional = Repetition::OPTIONAL;
-    let name = column.name.as_str();
-    let field = match column.kind {
-        Type::String | Type::Ip => text(name).with_repetition(optional).build()?,
-        Type::Bytes => primitive(name, Physical::BYTE_ARRAY).with_repetition(optional).build()?,
-        Type::Integer => primitive(name, Physical::INT64).with_repetition(optional).build()?,
-        Type::Float => primitive(name, Physical::DOUBLE).with_repetition(optional).build()?,
-        Type::Bool => primitive(name, Physical::BOOLEAN).with_repetition(optional).build()?,
-        Type::Time => primitive(name, Physical::INT64)
-            .with_logical_type(Some(LogicalType::timestamp(true, TimeUnit::MICROS)))
-            .with_repetition(optional)
-            .build()?,
-        Type::List => {
-            let element = text("element").with_repetition(Repetition::REQUIRED).build()?;
-            let list = SchemaType::group_type_builder("list")
-                .with_repetition(Repetition::REPEATED)
-                .with_fields(vec![Arc::new(element)])
-                .build()?;
-            SchemaType::group_type_builder(name)
-                .with_repetition(optional)
-                .with_logical_type(Some(LogicalType::List))
-                .with_converted_type(ConvertedType::LIST)
-                .with_fields(vec![Arc::new(list)])
-                .build()?
-        }
+/// Bytes that a cell takes up in memory.
+fn size(cell: &Option<Value>) -> usize {
+    let content = match cell {
+        Some(Value::String(text)) => text.len(),
+        Some(Value::Bytes(bytes)) => bytes.len(),
+        _ => 0,
     };
-    Ok(Arc::new(field))
+    size_of::<Option<Value>>() + content
+}
+
+/// A value that is one cell.
+fn flat(value: Value) -> Value {
+    match value {
+        Value::List(_) => json_value(&value).to_string().into(),
+        scalar => scalar,
+    }
+}
+
+fn field(column: &TableColumn) -> Result<TypePtr, ParquetError> {
+    let (physical, logical) = match column.kind {
+        Type::String | Type::Ip | Type::List => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        Type::Bytes => (Physical::BYTE_ARRAY, None),
+        Type::Integer => (Physical::INT64, None),
+        Type::Float => (Physical::DOUBLE, None),
+        Type::Bool => (Physical::BOOLEAN, None),
+        Type::Time => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::MICROS))),
+    };
+    let field = SchemaType::primitive_type_builder(&column.name, physical)
+        .with_logical_type(logical)
+        .with_repetition(Repetition::OPTIONAL);
+    Ok(Arc::new(field.build()?))
 }
 
 fn write_group<W: Write + Send>(
@@ -325,28 +370,12 @@ fn write_group<W: Write + Send>(
                 column.write_batch(&values.collect::<Vec<_>>(), Some(&definition), None)?;
             }
             ColumnWriter::ByteArrayColumnWriter(column) => {
-                let (mut values, mut definition, mut repetition) = (Vec::new(), Vec::new(), Vec::new());
-                for cell in cells() {
-                    match cell {
-                        // A list: absent 0, empty 1, an element 2; its first element starts a new row.
-                        Some(Value::List(items)) => {
-                            values.extend(items.iter().map(|item| ByteArray::from(item.as_bytes().to_vec())));
-                            definition.extend(std::iter::repeat_n(
-                                if items.is_empty() { 1 } else { 2 },
-                                items.len().max(1),
-                            ));
-                            repetition.extend((0..items.len().max(1)).map(|place| i16::from(place > 0)));
-                            continue;
-                        }
-                        Some(Value::Bytes(bytes)) => values.push(ByteArray::from(bytes.to_vec())),
-                        Some(scalar) => values.push(ByteArray::from(scalar.to_string().into_bytes())),
-                        None => {}
-                    }
-                    definition.push(i16::from(cell.is_some()));
-                    repetition.push(0);
-                }
-                let list = columns.get(index).is_some_and(|column| column.kind == Type::List);
-                column.write_batch(&values, Some(&definition), list.then_some(&repetition[..]))?;
+                let values = cells().filter_map(|cell| match cell? {
+                    Value::Bytes(bytes) => Some(ByteArray::from(bytes.to_vec())),
+                    Value::String(text) => Some(ByteArray::from(text.as_bytes().to_vec())),
+                    scalar => Some(ByteArray::from(scalar.to_string().into_bytes())),
+                });
+                column.write_batch(&values.collect::<Vec<_>>(), Some(&definition), None)?;
             }
             _ => {}
         }

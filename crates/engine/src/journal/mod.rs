@@ -7,9 +7,11 @@
 //!
 //! Schemas and configurations that rows refer to are files of their own beside the segments, named by content.
 
+mod archive;
 pub mod export;
 mod record;
 mod segment;
+pub(crate) mod slim;
 mod verify;
 
 use std::fs;
@@ -23,6 +25,7 @@ use event::Time;
 use event_listener::Event as Signal;
 use stats::Durability;
 
+pub use archive::Archive;
 pub use record::{Description, Feedback, KeyReading, KindDescription, Record, Row};
 use segment::Summary;
 pub use segment::{Block, Blocks, Head, SegmentError};
@@ -60,6 +63,9 @@ pub enum JournalError {
         /// What is wrong with it.
         error: SegmentError,
     },
+    /// There is no room on the disk. What waits is kept, and the journal goes on by itself when there is room.
+    #[error("the journal takes nothing while the disk is full: {0}; make room on it")]
+    Full(String),
     /// An earlier write failed: nothing more is accepted, as it could not be promised.
     #[error("the journal stopped after a failed write: {0}; mend the cause and restart")]
     Poisoned(String),
@@ -106,6 +112,8 @@ struct State {
     /// Closed and open segments, oldest first.
     segments: Vec<SegmentFile>,
     poisoned: Option<String>,
+    /// There was no room for what is pending.
+    full: Option<String>,
     /// How often a sync was asked for, and up to which of these it is done.
     syncs_wanted: u64,
     syncs_done: u64,
@@ -140,6 +148,8 @@ pub struct JournalCensus {
     pub pending_bytes: usize,
     /// A write failed: nothing more is accepted.
     pub poisoned: bool,
+    /// The disk is full: nothing is accepted until there is room.
+    pub full: bool,
 }
 
 impl Journal {
@@ -213,11 +223,7 @@ impl Journal {
 
     /// What the rows of a pipeline's version mean.
     pub fn description(&self, version: &str) -> Result<Description, JournalError> {
-        let path = self.shared.directory.join(description_file(version));
-        let file = fs::File::open(&path).map_err(io_error(&path))?;
-        let mut bytes = Vec::new();
-        file.take(SIDE_FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(io_error(&path))?;
-        serde_json::from_slice(&bytes).map_err(|error| io_error(&path)(io::Error::other(error)))
+        read_description(&self.shared.directory, version)
     }
 
     /// Appends records and, when the durability is `sync`, waits until they are on disk. Also waits while more than
@@ -234,9 +240,7 @@ impl Journal {
             let listener = self.shared.written.listen();
             {
                 let mut state = self.shared.lock();
-                if let Some(why) = &state.poisoned {
-                    return Err(JournalError::Poisoned(why.clone()));
-                }
+                state.check()?;
                 while state.pending.bytes.len() < PENDING_BYTES_MAX {
                     let Some((id, arrival, bytes)) = encoded.next() else { break };
                     state.pending.push(id, arrival, &bytes);
@@ -260,9 +264,7 @@ impl Journal {
         let mine = state.syncs_wanted;
         self.shared.wake.notify_one();
         loop {
-            if let Some(why) = &state.poisoned {
-                return Err(JournalError::Poisoned(why.clone()));
-            }
+            state.check()?;
             if state.syncs_done >= mine || state.closing {
                 return Ok(());
             }
@@ -385,6 +387,7 @@ impl Journal {
             bytes: state.bytes(),
             pending_bytes: state.pending.bytes.len() + state.writing.bytes.len(),
             poisoned: state.poisoned.is_some(),
+            full: state.full.is_some(),
         }
     }
 
@@ -410,6 +413,15 @@ impl Drop for Journal {
 }
 
 impl State {
+    /// Whether anything can be taken.
+    fn check(&self) -> Result<(), JournalError> {
+        match (&self.poisoned, &self.full) {
+            (Some(why), _) => Err(JournalError::Poisoned(why.clone())),
+            (None, Some(why)) => Err(JournalError::Full(why.clone())),
+            (None, None) => Ok(()),
+        }
+    }
+
     fn bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.summary.bytes).sum()
     }
@@ -440,6 +452,17 @@ impl Pending {
         self.arrival = self.arrival.max(arrival);
     }
 
+    /// Puts what was before it in front.
+    fn put_back(&mut self, before: &Pending) {
+        let mut bytes = before.bytes.clone();
+        bytes.extend_from_slice(&self.bytes);
+        self.bytes = bytes;
+        self.count += before.count;
+        self.first = before.first.into_iter().chain(self.first).min();
+        self.last = self.last.max(before.last);
+        self.arrival = self.arrival.max(before.arrival);
+    }
+
     fn may_hold(&self, id: RecordId) -> bool {
         self.first.is_some_and(|first| first <= id) && self.last.is_some_and(|last| id <= last)
     }
@@ -462,6 +485,10 @@ impl Shared {
             let (batch, sync, syncs) = {
                 let mut state = self.lock();
                 let idle = |state: &mut State| {
+                    // Whether there is room again is tried each interval, and once more before the end.
+                    if state.full.is_some() {
+                        return !state.closing;
+                    }
                     let urgent = self.durability == Durability::Sync && state.pending.count > 0;
                     let asked = state.syncs_wanted > state.syncs_done;
                     !(urgent || asked || state.closing || state.pending.bytes.len() >= BLOCK_BYTES)
@@ -479,22 +506,42 @@ impl Shared {
                 (Arc::clone(&state.writing), sync, state.syncs_wanted)
             };
             let result = self.write_batch(&mut open, &batch, sync);
+            let taken_back = match &result {
+                Err(JournalError::Io { error, .. }) if is_full(error) => {
+                    open = None;
+                    self.take_back()
+                }
+                _ => Ok(()),
+            };
             let mut state = self.lock();
-            match result {
-                Ok(()) => {
+            match (result, taken_back) {
+                (Ok(()), _) => {
                     state.safe = state.safe.max(batch.last);
                     state.syncs_done = if sync { syncs } else { state.syncs_done };
+                    state.full = None;
                 }
-                Err(error) => state.poisoned = Some(error.to_string()),
+                (Err(JournalError::Io { path, error }), Ok(())) if is_full(&error) => {
+                    state.pending.put_back(&batch);
+                    state.full = Some(format!("{}: {error}", path.display()));
+                }
+                (Err(error), Ok(())) | (_, Err(error)) => state.poisoned = Some(error.to_string()),
             }
             state.writing = Arc::default();
-            let stop = state.poisoned.is_some();
+            let stop = state.poisoned.is_some() || (state.closing && state.full.is_some());
             drop(state);
             self.written.notify(usize::MAX);
             if stop {
                 return;
             }
         }
+    }
+
+    /// Cuts off what was written of a block that had no room.
+    fn take_back(&self) -> Result<(), JournalError> {
+        let newest = self.lock().segments.last().map(|segment| (segment.path.clone(), segment.summary.bytes));
+        let Some((path, bytes)) = newest else { return Ok(()) };
+        let file = fs::OpenOptions::new().write(true).open(&path).map_err(io_error(&path))?;
+        file.set_len(bytes).map_err(io_error(&path))
     }
 
     fn write_batch(
@@ -523,8 +570,12 @@ impl Shared {
             (None, Some(path)) => open.insert(segment::Writer::append(&path)?),
             (None, None) => {
                 let path = self.directory.join(format!("{first}.journal"));
-                let writer = segment::Writer::create(&path)?;
-                sync_directory(&self.directory)?;
+                let writer = segment::Writer::create(&path).and_then(|writer| {
+                    sync_directory(&self.directory)?;
+                    Ok(writer)
+                });
+                // It will be made again under this name, or under that of an earlier record.
+                let writer = writer.inspect_err(|_| drop(fs::remove_file(&path)))?;
                 self.lock().segments.push(SegmentFile { first, path, summary: Summary::empty() });
                 open.insert(writer)
             }
@@ -538,6 +589,12 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// Whether all that is wrong is that there is no room.
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 /// The segments in a directory, oldest first.
@@ -574,7 +631,7 @@ fn snapshot_of(
         for entry in fs::read_dir(directory).map_err(io_error(directory))? {
             let path = entry.map_err(io_error(directory))?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if name.ends_with(".rows.json") || name.ends_with(".pipeline.txt") {
+            if name.ends_with(DESCRIPTION_SUFFIX) || name.ends_with(".pipeline.txt") {
                 links.push(path);
             }
         }
@@ -593,8 +650,19 @@ fn snapshot_of(
     sync_directory(target)
 }
 
+/// What the name of a description ends in.
+const DESCRIPTION_SUFFIX: &str = ".rows.json";
+
 fn description_file(version: &str) -> String {
-    format!("{version}.rows.json")
+    format!("{version}{DESCRIPTION_SUFFIX}")
+}
+
+fn read_description(directory: &Path, version: &str) -> Result<Description, JournalError> {
+    let path = directory.join(description_file(version));
+    let file = fs::File::open(&path).map_err(io_error(&path))?;
+    let mut bytes = Vec::new();
+    file.take(SIDE_FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(io_error(&path))?;
+    serde_json::from_slice(&bytes).map_err(|error| io_error(&path)(io::Error::other(error)))
 }
 
 fn sync_directory(path: &Path) -> Result<(), JournalError> {

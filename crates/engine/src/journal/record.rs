@@ -79,6 +79,15 @@ pub struct Description {
     pub kinds: Vec<KindDescription>,
     /// Name and description of every rule.
     pub rules: Vec<(String, String)>,
+    /// The version of the set of rules, `None` as far as nobody wrote it down.
+    #[serde(default)]
+    pub rules_version: Option<String>,
+    /// Name and version of the preset, if there was one.
+    #[serde(default)]
+    pub preset: Option<(String, String)>,
+    /// Name and version of every model: the hash of its file.
+    #[serde(default)]
+    pub models: Vec<(String, String)>,
 }
 
 /// What the keys and readings of one kind mean.
@@ -128,6 +137,9 @@ impl Description {
                 .iter()
                 .map(|rule| (rule.name.clone(), rule.description.clone()))
                 .collect(),
+            rules_version: Some(pipeline.rules.version().to_owned()),
+            models: pipeline.model_versions(),
+            preset: pipeline.preset.map(|preset| (preset.name.to_owned(), preset.version())),
         }
     }
 }

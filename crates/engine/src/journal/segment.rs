@@ -62,10 +62,20 @@ pub struct Block {
 }
 
 impl Block {
+    /// Its content, uncompressed. The head says how much that is, within a bound.
+    pub(crate) fn raw(&self) -> Result<Vec<u8>, SegmentError> {
+        let raw = zstd::bulk::decompress(&self.content, self.head.raw_bytes);
+        raw.map_err(|_| SegmentError::Damaged(self.head.at))
+    }
+
+    /// Bytes that it takes up on disk.
+    pub fn disk_bytes(&self) -> u64 {
+        (BLOCK_HEAD_BYTES + self.head.length) as u64
+    }
+
     /// The records.
     pub fn records(&self) -> Result<Vec<(RecordId, Record)>, SegmentError> {
-        let raw = zstd::bulk::decompress(&self.content, self.head.raw_bytes);
-        let records = raw.map(|raw| Record::decode_all(&raw)).unwrap_or_default();
+        let records = Record::decode_all(&self.raw()?);
         if records.len() == self.head.count as usize {
             Ok(records)
         } else {
@@ -198,11 +208,105 @@ fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
+/// The blocks of a file.
+type FileBlocks = Blocks<BufReader<File>>;
+
+/// Where the blocks of a segment begin. Of the newest what is just being written, or torn, is left out.
+fn begins(path: &Path, newest: bool) -> Result<Option<(FileBlocks, Vec<u64>)>, JournalError> {
+    let mut blocks = match open(path) {
+        Ok(Some(blocks)) => blocks,
+        Err(JournalError::Segment { error: SegmentError::Magic, .. }) if newest && is_begun(path) => {
+            return Ok(None);
+        }
+        none_or_error => return none_or_error.map(|_| None),
+    };
+    let length = std::fs::metadata(path).map_err(io_error(path))?.len();
+    let mut begins = Vec::new();
+    loop {
+        match blocks.next_head() {
+            Ok(Some(head)) if blocks.at <= length => begins.push(head.at),
+            Ok(None) => break,
+            Ok(Some(_)) | Err(SegmentError::Damaged(_)) if newest => break,
+            Ok(Some(head)) => return Err(segment_error(path)(SegmentError::Damaged(head.at))),
+            Err(error) => return Err(segment_error(path)(error)),
+        }
+    }
+    Ok(Some((blocks, begins)))
+}
+
+/// Whether a file is a segment of which not even the head is written.
+fn is_begun(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.len() < HEAD_BYTES as u64)
+}
+
+/// The blocks of segments, the last one first.
+#[derive(Debug)]
+pub(super) struct NewestFirst {
+    segments: Vec<PathBuf>,
+    is_first: bool,
+    /// The segment at work, and where the blocks begin that are still to come.
+    open: Option<(PathBuf, FileBlocks, Vec<u64>)>,
+}
+
+impl NewestFirst {
+    /// Of segments given oldest first.
+    pub(super) fn new(segments: Vec<PathBuf>) -> NewestFirst {
+        NewestFirst { segments, is_first: true, open: None }
+    }
+
+    fn advance(&mut self) -> Result<Option<Block>, JournalError> {
+        loop {
+            if let Some((path, blocks, begins)) = &mut self.open
+                && let Some(at) = begins.pop()
+            {
+                return blocks.seek(at).and_then(|()| blocks.read()).map_err(segment_error(path));
+            }
+            let Some(path) = self.segments.pop() else { return Ok(None) };
+            let newest = std::mem::take(&mut self.is_first);
+            self.open = begins(&path, newest)?.map(|(blocks, begins)| (path, blocks, begins));
+        }
+    }
+}
+
+impl Iterator for NewestFirst {
+    type Item = Result<Block, JournalError>;
+
+    fn next(&mut self) -> Option<Result<Block, JournalError>> {
+        let block = self.advance().transpose();
+        if matches!(block, None | Some(Err(_))) {
+            (self.segments, self.open) = (Vec::new(), None);
+        }
+        block
+    }
+}
+
+/// The blocks of segments given oldest first, in that order; ends after the first that is damaged.
+pub(super) fn oldest_first(
+    segments: Vec<PathBuf>,
+) -> impl Iterator<Item = Result<Block, JournalError>> + Send {
+    let newest = segments.len().saturating_sub(1);
+    let mut failed = false;
+    let blocks = segments.into_iter().enumerate().flat_map(move |(index, path)| {
+        let (opened, failure) = match begins(&path, index == newest) {
+            Ok(opened) => (opened, None),
+            Err(error) => (None, Some(Err(error))),
+        };
+        let blocks = opened.into_iter().flat_map(move |(mut blocks, begins)| {
+            let path = path.clone();
+            begins.into_iter().filter_map(move |at| {
+                blocks.seek(at).and_then(|()| blocks.read()).map_err(segment_error(&path)).transpose()
+            })
+        });
+        failure.into_iter().chain(blocks)
+    });
+    blocks.take_while(move |block| !std::mem::replace(&mut failed, block.is_err()))
+}
+
 /// The record of this id among the blocks from `at` to `end`.
 pub(super) fn find(path: &Path, at: u64, end: u64, id: RecordId) -> Result<Option<Record>, JournalError> {
     let Some(mut blocks) = open(path)? else { return Ok(None) };
     let mut search = || {
-        blocks.seek(at)?;
+        blocks.seek(at.max(HEAD_BYTES as u64))?;
         while blocks.at < end {
             let start = blocks.at;
             let Some(head) = blocks.next_head()? else { break };

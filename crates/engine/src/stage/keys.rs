@@ -86,18 +86,30 @@ fn of_kind<'a>(
 
 /// Cuts and hashes.
 pub(crate) fn derive(row: Fielded, secret: &Secret) -> Prepared {
+    derive_with(row, secret, |_| None)
+}
+
+/// The same, but of the kinds for which `logged` has an answer the keys are those.
+pub(crate) fn derive_with(
+    row: Fielded,
+    secret: &Secret,
+    logged: impl Fn(usize) -> Option<Vec<Shingle>>,
+) -> Prepared {
     let pipeline = &row.pipeline;
     let (mut keys, mut uncounted) = (Vec::with_capacity(64), Vec::new());
     let mut by_kind = Vec::with_capacity(pipeline.kinds.len());
     for (index, plan) in pipeline.kinds.iter().enumerate() {
         let keys = if plan.is_counted() { &mut keys } else { &mut uncounted };
         let start = keys.len();
-        pieces(pipeline, index, &row.facts, |piece| {
+        let mut add = |shingle| {
             if keys.len() < KEYS_MAX {
-                let shingle = secret.shingle(piece.as_bytes());
                 keys.push(Key { space: pipeline.space, kind: plan.kind, shingle });
             }
-        });
+        };
+        match logged(index) {
+            Some(shingles) => shingles.into_iter().for_each(add),
+            None => pieces(pipeline, index, &row.facts, |piece| add(secret.shingle(piece.as_bytes()))),
+        }
         by_kind.push(start..keys.len());
     }
     let mut pairs = Vec::new();

@@ -144,6 +144,8 @@ fn decisions_are_exported_as_tables() {
     let mail = corpora::mbox();
     let prepared: Vec<_> = mail.iter().take(60).map(|(_, raw)| corpora::prepare_mail(&engine, raw)).collect();
     let decisions = pollster::block_on(engine.decide(prepared)).unwrap();
+    // Long after the decision, and contradicted later.
+    pollster::block_on(engine.feedback(decisions[3].id, "ham", NOW + Span::hours(1))).unwrap();
     pollster::block_on(engine.feedback(decisions[3].id, "spam", NOW)).unwrap();
 
     let journal = engine.journal().unwrap();
@@ -157,16 +159,30 @@ fn decisions_are_exported_as_tables() {
     for (line, decision) in lines.iter().zip(&decisions) {
         assert_eq!(line["id"], decision.id.to_string());
         assert_eq!(line["score"], decision.verdict.score);
-        assert!(line["facts"]["mail.size"].as_i64().unwrap() > 0);
-        assert_eq!(line["facts"].get("mail.body_text"), None, "what is transient is not journalled");
+        assert!(line["mail.size"].as_i64().unwrap() > 0);
+        assert_eq!(line.get("mail.body_text"), None, "what is transient is not journalled");
+        let columns = |line: &serde_json::Value| line.as_object().unwrap().len();
+        assert_eq!(columns(line), columns(&lines[0]), "every line has every column");
+        assert!(line.as_object().unwrap().values().all(|value| !value.is_array() && !value.is_object()));
+        let rules: Vec<String> = serde_json::from_str(line["rules"].as_str().unwrap()).unwrap();
+        let reasons: Vec<&str> = decision.verdict.reasons.iter().map(|reason| reason.rule.as_str()).collect();
+        assert_eq!(rules, reasons);
     }
-    assert_eq!(lines[3]["label"], "spam");
+    assert_eq!(lines[3]["label"], "ham", "the last word counts");
+    assert_eq!(lines[3]["label_time"], (NOW + Span::hours(1)).to_string());
 
-    let labelled = export::Filter { labelled: true, ..export::Filter::default() };
+    let day = |time: Time| export::Filter {
+        from: Some(time),
+        to: Some(time + Span(1)),
+        labelled: true,
+        ..export::Filter::default()
+    };
     let mut only = Vec::new();
-    assert_eq!(export::ndjson(journal, &labelled, &mut only).unwrap(), 1);
+    assert_eq!(export::ndjson(journal, &day(decisions[3].time), &mut only).unwrap(), 1, "a late label");
+    assert_eq!(export::ndjson(journal, &day(NOW), &mut only).unwrap(), 0);
 
     // Read back by the format's own library.
+    use parquet::basic::Repetition;
     use parquet::file::reader::FileReader;
     use parquet::record::RowAccessor;
     let path = parent.path().join("table.parquet");
@@ -174,22 +190,47 @@ fn decisions_are_exported_as_tables() {
     assert_eq!(export::parquet(journal, &export::Filter::default(), file).unwrap(), 60);
     let reader = parquet::file::serialized_reader::SerializedFileReader::try_from(path.as_path()).unwrap();
     let fields = reader.metadata().file_metadata().schema().get_fields().to_vec();
-    let index = |name: &str| {
-        fields.iter().position(|field| field.name() == name).unwrap_or_else(|| panic!("no {name}"))
-    };
+    for field in &fields {
+        assert!(field.is_primitive() && field.get_basic_info().repetition() == Repetition::OPTIONAL);
+    }
+    let names: Vec<&str> = fields.iter().map(|field| field.name()).collect();
+    let mut of_lines: Vec<&str> = lines[0].as_object().unwrap().keys().map(String::as_str).collect();
+    let mut sorted = names.clone();
+    sorted.sort_unstable();
+    of_lines.sort_unstable();
+    assert_eq!(sorted, of_lines, "both formats have the same columns");
+    let index =
+        |name: &str| names.iter().position(|other| *other == name).unwrap_or_else(|| panic!("no {name}"));
     let rows: Vec<parquet::record::Row> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
     assert_eq!(rows.len(), 60);
     for (row, line) in rows.iter().zip(&lines) {
         assert_eq!(row.get_string(index("id")).unwrap(), line["id"].as_str().unwrap());
         assert_eq!(row.get_double(index("score")).unwrap(), line["score"].as_f64().unwrap());
-        assert_eq!(row.get_long(index("mail.size")).unwrap(), line["facts"]["mail.size"].as_i64().unwrap());
-        let rules = row.get_list(index("rules")).unwrap();
-        assert_eq!(rules.len(), line["reasons"].as_array().unwrap().len());
-        match line["facts"].get("mail.links") {
-            Some(links) => {
-                assert_eq!(row.get_list(index("mail.links")).unwrap().len(), links.as_array().unwrap().len())
+        assert_eq!(row.get_long(index("mail.size")).unwrap(), line["mail.size"].as_i64().unwrap());
+        for list in ["rules", "mail.links"] {
+            match line[list].as_str() {
+                Some(items) => assert_eq!(row.get_string(index(list)).unwrap(), items),
+                None => assert!(row.get_string(index(list)).is_err(), "a missing list is null"),
             }
-            None => assert!(row.get_list(index("mail.links")).is_err(), "a missing list is null"),
         }
     }
+}
+
+#[test]
+fn facts_do_not_take_the_names_of_a_decisions_own_columns() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory =
+        Directory::create(&parent.path().join("data"), &[engine::preset::find("web").unwrap()]).unwrap();
+    let text = "[[field]]\nname = \"score\"\ntype = \"string\"\n[[band]]\nat = 1.0\naction = \"reject\"\n";
+    let config = engine::Config::from_text("test.toml", text, &engine::Overrides::default());
+    let plan = engine::Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+    let engine = Engine::open(&directory, plan).unwrap();
+    let fields = vec![("score".to_owned(), event::Value::from("its own"))];
+    let event = event::Event { time: Some(NOW), fields, ..event::Event::default() };
+    let prepared = engine.prepare(&engine.plan().pipelines[0], event, NOW);
+    pollster::block_on(engine.decide(vec![prepared])).unwrap();
+    let mut out = Vec::new();
+    export::ndjson(engine.journal().unwrap(), &export::Filter::default(), &mut out).unwrap();
+    let line: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!((&line["score"], &line["fact.score"]), (&0.0.into(), &"its own".into()));
 }

@@ -1,10 +1,14 @@
 //! Integration tests of the engine, one module a concern.
 
+mod backtest;
 mod config;
 mod corpora;
 mod fixtures;
+mod full;
 mod journal;
 mod models;
 mod pipeline;
 mod rules;
+mod tables;
 mod tracks;
+mod train;

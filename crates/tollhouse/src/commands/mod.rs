@@ -1,5 +1,6 @@
 //! The commands.
 
+mod backtest;
 mod bench;
 mod check;
 mod completions;
@@ -59,6 +60,7 @@ enum Command {
     Stats(stats::Args),
     Top(top::Args),
     Export(export::Args),
+    Backtest(backtest::Args),
     Import(import::Args),
     Verify(verify::Args),
     Snapshot(snapshot::Args),
@@ -85,6 +87,7 @@ impl Cli {
             Command::Stats(args) => stats::run(args),
             Command::Top(args) => top::run(args),
             Command::Export(args) => export::run(args),
+            Command::Backtest(args) => backtest::run(args),
             Command::Import(args) => import::run(args),
             Command::Verify(args) => verify::run(args),
             Command::Snapshot(args) => snapshot::run(args),

@@ -1,0 +1,298 @@
+//! What other rules and models would have decided: the rows of a journal judged anew.
+//!
+//! [`Backtest::judge`] takes a block and can run on any thread; [`Tally::add`] takes what it answers, in the order of
+//! [`Archive::newest_first`](crate::journal::Archive::newest_first), and [`Tally::report`] tells it all. Rows are read as they were logged. Of facts that a
+//! row's version did not log nothing is assumed: what needs them is left out, and named.
+//!
+//! [`Replay`] counts the logged events anew instead, so that other statistics can be tried, too.
+
+mod known;
+mod replay;
+mod report;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use event::{Facts, Time};
+use judge::catboost::Scratch;
+use judge::{Action, Mode, Outcome};
+use serde::Serialize;
+
+use crate::LEDGER_UNAVAILABLE;
+use crate::id::RecordId;
+use crate::journal::slim::{Decided, Reader, Start};
+use crate::journal::{Block, Description, Row, SegmentError};
+use crate::plan::{OnError, Pipeline};
+use known::Version;
+pub use replay::{Replay, ReplayError};
+pub use report::{Change, Counts, Example, NotLogged, Quality, Report, RuleHits, Side, Tally};
+
+/// Which rows are judged anew, and what of their labels and actions counts as what.
+#[derive(Clone, Debug, Default)]
+pub struct Question {
+    /// Only events at this time or later.
+    pub from: Option<Time>,
+    /// Only events before this time.
+    pub to: Option<Time>,
+    /// Feedback classes that say that an event should have been caught; all others say that it should not. Empty for
+    /// those of [`Question::BAD`].
+    pub bad: Vec<String>,
+    /// Actions that catch an event. Empty for all but `accept`.
+    pub caught: Vec<Action>,
+}
+
+impl Question {
+    /// Names that classes of bad events usually have.
+    pub const BAD: [&str; 5] = ["spam", "bad", "complaint", "abuse", "fraud"];
+
+    fn is_bad(&self, class: &str) -> bool {
+        if self.bad.is_empty() {
+            Question::BAD.contains(&class)
+        } else {
+            self.bad.iter().any(|bad| bad == class)
+        }
+    }
+
+    fn catches(&self, action: Action) -> bool {
+        if self.caught.is_empty() { action != Action::Accept } else { self.caught.contains(&action) }
+    }
+
+    fn takes(&self, time: Time) -> bool {
+        self.from.is_none_or(|from| time >= from) && self.to.is_none_or(|to| time < to)
+    }
+}
+
+/// A pipeline's rules and models, ready to judge the rows of its former versions.
+#[derive(Debug)]
+pub struct Backtest {
+    pipeline: Arc<Pipeline>,
+    question: Question,
+    versions: HashMap<String, Version>,
+}
+
+/// What a rule set said of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Said {
+    /// The score.
+    pub score: f64,
+    /// The action.
+    pub action: Action,
+}
+
+/// A row that was judged anew.
+#[derive(Clone, Copy, Debug)]
+struct Judged {
+    id: RecordId,
+    before: Said,
+    after: Said,
+}
+
+/// A block that was judged anew.
+#[derive(Debug, Default)]
+pub struct Judgement {
+    rows: Vec<Judged>,
+    /// The enforced rules that fire on rows that change, where the rows do not tell.
+    fired: HashMap<RecordId, Vec<String>>,
+    /// Decision, class, when it was said, and the id of that.
+    feedback: Vec<(RecordId, String, Time, RecordId)>,
+    /// How often each enforced and each shadow rule had fired.
+    before: HashMap<String, [u64; 2]>,
+    /// How often each rule of the new set fires.
+    after: Vec<u64>,
+    /// Rows of each version.
+    versions: HashMap<String, u64>,
+    /// Rows whose version nobody described.
+    undescribed: u64,
+    /// Bytes on disk.
+    bytes: u64,
+}
+
+/// Rows that models score together.
+const ROWS: usize = 256;
+
+impl Backtest {
+    /// Of the pipeline that is tried, and of what the journal says about its former versions.
+    pub fn new(
+        pipeline: Arc<Pipeline>,
+        question: Question,
+        descriptions: &[(String, Description)],
+    ) -> Backtest {
+        let of = |(version, description): &(String, Description)| {
+            (version.clone(), Version::new(&pipeline, description))
+        };
+        let versions = descriptions.iter().map(of).collect();
+        Backtest { pipeline, question, versions }
+    }
+
+    /// The pipeline that is tried.
+    pub fn pipeline(&self) -> &Arc<Pipeline> {
+        &self.pipeline
+    }
+
+    /// An empty tally.
+    pub fn tally(&self) -> Tally {
+        Tally::new(self.question.clone(), self.pipeline.rules.rules().len())
+    }
+
+    /// Judges the rows of a block.
+    ///
+    /// # Errors
+    /// If the block is damaged.
+    pub fn judge(&self, block: &Block) -> Result<Judgement, SegmentError> {
+        let raw = block.raw()?;
+        let damaged = |_| SegmentError::Damaged(block.head.at);
+        let mut bench = Bench::new(self, block.disk_bytes());
+        let mut reader = Reader::new(&raw);
+        let mut before: HashMap<&str, [u64; 2]> = HashMap::new();
+        let mut last: Option<(&str, Option<&Version>)> = None;
+        for _ in 0..block.head.count {
+            let (id, start) = reader.start().map_err(damaged)?;
+            let head = match start {
+                Start::Decision(head) => head,
+                Start::Feedback { decision, class, time } => {
+                    bench.judgement.feedback.push((decision, class.to_owned(), time, id));
+                    continue;
+                }
+            };
+            let wanted = head.pipeline == self.pipeline.name && self.question.takes(head.time);
+            let version = match last {
+                Some((name, version)) if name == head.version => version,
+                _ => self.versions.get(head.version),
+            };
+            last = Some((head.version, version));
+            match version.filter(|_| wanted) {
+                Some(version) => {
+                    let facts = bench.row();
+                    reader.facts(&version.wanted, facts).map_err(damaged)?;
+                    let mut failed = false;
+                    let decided = reader.verdict(|rule, shadow| {
+                        before.entry(rule).or_default()[usize::from(shadow)] += 1;
+                        failed |= rule == LEDGER_UNAVAILABLE;
+                    });
+                    let Decided { score, action } = decided.map_err(damaged)?;
+                    let before = Said { score, action };
+                    bench.keep(Waiting { id, version, before, failed }, head.version);
+                }
+                None => {
+                    bench.judgement.undescribed += u64::from(wanted);
+                    reader.facts(&[], &mut Facts::default()).map_err(damaged)?;
+                    reader.verdict(|_, _| ()).map_err(damaged)?;
+                }
+            }
+        }
+        if !reader.is_at_end() {
+            return Err(SegmentError::Damaged(block.head.at));
+        }
+        bench.settle();
+        let mut judgement = bench.judgement;
+        judgement.before = before.into_iter().map(|(rule, hits)| (rule.to_owned(), hits)).collect();
+        Ok(judgement)
+    }
+
+    /// The enforced rules that fire on a row.
+    fn fired(&self, row: &Row) -> Option<Vec<String>> {
+        let version = self.versions.get(&row.version)?;
+        let mut facts = self.pipeline.schema.empty_row();
+        version.take(row, &mut facts);
+        version.score(&self.pipeline, &mut [&mut facts], &mut Scratch::default());
+        let mut outcome = Outcome::default();
+        self.pipeline.rules.evaluate_selected(&version.selection, &facts, &mut outcome);
+        Some(self.names(outcome.fired()))
+    }
+
+    fn names(&self, rules: &[u32]) -> Vec<String> {
+        let all = self.pipeline.rules.rules();
+        rules.iter().filter_map(|index| Some(all.get(*index as usize)?.name.clone())).collect()
+    }
+}
+
+/// A row whose facts are read.
+struct Waiting<'a> {
+    id: RecordId,
+    version: &'a Version,
+    before: Said,
+    /// The ledger could not be had.
+    failed: bool,
+}
+
+/// Rows that are judged together, and room for them.
+struct Bench<'a> {
+    backtest: &'a Backtest,
+    /// The first of these belong to `waiting`; all others are empty.
+    facts: Vec<Facts>,
+    waiting: Vec<Waiting<'a>>,
+    outcome: Outcome,
+    scratch: Scratch,
+    judgement: Judgement,
+}
+
+impl<'a> Bench<'a> {
+    fn new(backtest: &'a Backtest, bytes: u64) -> Bench<'a> {
+        let after = vec![0; backtest.pipeline.rules.rules().len()];
+        Bench {
+            backtest,
+            facts: Vec::new(),
+            waiting: Vec::new(),
+            outcome: Outcome::default(),
+            scratch: Scratch::default(),
+            judgement: Judgement { after, bytes, ..Judgement::default() },
+        }
+    }
+
+    /// An empty row.
+    fn row(&mut self) -> &mut Facts {
+        let index = self.waiting.len();
+        if self.facts.len() == index {
+            self.facts.push(self.backtest.pipeline.schema.empty_row());
+        }
+        &mut self.facts[index]
+    }
+
+    /// Keeps the row that was last given out.
+    fn keep(&mut self, row: Waiting<'a>, version: &str) {
+        match self.judgement.versions.get_mut(version) {
+            Some(rows) => *rows += 1,
+            None => drop(self.judgement.versions.insert(version.to_owned(), 1)),
+        }
+        // Models are asked for many rows of one version at a time.
+        let same = self.waiting.last().is_none_or(|last| std::ptr::eq(last.version, row.version));
+        self.waiting.push(row);
+        let rows = if self.backtest.pipeline.models.is_empty() { 1 } else { ROWS };
+        if !same || self.waiting.len() >= rows {
+            self.settle();
+        }
+    }
+
+    /// Judges what waits.
+    fn settle(&mut self) {
+        let Bench { backtest, facts, waiting, outcome, scratch, judgement } = self;
+        let Backtest { pipeline, .. } = backtest;
+        let rows = waiting.len();
+        for run in waiting.chunk_by(|one, other| std::ptr::eq(one.version, other.version)) {
+            let start = run.as_ptr_range().start;
+            let first = waiting.iter().position(|row| std::ptr::eq(row, start)).unwrap_or_default();
+            if !pipeline.models.is_empty() {
+                let mut facts: Vec<&mut Facts> = facts[first..first + run.len()].iter_mut().collect();
+                run[0].version.score(pipeline, &mut facts, scratch);
+            }
+            for (row, facts) in run.iter().zip(&facts[first..]) {
+                pipeline.rules.evaluate_selected(&row.version.selection, facts, outcome);
+                for index in outcome.fired().iter().chain(outcome.shadow()) {
+                    judgement.after[*index as usize] += 1;
+                }
+                let mut after = Said { score: outcome.score(), action: outcome.action() };
+                if row.failed && pipeline.on_error == OnError::Closed {
+                    after.action = Action::Throttle;
+                }
+                judgement.rows.push(Judged { id: row.id, before: row.before, after });
+            }
+        }
+        facts[..rows].iter_mut().for_each(Facts::clear_all);
+        waiting.clear();
+    }
+}
+
+/// Whether a rule is judged at all.
+fn is_on(mode: Mode) -> bool {
+    mode != Mode::Off
+}

@@ -1,0 +1,316 @@
+//! Events counted and judged anew from the beginning, by the journal's rows in the order in which they were written.
+//!
+//! An event is what its row holds of it: fields and content features that are journalled. Keys of a fact that is not,
+//! such as a whole text, are those that the row itself names, if the kind is what it was. Statistics begin empty and live
+//! by the events' own arrivals; feedback adds to them where it came.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use event::{Key, Secret, Shingle, Slot, Time, Value};
+use judge::Outcome;
+use judge::catboost::Scratch;
+use stats::{Embedded, Ledger, LedgerError, Observation, Request};
+
+use super::known::Version;
+use super::{Backtest, Judged, Judgement, Question, Said, Tally};
+use crate::OpenError;
+use crate::id::RecordId;
+use crate::journal::slim::{Reader, Start};
+use crate::journal::{Block, Description, Feedback, Record, Row, SegmentError};
+use crate::plan::{KindPlan, Pipeline, Plan, ReadingSource};
+use crate::stage::fields::Fielded;
+use crate::stage::{keys, observe, settle};
+
+/// Why a replay cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// A block is damaged.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// A pipeline with statistics of its own, in memory.
+#[derive(Debug)]
+pub struct Replay {
+    backtest: Backtest,
+    ledger: Embedded,
+    secret: Secret,
+    kinds: HashMap<String, Vec<Source>>,
+    tally: Tally,
+    /// Decisions on which there is feedback, and their keys once they are there. Some 30 bytes a key.
+    answered: HashMap<RecordId, Vec<Key>>,
+    /// The earliest arrival of the block at work.
+    earliest: Time,
+    outcome: Outcome,
+    scratch: Scratch,
+}
+
+/// Where the keys of a kind come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// The row's fact.
+    Fact,
+    /// The row's keys.
+    Keys,
+    /// Neither is there.
+    Nowhere,
+}
+
+impl Replay {
+    /// Of one of a plan's pipelines, the secret under which rows have their keys, and what the journal says about
+    /// former versions. Rows before the question's time are counted and not compared.
+    ///
+    /// # Errors
+    /// If the statistics do not fit into the plan's memory.
+    pub fn new(
+        plan: &Plan,
+        pipeline: Arc<Pipeline>,
+        secret: Secret,
+        question: Question,
+        descriptions: &[(String, Description)],
+    ) -> Result<Replay, OpenError> {
+        let mut kinds = HashMap::new();
+        let mut versions = HashMap::new();
+        for (version, description) in descriptions {
+            let sources = sources(&pipeline, description);
+            let lost = lost(&pipeline, description, &sources);
+            versions.insert(version.clone(), Version::of_inputs(&pipeline, description, &lost));
+            kinds.insert(version.clone(), sources);
+        }
+        let backtest = Backtest { pipeline, question, versions };
+        Ok(Replay {
+            ledger: Embedded::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?,
+            tally: backtest.tally(),
+            backtest,
+            secret,
+            kinds,
+            answered: HashMap::new(),
+            earliest: Time(i64::MAX),
+            outcome: Outcome::default(),
+            scratch: Scratch::default(),
+        })
+    }
+
+    /// Notes what a block says of decisions. To be called with every block before the first is replayed.
+    ///
+    /// # Errors
+    /// If the block is damaged.
+    pub fn note(&mut self, block: &Block) -> Result<(), SegmentError> {
+        let raw = block.raw()?;
+        let mut reader = Reader::new(&raw);
+        let mut feedback = Vec::new();
+        for _ in 0..block.head.count {
+            let mut next = || {
+                let (id, start) = reader.start()?;
+                match start {
+                    Start::Feedback { decision, class, time } => {
+                        feedback.push((decision, class.to_owned(), time, id));
+                    }
+                    Start::Decision(_) => {
+                        reader.facts(&[], &mut event::Facts::default())?;
+                        reader.verdict(|_, _| ())?;
+                    }
+                }
+                Ok(())
+            };
+            next().map_err(|_: crate::journal::slim::Broken| SegmentError::Damaged(block.head.at))?;
+        }
+        self.answered.extend(feedback.iter().map(|(decision, ..)| (*decision, Vec::new())));
+        self.tally.add(Judgement { feedback, ..Judgement::default() });
+        Ok(())
+    }
+
+    /// Replays a block; the oldest comes first.
+    ///
+    /// # Errors
+    /// If the block is damaged, or statistics cannot be had.
+    pub async fn take(&mut self, block: &Block) -> Result<(), ReplayError> {
+        let mut judgement =
+            Judgement { after: vec![0; self.backtest.pipeline.rules.rules().len()], ..Judgement::default() };
+        judgement.bytes = block.disk_bytes();
+        for (id, record) in block.records()? {
+            match record {
+                Record::Decision(row) if row.pipeline == self.backtest.pipeline.name => {
+                    self.decide(id, *row, &mut judgement).await?;
+                }
+                Record::Decision(_) => {}
+                Record::Feedback(feedback) => self.answer(&feedback).await?,
+            }
+        }
+        // What was imported may go back in time: nothing is forgotten that the next block could ask for.
+        let now = std::mem::replace(&mut self.earliest, Time(i64::MAX));
+        if now < Time(i64::MAX) {
+            self.ledger.maintain(now)?;
+        }
+        self.tally.add(judgement);
+        Ok(())
+    }
+
+    /// Rows and bytes so far.
+    pub fn progress(&self) -> (u64, u64) {
+        (self.tally.rows(), self.tally.bytes())
+    }
+
+    async fn decide(&mut self, id: RecordId, row: Row, judgement: &mut Judgement) -> Result<(), LedgerError> {
+        let Backtest { pipeline, question, versions } = &self.backtest;
+        if question.to.is_some_and(|to| row.time >= to) {
+            return Ok(());
+        }
+        let (Some(version), Some(kinds)) = (versions.get(&row.version), self.kinds.get(&row.version)) else {
+            judgement.undescribed += u64::from(question.takes(row.time));
+            return Ok(());
+        };
+        let logged = |kind: usize| -> Option<Vec<Shingle>> {
+            let number = pipeline.kinds.get(kind)?.kind;
+            match kinds.get(kind)? {
+                Source::Fact => None,
+                Source::Keys => {
+                    Some(row.keys.iter().filter(|key| key.kind == number).map(|key| key.shingle).collect())
+                }
+                Source::Nowhere => Some(Vec::new()),
+            }
+        };
+        let prepared = keys::derive_with(fielded(pipeline, version, &row), &self.secret, logged);
+        self.earliest = self.earliest.min(row.arrival);
+        if let Some(keys) = self.answered.get_mut(&id) {
+            keys.clone_from(&prepared.keys);
+        }
+        let (mut observed, failure) = observe::observe(&self.ledger, vec![prepared]).await;
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        for observed in &mut observed {
+            version.score(pipeline, &mut [&mut observed.prepared.row.facts], &mut self.scratch);
+            let facts = &observed.prepared.row.facts;
+            pipeline.rules.evaluate_selected(&version.selection, facts, &mut self.outcome);
+        }
+        let outcome = &self.outcome;
+        let adds = settle::requests(&observed, &[pipeline.rules.verdict(outcome)]);
+        settle::settle(&self.ledger, &adds).await?;
+        if !question.takes(row.time) {
+            return Ok(());
+        }
+        for index in outcome.fired().iter().chain(outcome.shadow()) {
+            judgement.after[*index as usize] += 1;
+        }
+        for (reasons, shadow) in [(&row.verdict.reasons, 0), (&row.verdict.shadow, 1)] {
+            for reason in reasons {
+                judgement.before.entry(reason.rule.clone()).or_default()[shadow] += 1;
+            }
+        }
+        *judgement.versions.entry(row.version.clone()).or_default() += 1;
+        let before = Said { score: row.verdict.score, action: row.verdict.action };
+        let after = Said { score: outcome.score(), action: outcome.action() };
+        if before != after {
+            judgement.fired.insert(id, self.backtest.names(outcome.fired()));
+        }
+        judgement.rows.push(Judged { id, before, after });
+        Ok(())
+    }
+
+    /// What feedback adds.
+    async fn answer(&mut self, feedback: &Feedback) -> Result<(), LedgerError> {
+        let pipeline = &self.backtest.pipeline;
+        let (Some(keys), Some(names)) =
+            (self.answered.get(&feedback.decision), pipeline.feedback.get(&feedback.class))
+        else {
+            return Ok(());
+        };
+        let mut observations = Vec::with_capacity(keys.len());
+        for key in keys {
+            if let Some(plan) = pipeline.kinds.iter().find(|plan| plan.kind == key.kind) {
+                let add = observe::named(plan, names);
+                observations.push(Observation { key: *key, time: feedback.time, add });
+            }
+        }
+        self.ledger.observe(&[Request { once: None, observations }]).await?;
+        Ok(())
+    }
+
+    /// Keys that were forgotten for want of memory: what they would have said is missing.
+    pub fn forgotten(&self) -> u64 {
+        self.ledger.census().evictions
+    }
+
+    /// What was compared, for a report.
+    pub fn finish(self) -> (Backtest, Tally) {
+        (self.backtest, self.tally)
+    }
+}
+
+/// The row as the first three stages would have left it.
+fn fielded(pipeline: &Arc<Pipeline>, version: &Version, row: &Row) -> Fielded {
+    let mut facts = pipeline.schema.empty_row();
+    version.take(row, &mut facts);
+    facts.set(pipeline.columns.event.time, row.time);
+    facts.set(pipeline.columns.event.arrival, row.arrival);
+    for (field, network) in &pipeline.columns.networks {
+        if let Some(Value::Ip(ip)) = facts.get(*field) {
+            let text = content::network::network(*ip, pipeline.prefixes);
+            facts.set(*network, text);
+        }
+    }
+    Fielded {
+        pipeline: Arc::clone(pipeline),
+        event_id: row.event_id.clone(),
+        time: row.time,
+        arrival: row.arrival,
+        clamped: false,
+        ignored: 0,
+        facts,
+        raw: None,
+    }
+}
+
+/// Where each kind's keys come from in the rows of a version.
+fn sources(pipeline: &Pipeline, description: &Description) -> Vec<Source> {
+    let journalled = journalled(description);
+    let is_there = |slot: Slot| journalled.contains(pipeline.schema.column(slot).name.as_str());
+    let of = |plan: &KindPlan| {
+        let asks = plan.when.iter().flat_map(|when| when.reads()).all(|read| is_there(read.slot));
+        if asks && is_there(plan.slot) {
+            return Source::Fact;
+        }
+        let was = description.kinds.iter().find(|kind| kind.kind == plan.kind);
+        let same = was.and_then(|kind| kind.piece.as_ref()).is_some_and(|(slot, normalise)| {
+            let column = description.columns.get(usize::from(slot.0));
+            column.is_some_and(|column| column.name == pipeline.schema.column(plan.slot).name)
+                && *normalise == plan.normalise.to_string()
+        });
+        if same { Source::Keys } else { Source::Nowhere }
+    };
+    pipeline.kinds.iter().map(of).collect()
+}
+
+fn journalled(description: &Description) -> HashSet<&str> {
+    let columns = description.columns.iter().filter(|column| column.journalled);
+    columns.map(|column| column.name.as_str()).collect()
+}
+
+/// Columns of readings that cannot be made, as rows lack keys or values.
+fn lost(pipeline: &Pipeline, description: &Description, sources: &[Source]) -> Vec<Slot> {
+    let journalled = journalled(description);
+    let is_there = |slot: Slot| journalled.contains(pipeline.schema.column(slot).name.as_str());
+    let is_lost = |kind: usize| sources.get(kind) == Some(&Source::Nowhere);
+    let has_no_value = |kind: usize| {
+        pipeline.kinds.get(kind).and_then(|plan| plan.value).is_some_and(|slot| !is_there(slot))
+    };
+    let readings = pipeline.readings.iter().filter(|column| match &column.source {
+        ReadingSource::Distinct { distinct, .. } | ReadingSource::EstimatedDistinct { distinct } => {
+            let lost = |plan: &crate::DistinctPlan| is_lost(plan.per) || !is_there(plan.of);
+            pipeline.distincts.get(*distinct).is_some_and(lost)
+        }
+        ReadingSource::Marked { label } => pipeline.labels.get(*label).is_some_and(|plan| is_lost(plan.of)),
+        ReadingSource::Track { kind, .. } => is_lost(*kind) || has_no_value(*kind),
+        ReadingSource::Estimated { kind }
+        | ReadingSource::Count { kind, .. }
+        | ReadingSource::Ratio { kind, .. }
+        | ReadingSource::FirstAge { kind }
+        | ReadingSource::LastAge { kind } => is_lost(*kind),
+    });
+    readings.map(|column| column.slot).collect()
+}

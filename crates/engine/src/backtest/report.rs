@@ -1,0 +1,350 @@
+//! What comes of judging anew, added up.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap};
+
+use event::Time;
+use judge::{Action, Mode};
+use serde::Serialize;
+
+use super::{Backtest, Judged, Judgement, Question, Said};
+use crate::id::RecordId;
+use crate::journal::{Archive, Record};
+
+/// Rows that are shown.
+const EXAMPLES: usize = 20;
+
+/// How many rows have this action before and that one after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// The action as it was decided.
+    pub before: Action,
+    /// The action of the rules that are tried.
+    pub after: Action,
+    /// How many rows.
+    pub rows: u64,
+}
+
+/// Labelled rows by what was said of them and whether they are caught.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Bad ones that are caught.
+    pub true_positives: u64,
+    /// Good ones that are caught.
+    pub false_positives: u64,
+    /// Bad ones that are not.
+    pub false_negatives: u64,
+    /// Good ones that are not.
+    pub true_negatives: u64,
+}
+
+/// How well labelled rows are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Quality {
+    /// What it is made of.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Of what is caught, the share that is bad; none if nothing is caught.
+    pub precision: Option<f64>,
+    /// Of what is bad, the share that is caught; none if nothing is bad.
+    pub recall: Option<f64>,
+    /// Of what is good, the share that is caught; none if nothing is good.
+    pub false_positive_rate: Option<f64>,
+}
+
+impl Counts {
+    fn add(&mut self, bad: bool, caught: bool) {
+        let count = match (bad, caught) {
+            (true, true) => &mut self.true_positives,
+            (false, true) => &mut self.false_positives,
+            (true, false) => &mut self.false_negatives,
+            (false, false) => &mut self.true_negatives,
+        };
+        *count += 1;
+    }
+
+    fn quality(self) -> Quality {
+        let share = |of: u64, all: u64| (all > 0).then(|| of as f64 / all as f64);
+        let Counts { true_positives, false_positives, false_negatives, true_negatives } = self;
+        Quality {
+            counts: self,
+            precision: share(true_positives, true_positives + false_positives),
+            recall: share(true_positives, true_positives + false_negatives),
+            false_positive_rate: share(false_positives, false_positives + true_negatives),
+        }
+    }
+}
+
+/// Before and after.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Side<T> {
+    /// As it was decided.
+    pub before: T,
+    /// By the rules that are tried.
+    pub after: T,
+}
+
+/// How often a rule fired and fires.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RuleHits {
+    /// Its name.
+    pub rule: String,
+    /// Its mode in the set that is tried; none if that does not have it.
+    pub mode: Option<Mode>,
+    /// Rows on which it had fired, enforced or in shadow.
+    pub before: u64,
+    /// Rows on which it fires, enforced or in shadow.
+    pub after: u64,
+}
+
+/// A fact that rows do not have, and what cannot be judged without it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NotLogged {
+    /// The fact or reading.
+    pub fact: String,
+    /// The rules, and models as `model NAME`, that were left out for want of it.
+    pub needed_by: Vec<String>,
+    /// The rows of which that is true.
+    pub rows: u64,
+}
+
+/// A row that is judged otherwise.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Example {
+    /// The decision, for `explain`.
+    pub id: String,
+    /// When the event happened.
+    pub time: String,
+    /// The caller's name for it.
+    pub event_id: Option<String>,
+    /// What was said about it last.
+    pub label: Option<String>,
+    /// What was decided.
+    pub before: Said,
+    /// What the rules that are tried say.
+    pub after: Said,
+    /// Enforced rules that fire now and had not.
+    pub fires_now: Vec<String>,
+    /// Enforced rules that had fired and do not now.
+    pub fires_no_more: Vec<String>,
+}
+
+/// What a backtest tells.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The version of the rules that were tried.
+    pub rules_version: String,
+    /// Rows judged.
+    pub rows: u64,
+    /// Rows with another action.
+    pub changed: u64,
+    /// Rows with another score.
+    pub rescored: u64,
+    /// Rows by action before and after, the most frequent first; those that keep theirs are there, too.
+    pub actions: Vec<Change>,
+    /// Rows with a label.
+    pub labelled: u64,
+    /// How well these are told apart.
+    pub quality: Side<Quality>,
+    /// All rules, in the order of the set that is tried; then those that it does not have, by name.
+    pub rules: Vec<RuleHits>,
+    /// What was not judged for want of facts.
+    pub not_logged: Vec<NotLogged>,
+    /// Rows whose version nobody described, which are not judged.
+    pub undescribed: u64,
+    /// The rows that change most: first those whose action changes, then by how far the score moves.
+    pub examples: Vec<Example>,
+}
+
+/// A row that changes much.
+#[derive(Debug)]
+struct Largest {
+    row: Judged,
+    label: Option<String>,
+    /// The rules that fire, unless they can be found out from the row.
+    fired: Option<Vec<String>>,
+}
+
+/// Judgements, added up. Takes some 100 bytes for each decision on which there is feedback.
+#[derive(Debug)]
+pub struct Tally {
+    question: Question,
+    rows: u64,
+    rescored: u64,
+    bytes: u64,
+    actions: HashMap<(Action, Action), u64>,
+    labels: HashMap<RecordId, (Time, RecordId, String)>,
+    labelled: u64,
+    before: Counts,
+    after: Counts,
+    hits_before: BTreeMap<String, u64>,
+    hits_after: Vec<u64>,
+    versions: HashMap<String, u64>,
+    undescribed: u64,
+    /// The largest changes, largest first.
+    largest: Vec<Largest>,
+}
+
+impl Tally {
+    pub(super) fn new(question: Question, rules: usize) -> Tally {
+        Tally {
+            question,
+            rows: 0,
+            rescored: 0,
+            bytes: 0,
+            actions: HashMap::new(),
+            labels: HashMap::new(),
+            labelled: 0,
+            before: Counts::default(),
+            after: Counts::default(),
+            hits_before: BTreeMap::new(),
+            hits_after: vec![0; rules],
+            versions: HashMap::new(),
+            undescribed: 0,
+            largest: Vec::new(),
+        }
+    }
+
+    /// Rows so far.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Bytes of blocks so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Adds a block that is older than all before it.
+    pub fn add(&mut self, mut judgement: Judgement) {
+        for (decision, class, time, id) in judgement.feedback {
+            let last = self.labels.get(&decision);
+            // The last word stands.
+            if last.is_none_or(|(at, by, _)| (*at, *by) < (time, id)) {
+                self.labels.insert(decision, (time, id, class));
+            }
+        }
+        for row in judgement.rows {
+            self.add_row(row, judgement.fired.remove(&row.id));
+        }
+        for (rule, [enforced, shadow]) in judgement.before {
+            *self.hits_before.entry(rule).or_default() += enforced + shadow;
+        }
+        self.hits_after.iter_mut().zip(judgement.after).for_each(|(all, more)| *all += more);
+        for (version, rows) in judgement.versions {
+            *self.versions.entry(version).or_default() += rows;
+        }
+        self.undescribed += judgement.undescribed;
+        self.bytes += judgement.bytes;
+    }
+
+    fn add_row(&mut self, row: Judged, fired: Option<Vec<String>>) {
+        self.rows += 1;
+        self.rescored += u64::from(row.before.score != row.after.score);
+        *self.actions.entry((row.before.action, row.after.action)).or_default() += 1;
+        // A decision comes behind all that is said of it, so its label is not needed again.
+        let label = if self.labels.is_empty() { None } else { self.labels.remove(&row.id) };
+        if let Some((.., class)) = &label {
+            let bad = self.question.is_bad(class);
+            self.labelled += 1;
+            self.before.add(bad, self.question.catches(row.before.action));
+            self.after.add(bad, self.question.catches(row.after.action));
+        }
+        if row.before != row.after {
+            let at = self.largest.partition_point(|other| larger(&other.row, &row) != Ordering::Greater);
+            if at < EXAMPLES {
+                let label = label.map(|(.., class)| class);
+                self.largest.insert(at, Largest { row, label, fired });
+                self.largest.truncate(EXAMPLES);
+            }
+        }
+    }
+
+    /// Tells it all; examples are looked up in the journal.
+    pub fn report(self, backtest: &Backtest, archive: &Archive) -> Report {
+        let rules = &backtest.pipeline.rules;
+        let mut hits_before = self.hits_before;
+        let mut hits: Vec<RuleHits> = Vec::with_capacity(rules.rules().len());
+        for (rule, after) in rules.rules().iter().zip(&self.hits_after) {
+            let before = hits_before.remove(&rule.name).unwrap_or(0);
+            hits.push(RuleHits { rule: rule.name.clone(), mode: Some(rule.mode), before, after: *after });
+        }
+        hits.extend(hits_before.into_iter().map(|(rule, before)| RuleHits {
+            rule,
+            mode: None,
+            before,
+            after: 0,
+        }));
+        let mut not_logged: Vec<NotLogged> = Vec::new();
+        for (version, rows) in &self.versions {
+            let Some(version) = backtest.versions.get(version) else { continue };
+            for (fact, needed_by) in &version.not_logged {
+                match not_logged.iter_mut().find(|it| it.fact == *fact && it.needed_by == *needed_by) {
+                    Some(known) => known.rows += rows,
+                    None => not_logged.push(NotLogged {
+                        fact: fact.clone(),
+                        needed_by: needed_by.clone(),
+                        rows: *rows,
+                    }),
+                }
+            }
+        }
+        not_logged.sort_by(|one, other| one.fact.cmp(&other.fact).then(one.needed_by.cmp(&other.needed_by)));
+        let mut actions: Vec<Change> = self
+            .actions
+            .iter()
+            .map(|((before, after), rows)| Change { before: *before, after: *after, rows: *rows })
+            .collect();
+        actions
+            .sort_by_key(|change| (std::cmp::Reverse(change.rows), change.before as u8, change.after as u8));
+        let changed = actions.iter().filter(|change| change.before != change.after).map(|change| change.rows);
+        Report {
+            pipeline: backtest.pipeline.name.clone(),
+            rules_version: rules.version().to_owned(),
+            rows: self.rows,
+            changed: changed.sum(),
+            rescored: self.rescored,
+            actions,
+            labelled: self.labelled,
+            quality: Side { before: self.before.quality(), after: self.after.quality() },
+            rules: hits,
+            not_logged,
+            undescribed: self.undescribed,
+            examples: self.largest.iter().filter_map(|it| it.example(backtest, archive)).collect(),
+        }
+    }
+}
+
+impl Largest {
+    /// Looks it up in the journal.
+    fn example(&self, backtest: &Backtest, archive: &Archive) -> Option<Example> {
+        let Some(Record::Decision(row)) = archive.find(self.row.id).ok()? else { return None };
+        let after = match &self.fired {
+            Some(fired) => fired.clone(),
+            None => backtest.fired(&row)?,
+        };
+        let before: Vec<String> = row.verdict.reasons.iter().map(|reason| reason.rule.clone()).collect();
+        let only = |these: &[String], those: &[String]| -> Vec<String> {
+            these.iter().filter(|name| !those.contains(name)).cloned().collect()
+        };
+        Some(Example {
+            id: self.row.id.to_string(),
+            time: row.time.to_string(),
+            event_id: row.event_id.clone(),
+            label: self.label.clone(),
+            before: self.row.before,
+            after: self.row.after,
+            fires_now: only(&after, &before),
+            fires_no_more: only(&before, &after),
+        })
+    }
+}
+
+/// Orders changes, the larger before the smaller.
+fn larger(one: &Judged, other: &Judged) -> Ordering {
+    let moved = |row: &Judged| (row.after.score - row.before.score).abs();
+    let turned = |row: &Judged| row.before.action != row.after.action;
+    turned(other).cmp(&turned(one)).then(moved(other).total_cmp(&moved(one)))
+}

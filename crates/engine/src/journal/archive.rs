@@ -1,0 +1,71 @@
+//! A journal's files as they are, read beside whoever writes them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::segment::{self, NewestFirst};
+use super::{
+    Block, DESCRIPTION_SUFFIX, Description, JournalError, Record, io_error, read_description, segments_in,
+};
+use crate::id::RecordId;
+
+/// The files of a journal. Nothing is locked: a server may go on writing, and segments may become too old and go.
+/// What is not written yet is not seen.
+#[derive(Debug)]
+pub struct Archive {
+    directory: PathBuf,
+    /// Oldest first.
+    segments: Vec<(RecordId, PathBuf)>,
+}
+
+impl Archive {
+    /// Looks what there is in a journal's directory; one that is not there is empty.
+    pub fn open(directory: &Path) -> Result<Archive, JournalError> {
+        let segments = if directory.exists() { segments_in(directory)? } else { Vec::new() };
+        Ok(Archive { directory: directory.to_path_buf(), segments })
+    }
+
+    /// Bytes of all segments.
+    pub fn bytes(&self) -> u64 {
+        self.segments.iter().filter_map(|(_, path)| fs::metadata(path).ok()).map(|file| file.len()).sum()
+    }
+
+    /// What the rows of each version mean that was ever described here.
+    pub fn descriptions(&self) -> Result<Vec<(String, Description)>, JournalError> {
+        let mut descriptions = Vec::new();
+        if !self.directory.exists() {
+            return Ok(descriptions);
+        }
+        for entry in fs::read_dir(&self.directory).map_err(io_error(&self.directory))? {
+            let name = entry.map_err(io_error(&self.directory))?.file_name();
+            if let Some(version) = name.to_str().and_then(|name| name.strip_suffix(DESCRIPTION_SUFFIX)) {
+                descriptions.push((version.to_owned(), read_description(&self.directory, version)?));
+            }
+        }
+        Ok(descriptions)
+    }
+
+    /// Every block, the newest first, so that what is said of a decision comes before the decision. Ends after the
+    /// first block that cannot be read; what is just being written at the newest segment's end is left out. Takes
+    /// memory for one block, and some bytes for each block of a segment.
+    pub fn newest_first(&self) -> impl Iterator<Item = Result<Block, JournalError>> + Send + use<> {
+        NewestFirst::new(self.segments.iter().map(|(_, path)| path.clone()).collect())
+    }
+
+    /// Every block, the oldest first, on the same terms.
+    pub fn oldest_first(&self) -> impl Iterator<Item = Result<Block, JournalError>> + Send + use<> {
+        segment::oldest_first(self.segments.iter().map(|(_, path)| path.clone()).collect())
+    }
+
+    /// The record of this id. Reads the heads of all blocks of a segment or two.
+    pub fn find(&self, id: RecordId) -> Result<Option<Record>, JournalError> {
+        let after = self.segments.partition_point(|(first, _)| *first <= id);
+        // Ids that raced each other can lie in the segment before.
+        for (_, path) in self.segments[..after].iter().rev().take(2) {
+            if let Some(record) = segment::find(path, 0, u64::MAX, id)? {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,235 @@
+//! Journalled decisions judged anew.
+
+use std::sync::Arc;
+
+use engine::backtest::{Backtest, Counts, Question, Replay, Report};
+use engine::journal::Archive;
+use engine::{Config, Directory, Engine, Overrides, Pipeline, Plan};
+use judge::{Action, Mode};
+
+use crate::tables::labelled_mail;
+
+struct Judged {
+    _parent: tempfile::TempDir,
+    directory: Directory,
+    engine: Engine,
+    decisions: Vec<engine::Decision>,
+    labels: Vec<Option<&'static str>>,
+}
+
+fn judged() -> Judged {
+    let parent = tempfile::tempdir().unwrap();
+    let preset = engine::preset::find("mail").unwrap();
+    let directory = Directory::create(&parent.path().join("data"), &[preset]).unwrap();
+    let (engine, decisions, _) = labelled_mail(&directory);
+    let labels = crate::corpora::mbox().iter().map(|(name, _)| crate::tables::label(name)).collect();
+    engine.journal().unwrap().sync().unwrap();
+    Judged { _parent: parent, directory, engine, decisions, labels }
+}
+
+fn pipeline(text: &str) -> Arc<Pipeline> {
+    let config = Config::from_text("new.toml", text, &Overrides::default());
+    let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+    Arc::clone(&plan.pipelines[0])
+}
+
+impl Judged {
+    fn report(&self, text: &str, question: Question) -> Report {
+        // Beside the writer, which has it open.
+        let archive = Archive::open(&self.directory.journal_path()).unwrap();
+        let backtest = Backtest::new(pipeline(text), question, &archive.descriptions().unwrap());
+        let mut tally = backtest.tally();
+        for block in archive.newest_first() {
+            tally.add(backtest.judge(&block.unwrap()).unwrap());
+        }
+        tally.report(&backtest, &archive)
+    }
+}
+
+#[test]
+fn the_same_rules_say_the_same() {
+    let judged = judged();
+    let report = judged.report("preset = \"mail\"", Question::default());
+    assert_eq!(report.rows, judged.decisions.len() as u64);
+    assert_eq!((report.changed, report.rescored, report.undescribed), (0, 0, 0));
+    assert!(report.examples.is_empty() && report.not_logged.is_empty(), "{report:?}");
+    for rule in &report.rules {
+        assert_eq!(rule.before, rule.after, "{}", rule.rule);
+        let fired = judged.decisions.iter().filter(|decision| {
+            let verdict = &decision.verdict;
+            verdict.reasons.iter().chain(&verdict.shadow).any(|reason| reason.rule == rule.rule)
+        });
+        assert_eq!(rule.before, fired.count() as u64, "{}", rule.rule);
+    }
+    assert!(report.rules.iter().any(|rule| rule.before > 10));
+    assert_eq!(report.quality.before, report.quality.after);
+}
+
+#[test]
+fn other_bands_change_what_they_should() {
+    let judged = judged();
+    // 1 is where the preset has 4.
+    let text = "preset = \"mail\"\n[[band]]\nat = 1.0\naction = \"tag\"\n[[rule]]\nname = \"NEW\"\nwhen = \"mail.size > 0\"\nmode = \"shadow\"\nscore = 1.0\n";
+    let report = judged.report(text, Question { caught: vec![Action::Tag], ..Question::default() });
+    let bands = pipeline(text).rules.bands().clone();
+    let mut counts = Counts::default();
+    let mut changed = 0;
+    for (decision, label) in judged.decisions.iter().zip(&judged.labels) {
+        let verdict = &decision.verdict;
+        let after = bands.action(verdict.score);
+        changed += u64::from(after != verdict.action);
+        let cell = match (label, after == Action::Tag) {
+            (Some("spam"), true) => &mut counts.true_positives,
+            (Some("spam"), false) => &mut counts.false_negatives,
+            (Some(_), true) => &mut counts.false_positives,
+            (Some(_), false) => &mut counts.true_negatives,
+            (None, _) => continue,
+        };
+        *cell += 1;
+    }
+    assert!(changed > 10);
+    assert_eq!((report.changed, report.rescored), (changed, 0));
+    assert_eq!(report.quality.after.counts, counts);
+    assert_ne!(report.quality.before.counts, counts);
+    let after = report.quality.after;
+    let caught = (counts.true_positives + counts.false_positives) as f64;
+    assert_eq!(after.precision, Some(counts.true_positives as f64 / caught));
+    let moved: u64 = report.actions.iter().filter(|it| it.before != it.after).map(|it| it.rows).sum();
+    assert_eq!(moved, changed);
+    assert_eq!(report.actions.iter().map(|it| it.rows).sum::<u64>(), report.rows);
+    let new = report.rules.iter().find(|rule| rule.rule == "NEW").unwrap();
+    assert_eq!((new.before, new.after, new.mode), (0, report.rows, Some(Mode::Shadow)));
+    assert_eq!(report.examples.len(), 20);
+    for example in &report.examples {
+        assert_eq!((example.before.action, example.after.action), (Action::Accept, Action::Tag));
+        let decision = judged.decisions.iter().find(|it| it.id.to_string() == example.id).unwrap();
+        assert_eq!(example.before.score, decision.verdict.score);
+    }
+}
+
+#[test]
+fn the_largest_changes_say_which_rules_turned() {
+    let judged = judged();
+    let text = "preset = \"mail\"\n[[rule]]\nname = \"NO_DATE\"\nscore = 0.25\n[[rule]]\nname = \"HUGE\"\nwhen = \"!mail.has_date\"\nscore = 20.0\n";
+    let report = judged.report(text, Question::default());
+    let without: Vec<_> = report.rules.iter().filter(|rule| rule.rule == "HUGE").collect();
+    assert!(without[0].after > 0 && without[0].before == 0, "{without:?}");
+    let first = &report.examples[0];
+    assert!(first.fires_now.contains(&"HUGE".to_owned()), "{first:?}");
+    assert_eq!(first.after.action, Action::Reject);
+    let moved: Vec<f64> = report.examples.iter().map(|it| (it.after.score - it.before.score).abs()).collect();
+    assert!(moved.is_sorted_by(|a, b| a >= b), "{moved:?}");
+}
+
+#[test]
+fn what_was_not_logged_is_named_and_not_guessed() {
+    let judged = judged();
+    let text = "preset = \"mail\"\n\
+        [[rule]]\nname = \"TEXT\"\nwhen = \"mail.body_text.contains('a')\"\nscore = 20.0\n\
+        [[rule]]\nname = \"OF_TEXT\"\nwhen = \"!rule('TEXT')\"\nscore = 20.0\n\
+        [[rule]]\nname = \"OTHER_WINDOW\"\nwhen = \"from.seen('3d') == 0\"\nscore = 20.0\n";
+    let report = judged.report(text, Question::default());
+    assert_eq!((report.changed, report.rescored), (0, 0), "{:?}", report.examples);
+    let named: Vec<(&str, String, u64)> =
+        report.not_logged.iter().map(|it| (it.fact.as_str(), it.needed_by.join(" "), it.rows)).collect();
+    let rows = report.rows;
+    assert_eq!(
+        named,
+        [
+            ("from.seen('3d')", "OTHER_WINDOW".to_owned(), rows),
+            ("mail.body_text", "TEXT".to_owned(), rows),
+            ("what other rules say", "OF_TEXT".to_owned(), rows),
+        ]
+    );
+}
+
+#[test]
+fn a_time_and_a_pipeline_are_chosen() {
+    let judged = judged();
+    let middle = judged.decisions[judged.decisions.len() / 2].time;
+    let earlier = judged.decisions.iter().filter(|decision| decision.time < middle).count() as u64;
+    let before = Question { to: Some(middle), ..Question::default() };
+    assert_eq!(judged.report("preset = \"mail\"", before).rows, earlier);
+    let after = Question { from: Some(middle), ..Question::default() };
+    assert_eq!(judged.report("preset = \"mail\"", after).rows, judged.decisions.len() as u64 - earlier);
+    assert_eq!(judged.report("preset = \"mail\"\nname = \"other\"", Question::default()).rows, 0);
+}
+
+#[test]
+fn what_is_being_written_is_left_out() {
+    let judged = judged();
+    judged.engine.close().unwrap();
+    let path = judged.directory.journal_path();
+    let archive = Archive::open(&path).unwrap();
+    let newest: Vec<_> = archive.newest_first().map(Result::unwrap).map(|block| block.head.first).collect();
+    let mut oldest: Vec<_> =
+        archive.oldest_first().map(Result::unwrap).map(|block| block.head.first).collect();
+    oldest.reverse();
+    assert_eq!(newest, oldest);
+    let segments = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path());
+    let last = segments.filter(|path| path.extension().is_some_and(|it| it == "journal")).max().unwrap();
+    let whole = std::fs::read(&last).unwrap();
+    for length in [0, 5, 12, 30, whole.len() - 1] {
+        std::fs::write(&last, &whole[..length]).unwrap();
+        let archive = Archive::open(&path).unwrap();
+        let blocks = archive.newest_first().map(Result::unwrap).count();
+        assert!(blocks < newest.len(), "{length}");
+        assert_eq!(archive.oldest_first().map(Result::unwrap).count(), blocks);
+    }
+}
+
+impl Judged {
+    fn replayed(&self, text: &str, question: Question) -> Report {
+        let config = Config::from_text("new.toml", text, &Overrides::default());
+        let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+        let archive = Archive::open(&self.directory.journal_path()).unwrap();
+        let secret = self.directory.secret().unwrap();
+        let pipeline = Arc::clone(&plan.pipelines[0]);
+        let descriptions = archive.descriptions().unwrap();
+        let mut replay = Replay::new(&plan, pipeline, secret, question, &descriptions).unwrap();
+        archive.oldest_first().for_each(|block| replay.note(&block.unwrap()).unwrap());
+        for block in archive.oldest_first() {
+            pollster::block_on(replay.take(&block.unwrap())).unwrap();
+        }
+        let (backtest, tally) = replay.finish();
+        tally.report(&backtest, &archive)
+    }
+}
+
+#[test]
+fn replayed_events_are_judged_as_they_were() {
+    let judged = judged();
+    let report = judged.replayed("preset = \"mail\"", Question::default());
+    assert_eq!(report.rows, judged.decisions.len() as u64);
+    assert_eq!((report.changed, report.rescored), (0, 0), "{:#?}", report.examples);
+    assert!(report.not_logged.is_empty(), "{:?}", report.not_logged);
+    assert!(report.labelled > 20);
+    for rule in &report.rules {
+        assert_eq!(rule.before, rule.after, "{}", rule.rule);
+    }
+    // The statistics of what came before the question's time are there all the same.
+    let middle = judged.decisions[judged.decisions.len() / 2].time;
+    let later = judged.replayed("preset = \"mail\"", Question { from: Some(middle), ..Question::default() });
+    assert!(later.rows > 0 && later.rows < report.rows);
+    assert_eq!(later.rescored, 0, "{:#?}", later.examples);
+}
+
+#[test]
+fn a_replay_counts_what_had_not_been_counted() {
+    let judged = judged();
+    let text = "preset = \"mail\"\n\
+        [[rule]]\nname = \"TEXT\"\nwhen = \"mail.body_text.contains('a')\"\nscore = 20.0\n\
+        [[rule]]\nname = \"SIZED\"\nwhen = \"size.seen('3d') >= 1\"\nscore = 20.0\n\
+        [[kind]]\nname = \"size\"\nnumber = 4000\nof = \"mail.size\"\n\
+        [[statistic]]\nname = \"sizes\"\nkeys = [\"size\"]\ncounts = [\"seen\"]\nwindows = [\"1d x 30\"]\n";
+    let report = judged.replayed(text, Question::default());
+    let named: Vec<&str> = report.not_logged.iter().map(|it| it.fact.as_str()).collect();
+    assert_eq!(named, ["mail.body_text"]);
+    let sized = report.rules.iter().find(|rule| rule.rule == "SIZED").unwrap();
+    assert!(sized.after > 0, "{sized:?}");
+    assert_eq!(
+        report.changed,
+        report.actions.iter().filter(|it| it.before != it.after).map(|it| it.rows).sum::<u64>()
+    );
+    assert!(report.examples.iter().all(|it| it.fires_now == ["SIZED"]), "{:?}", report.examples);
+}

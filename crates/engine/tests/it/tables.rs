@@ -1,0 +1,102 @@
+//! Exported tables are read as they are by what people train and ask with.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use engine::journal::export::{self, Filter};
+use engine::{Directory, Engine};
+use event::Time;
+
+use crate::corpora;
+
+/// What a sample's source says that it is.
+pub(crate) fn label(name: &str) -> Option<&'static str> {
+    if name.contains("/spam/") {
+        return Some("spam");
+    }
+    name.contains("/nice/").then_some("ham")
+}
+
+/// Judges the mail corpus into a directory, and says of each sample what its source says that it is. The samples
+/// that were labelled are counted.
+pub(crate) fn labelled_mail(directory: &Directory) -> (Engine, Vec<engine::Decision>, usize) {
+    let config = engine::Config::load(&directory.config_path(), &engine::Overrides::default());
+    let engine = Engine::open(directory, engine::Plan::compile(&config).unwrap()).unwrap();
+    let mail = corpora::mbox();
+    let mut decisions = Vec::new();
+    for (_, raw) in &mail {
+        let prepared = corpora::prepare_mail(&engine, raw);
+        decisions.extend(pollster::block_on(engine.decide(vec![prepared])).unwrap());
+    }
+    let mut labelled = 0;
+    for ((name, _), decision) in mail.iter().zip(&decisions) {
+        if let Some(class) = label(name) {
+            pollster::block_on(engine.feedback(decision.id, class, Time::from_seconds(1_780_000_000)))
+                .unwrap();
+            labelled += 1;
+        }
+    }
+    assert!(labelled > 20, "{labelled}");
+    (engine, decisions, labelled)
+}
+
+/// A Python with what reads tables, made once: `TOLLHOUSE_PYTHON`, or an environment of its own beside what is built.
+/// `None`, and why on standard output, where there is none.
+pub(crate) fn python(purpose: &str) -> Option<PathBuf> {
+    if let Some(python) = std::env::var_os("TOLLHOUSE_PYTHON") {
+        return Some(python.into());
+    }
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python");
+    let (python, ready) = (home.join("bin/python"), home.join("ready"));
+    std::fs::create_dir_all(&home).unwrap();
+    let lock = File::create(home.join("lock")).unwrap();
+    lock.lock().unwrap();
+    if ready.exists() {
+        return Some(python);
+    }
+    let made = run(Command::new("python3").args(["-m", "venv"]).arg(&home)).and_then(|()| {
+        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=1"];
+        run(Command::new(&python).args(pip).args(PACKAGES))
+    });
+    match made {
+        Ok(()) => std::fs::write(ready, "").unwrap(),
+        Err(why) => {
+            println!("skipped: {purpose}: {why}");
+            return None;
+        }
+    }
+    Some(python)
+}
+
+const PACKAGES: [&str; 5] = ["catboost==1.2.10", "pandas", "pyarrow", "polars", "duckdb"];
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let ran = command.output().map_err(|error| format!("{}: {error}", command.get_program().display()))?;
+    let said = String::from_utf8_lossy(&ran.stderr);
+    if ran.status.success() { Ok(()) } else { Err(said.trim().lines().last().unwrap_or("").to_owned()) }
+}
+
+#[test]
+fn the_usual_libraries_read_them() {
+    let Some(python) = python("exported tables are read") else { return };
+    let parent = tempfile::tempdir().unwrap();
+    let preset = engine::preset::find("mail").unwrap();
+    let directory = Directory::create(&parent.path().join("data"), &[preset]).unwrap();
+    let (engine, decisions, labelled) = labelled_mail(&directory);
+    let journal = engine.journal().unwrap();
+    let file = |name: &str| File::create(parent.path().join(name)).unwrap();
+    export::parquet(journal, &Filter::default(), file("table.parquet")).unwrap();
+    export::ndjson(journal, &Filter::default(), &mut file("table.ndjson")).unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/tables.py");
+    let ran = Command::new(&python)
+        .arg(script)
+        .arg(parent.path())
+        .args([decisions.len().to_string(), labelled.to_string()])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{told}{}", String::from_utf8_lossy(&ran.stderr));
+    assert_eq!(told.lines().count(), 5, "each library reads or is missing: {told}");
+    print!("{told}");
+}

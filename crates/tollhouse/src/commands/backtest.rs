@@ -1,0 +1,310 @@
+//! `tollhouse backtest`: what other rules or models would have decided.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use engine::backtest::{Backtest, Quality, Question, Replay, Report, Side};
+use engine::journal::Archive;
+use engine::{Config, Directory, Pipeline, Plan};
+use event::Time;
+use indicatif::HumanCount;
+use judge::{Action, Mode};
+use serde::Serialize;
+
+use crate::console::{BOLD, Cell, DIM, Output, Progress, Table, colour, cut, help, say};
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::options::{EngineOptions, JsonOption, time};
+use crate::ordered::map_ordered;
+use crate::reading::ThreadsOption;
+
+/// Judge the journal's decisions anew, by other rules or models, and tell what changes
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse backtest --data ./data --rules new.toml
+  tollhouse backtest --data ./data --rules new.toml --from 2026-05-01 --to 2026-06-01
+  tollhouse backtest --data ./data --rules new.toml --model spam=new.cbm --json | jq .quality
+  tollhouse backtest --data ./data --rules new.toml --bad spam --caught quarantine --caught reject
+  tollhouse backtest --data ./data --rules new-windows.toml --replay
+
+Reads each decision's facts and readings as they were, and changes nothing; a server may run on the
+directory. What needs a fact that was not logged is left out, and named. Precision, recall and the
+false positive rate are of the decisions on which somebody gave feedback. With --replay readings are
+not those that were logged: all events and feedback of the journal run through new statistics.")]
+pub(crate) struct Args {
+    /// Configuration file with the rules to try, instead of the data directory's own
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// Model file to try instead of the one that the configuration names
+    #[arg(long, value_name = "NAME=FILE")]
+    model: Vec<ModelFile>,
+    /// Pipeline whose decisions are judged, by default the first one of the rules
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+    /// Only events at this time or later
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    from: Option<Time>,
+    /// Only events before this time
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    to: Option<Time>,
+    /// Feedback class of events that should be caught [default: spam, bad, complaint, abuse, fraud]
+    #[arg(long, value_name = "CLASS")]
+    bad: Vec<String>,
+    /// Action that catches an event [default: all but accept]
+    #[arg(long, value_name = "ACTION")]
+    caught: Vec<Action>,
+    /// Count all events anew from the journal's beginning, for rules that need other statistics; on one thread
+    #[arg(long)]
+    replay: bool,
+    #[command(flatten)]
+    threads: ThreadsOption,
+    #[command(flatten)]
+    engine: EngineOptions,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+/// `NAME=FILE`.
+#[derive(Clone, Debug)]
+struct ModelFile {
+    name: String,
+    path: PathBuf,
+}
+
+impl FromStr for ModelFile {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<ModelFile, &'static str> {
+        let (name, path) = text.split_once('=').ok_or("expected NAME=FILE")?;
+        Ok(ModelFile { name: name.to_owned(), path: path.into() })
+    }
+}
+
+/// The line of `--json`.
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    rows_per_second: f64,
+    threads: usize,
+}
+
+/// Rules that changed most, as far as people are shown them.
+const RULES_SHOWN: usize = 40;
+
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let mut out = Output::new(args.json.json);
+    let directory = args.engine.directory()?;
+    let (plan, pipeline) = pipeline(&args, &directory)?;
+    let archive = Archive::open(&directory.journal_path())?;
+    let question =
+        Question { from: args.from, to: args.to, bad: args.bad.clone(), caught: args.caught.clone() };
+    let threads = if args.replay { 1 } else { args.threads.count() };
+    let started = Instant::now();
+    let descriptions = archive.descriptions()?;
+    let report = if args.replay {
+        let secret = directory.secret()?;
+        replay(Replay::new(&plan, pipeline, secret, question, &descriptions)?, &archive)?
+    } else {
+        judge(&Backtest::new(pipeline, question, &descriptions), &archive, threads)?
+    };
+    let Some(report) = report else { return Ok(Exit::Interrupted) };
+    let rows_per_second = report.rows as f64 / started.elapsed().as_secs_f64();
+    if out.is_json() {
+        out.json(&Line { report: &report, rows_per_second, threads })?;
+    } else {
+        show(&report, &mut out)?;
+    }
+    out.flush()?;
+    say(format_args!(
+        "{} decisions judged anew, {} a second",
+        HumanCount(report.rows),
+        HumanCount(rows_per_second as u64)
+    ));
+    for missing in &report.not_logged {
+        crate::console::error(format_args!(
+            "{} was not logged for {} decisions; left out there: {}",
+            missing.fact,
+            HumanCount(missing.rows),
+            missing.needed_by.join(", ")
+        ));
+    }
+    if report.undescribed > 0 {
+        let rows = HumanCount(report.undescribed);
+        crate::console::error(format_args!("{rows} decisions are of versions that nobody described"));
+        help("`tollhouse verify` says which files are missing");
+    }
+    let whole = report.not_logged.is_empty() && report.undescribed == 0;
+    Ok(if whole { Exit::Fine } else { Exit::Found })
+}
+
+/// The pipeline that is tried.
+fn pipeline(args: &Args, directory: &Directory) -> Result<(Plan, Arc<Pipeline>), Failure> {
+    let path = args.rules.clone().or_else(|| args.engine.config.clone());
+    let path = path.unwrap_or_else(|| directory.config_path());
+    let mut config = Config::load(&path, &args.engine.overrides());
+    for ModelFile { name, path } in &args.model {
+        let bytes =
+            std::fs::read(path).map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))?;
+        if !config.replace_model(args.pipeline.as_deref(), name, bytes) {
+            return Err(Failure::new(format_args!("the configuration has no model `{name}`"))
+                .help(format!("add one to the rules: [[model]] with name = \"{name}\" and its file")));
+        }
+    }
+    let plan = Plan::compile(&config)?;
+    let pipeline = plan.pipeline(args.pipeline.as_deref()).map(Arc::clone).ok_or_else(|| {
+        let names: Vec<&str> = plan.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
+        let name = args.pipeline.as_deref().unwrap_or_default();
+        Failure::new(format_args!("{} has no pipeline `{name}`", path.display()))
+            .help(format!("expected one of: {}", names.join(", ")))
+    })?;
+    Ok((plan, pipeline))
+}
+
+/// `None` if it was interrupted.
+fn replay(mut replay: Replay, archive: &Archive) -> Result<Option<Report>, Failure> {
+    let interrupt = Interrupt::watch(None);
+    for block in archive.oldest_first() {
+        replay.note(&block?).map_err(Failure::new)?;
+    }
+    let (progress, bytes) = (Progress::new("bytes of the journal", Some(archive.bytes())), archive.bytes());
+    for block in archive.oldest_first() {
+        if interrupt.raised() {
+            return Ok(None);
+        }
+        pollster::block_on(replay.take(&block?)).map_err(Failure::new)?;
+        progress.set(replay.progress().1, bytes);
+    }
+    let lost = replay.forgotten();
+    if lost > 0 {
+        let lost = HumanCount(lost);
+        crate::console::error(format_args!("{lost} keys did not fit into memory and were forgotten"));
+        help("give it more with --set ledger.memory=4GiB");
+    }
+    let (backtest, tally) = replay.finish();
+    Ok(Some(tally.report(&backtest, archive)))
+}
+
+/// `None` if it was interrupted.
+fn judge(backtest: &Backtest, archive: &Archive, threads: usize) -> Result<Option<Report>, Failure> {
+    let interrupt = Interrupt::watch(None);
+    let (progress, bytes) = (Progress::new("bytes of the journal", Some(archive.bytes())), archive.bytes());
+    let mut tally = backtest.tally();
+    let judged = |block: Result<engine::journal::Block, engine::journal::JournalError>| {
+        block.map_err(Failure::from).and_then(|block| backtest.judge(&block).map_err(Failure::new))
+    };
+    let flow = map_ordered(threads, archive.newest_first(), judged, |judgement| match judgement {
+        _ if interrupt.raised() => ControlFlow::Break(None),
+        Ok(judgement) => {
+            tally.add(judgement);
+            progress.set(tally.bytes(), bytes);
+            ControlFlow::Continue(())
+        }
+        Err(failure) => ControlFlow::Break(Some(failure)),
+    });
+    match flow {
+        ControlFlow::Continue(()) => Ok(Some(tally.report(backtest, archive))),
+        ControlFlow::Break(None) => Ok(None),
+        ControlFlow::Break(Some(failure)) => Err(failure),
+    }
+}
+
+fn show(report: &Report, out: &mut Output) -> Result<(), Failure> {
+    out.line(format_args!(
+        "{BOLD}{} of {} decisions change{BOLD:#}, {} have another score",
+        HumanCount(report.changed),
+        HumanCount(report.rows),
+        HumanCount(report.rescored)
+    ))?;
+    if report.changed > 0 {
+        let mut table = Table::default();
+        for change in report.actions.iter().filter(|change| change.before != change.after) {
+            table.row([
+                Cell::number(HumanCount(change.rows), BOLD),
+                Cell::text(change.before.name(), colour(change.before)),
+                Cell::text(format!("→ {}", change.after), colour(change.after)),
+            ]);
+        }
+        out.line(format_args!("{table}"))?;
+    }
+    if report.labelled > 0 {
+        show_quality(report.labelled, &report.quality, out)?;
+    }
+    show_rules(report, out)?;
+    for (index, example) in report.examples.iter().enumerate() {
+        if index == 0 {
+            out.line(format_args!("\n{BOLD}The largest changes{BOLD:#}"))?;
+        }
+        let (before, after) = (example.before, example.after);
+        let changes = example.fires_now.iter().map(|rule| format!("+{rule}"));
+        let changes: Vec<String> =
+            changes.chain(example.fires_no_more.iter().map(|rule| format!("-{rule}"))).collect();
+        let label = example.label.as_deref().unwrap_or("-");
+        out.line(format_args!(
+            "{}  {}  {:>10} {:>6.1} → {:<10} {:>6.1}  {}  {DIM}{}{DIM:#}",
+            example.id,
+            example.time,
+            before.action.name(),
+            before.score,
+            after.action.name(),
+            after.score,
+            cut(label, 20),
+            changes.join(" ")
+        ))?;
+    }
+    Ok(())
+}
+
+fn show_quality(labelled: u64, quality: &Side<Quality>, out: &mut Output) -> Result<(), Failure> {
+    out.line(format_args!("\n{BOLD}Of {} with feedback{BOLD:#}", HumanCount(labelled)))?;
+    let mut table = Table::default();
+    let head = ["", "precision", "recall", "false positive rate", "caught bad", "caught good", "missed bad"];
+    table.row(head.map(|name| Cell::number(name, DIM)));
+    for (name, side) in [("before", quality.before), ("after", quality.after)] {
+        let share =
+            |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.2} %", share * 100.0));
+        let counts = side.counts;
+        table.row([
+            Cell::text(name, DIM),
+            Cell::number(share(side.precision), BOLD),
+            Cell::number(share(side.recall), BOLD),
+            Cell::number(share(side.false_positive_rate), BOLD),
+            Cell::number(HumanCount(counts.true_positives), DIM),
+            Cell::number(HumanCount(counts.false_positives), DIM),
+            Cell::number(HumanCount(counts.false_negatives), DIM),
+        ]);
+    }
+    out.line(format_args!("{table}"))
+}
+
+fn show_rules(report: &Report, out: &mut Output) -> Result<(), Failure> {
+    let mut changed: Vec<_> = report.rules.iter().filter(|rule| rule.before != rule.after).collect();
+    changed.sort_by_key(|rule| std::cmp::Reverse(rule.before.abs_diff(rule.after)));
+    if changed.is_empty() {
+        return Ok(());
+    }
+    out.line(format_args!("\n{BOLD}Rules that fire more or less often{BOLD:#}"))?;
+    let mut table = Table::default();
+    table.row([Cell::number("before", DIM), Cell::number("after", DIM), Cell::text("rule", DIM)]);
+    for rule in changed.iter().take(RULES_SHOWN) {
+        let mode = match rule.mode {
+            Some(Mode::Enforce) => String::new(),
+            Some(mode) => format!(" ({mode})"),
+            None => " (gone)".to_owned(),
+        };
+        table.row([
+            Cell::number(HumanCount(rule.before), DIM),
+            Cell::number(HumanCount(rule.after), DIM),
+            Cell::text(format!("{}{mode}", rule.rule), BOLD),
+        ]);
+    }
+    out.line(format_args!("{table}"))?;
+    if changed.len() > RULES_SHOWN {
+        out.line(format_args!("and {} more: --json has all", changed.len() - RULES_SHOWN))?;
+    }
+    Ok(())
+}
