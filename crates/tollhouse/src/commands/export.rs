@@ -25,7 +25,8 @@ Examples:
 
 One row a decision: id, times, verdict, label, and every fact and reading as it was when it was
 decided, in flat columns that pandas, Polars, DuckDB and CatBoost read. Feedback labels its decision
-however late it came. With --ledger one line a key instead: all that is counted, for `tollhouse import`.")]
+however late it came. With --ledger one line a key instead: all that is counted, for
+`tollhouse import`.")]
 pub(crate) struct Args {
     /// Write all statistics instead of the journal's decisions; a file that ends in .zst is compressed
     #[arg(long, conflicts_with_all = ["format", "from", "to", "pipeline", "labelled"])]
