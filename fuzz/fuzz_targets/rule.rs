@@ -1,5 +1,5 @@
 //! Any text is definitions and rules: they compile against the facts of messages, or every diagnostic points into
-//! them. Pieces between `\0` are in turn an expression's name and source, and a rule's condition and effect.
+//! them; and laying a condition out changes nothing but its layout. Pieces between `\0` are in turn an expression's name and source, and a rule's condition and effect.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -70,6 +70,12 @@ fuzz_target!(|text: &str| {
             ..RuleSource::default()
         });
     }
+    for rule in &rules {
+        if let Ok(laid_out) = judge::format(&rule.when, 40) {
+            assert_eq!(judge::format(&laid_out, 40).as_ref(), Ok(&laid_out));
+            assert_eq!(judge::canonical(&laid_out), judge::canonical(&rule.when));
+        }
+    }
     let expressions = sources.clone();
     let set = |kind, entries: &[&str]| Set::new(kind, entries.iter().copied()).unwrap().into();
     let source = LibrarySource {
@@ -88,9 +94,14 @@ fuzz_target!(|text: &str| {
     let source = RuleSetSource { rules: rules.clone(), groups, library, ..RuleSetSource::default() };
     match RuleSet::compile(source, &mut AnyReading) {
         Ok(set) => {
-            let mut outcome = Outcome::default();
-            set.evaluate(&SCHEMA.empty_row(), &mut outcome);
+            let (mut outcome, row) = (Outcome::default(), SCHEMA.empty_row());
+            set.evaluate(&row, &mut outcome);
             assert!(outcome.score().is_finite());
+            let verdict = set.verdict(&outcome);
+            assert!(set.counted(&verdict).iter().all(|counted| counted.is_finite()));
+            for miss in set.nearest(&verdict, &row, 8, |_| true) {
+                assert!(!miss.parts.is_empty() && miss.score.is_finite());
+            }
         }
         Err(problems) => {
             for problem in problems {

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 
-use event::{Facts, Kind, Schema, Secret, Shingle, Span, Time, Value};
-use judge::Verdict;
+use event::{Facts, Kind, Schema, Secret, Shingle, Slot, Span, Time, Value};
+use judge::catboost::Scratch;
+use judge::{Mode, NearMiss, Rule, Verdict};
 use stats::{Quality, Reading};
 
 use crate::id::RecordId;
 use crate::journal::{Description, KeyReading, Row};
+use crate::plan::{ModelPlan, Pipeline};
 use crate::stage::observe::Observed;
 use crate::track;
 
@@ -34,9 +36,54 @@ pub struct Explanation {
     pub keys: Vec<ExplainedKey>,
     /// What was decided; `None` for an event that was not judged.
     pub verdict: Option<Verdict>,
-    /// The description of each rule that the verdict names.
+    /// The description of each rule that the verdict or `closest` names.
     pub descriptions: HashMap<String, String>,
+    /// What each reason adds to the score, in their order: less than its own score where a group's bounds say so.
+    /// `None` where it is not known.
+    pub counted: Option<Vec<f64>>,
+    /// The rules that came closest to firing, closest first.
+    pub closest: Vec<Close>,
+    /// What models said, and which facts and readings made them say it.
+    pub models: Vec<ExplainedModel>,
+    /// Why `closest` and `models` are empty, or are not all that there is to tell.
+    pub unknown: Option<&'static str>,
 }
+
+/// A rule that did not fire: see [`judge::NearMiss`].
+#[derive(Clone, Debug)]
+pub struct Close {
+    /// Its name.
+    pub rule: String,
+    /// How seriously it is taken.
+    pub mode: Mode,
+    /// Its own score.
+    pub score: f64,
+    /// What was missing.
+    pub miss: NearMiss,
+}
+
+/// What a model said of an event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExplainedModel {
+    /// What rules call what it said: the model, or the class or target that it gave most to.
+    pub name: String,
+    /// What it said, as it was logged.
+    pub said: f64,
+    /// The raw value that this is made of: the sum of `expected`, of the contributions and of `others`.
+    pub raw: f64,
+    /// The raw value that is expected of no event in particular.
+    pub expected: f64,
+    /// The features that moved it most, each with its value, `None` where missing, and what it added: exact Shapley
+    /// values. The one that moved it most first.
+    pub contributions: Vec<(String, Option<Value>, f64)>,
+    /// What all other features added.
+    pub others: f64,
+}
+
+/// Rules that did not fire that are shown.
+const CLOSEST: usize = 5;
+/// Features of a model that are shown.
+const FEATURES: usize = 8;
 
 /// A key and its reading.
 #[derive(Clone, Debug)]
@@ -79,7 +126,42 @@ impl Explanation {
             duplicate: row.duplicate,
             verdict: Some(row.verdict),
             descriptions,
+            counted: None,
+            closest: Vec::new(),
+            models: Vec::new(),
+            unknown: Some("the configuration that decided is not at hand"),
         }
+    }
+
+    /// Adds what only the pipeline that decided can tell, from the facts as they were logged.
+    pub(crate) fn add_near(&mut self, facts: &Facts, pipeline: &Pipeline) {
+        let Some(verdict) = &self.verdict else { return };
+        let is_kept = |slot: Slot| pipeline.schema.column(slot).journalled;
+        let rules = &pipeline.rules;
+        let is_known = |rule: &Rule| rule.condition.reads().iter().all(|read| is_kept(read.slot));
+        self.closest = rules
+            .nearest(verdict, facts, CLOSEST, is_known)
+            .into_iter()
+            .filter_map(|miss| {
+                let rule = rules.rules().get(miss.rule)?;
+                self.descriptions.insert(rule.name.clone(), rule.description.clone());
+                Some(Close { rule: rule.name.clone(), mode: rule.mode, score: rule.score, miss })
+            })
+            .collect();
+        self.counted = Some(rules.counted(verdict));
+        let mut scratch = Scratch::default();
+        let enabled = pipeline.models.iter().filter(|model| model.mode != Mode::Off);
+        let explained: Vec<Option<ExplainedModel>> =
+            enabled.map(|model| explain_model(model, facts, &pipeline.schema, &mut scratch)).collect();
+        let all_known = rules.rules().iter().all(is_known);
+        self.unknown = if explained.iter().any(Option::is_none) {
+            Some("a model takes facts that are not journalled, or its file has no weights of leaves")
+        } else if !all_known {
+            Some("rules that read facts which are not journalled are left out")
+        } else {
+            None
+        };
+        self.models = explained.into_iter().flatten().collect();
     }
 
     pub(crate) fn of_observed(observed: &Observed, secret: &Secret) -> Explanation {
@@ -98,8 +180,56 @@ impl Explanation {
             keys: explain_keys(keys.collect(), &prepared.row.facts, &Description::of(pipeline), secret),
             verdict: None,
             descriptions: HashMap::new(),
+            counted: None,
+            closest: Vec::new(),
+            models: Vec::new(),
+            unknown: None,
         }
     }
+}
+
+/// None where the model does not say again what it said then: something that it took is not in the facts any more.
+fn explain_model(
+    plan: &ModelPlan,
+    facts: &Facts,
+    schema: &Schema,
+    scratch: &mut Scratch,
+) -> Option<ExplainedModel> {
+    /// What is computed again in the same way differs in nothing but rounding.
+    const SLACK: f64 = 1e-9;
+    let logged = |slot: Slot| match facts.get(slot) {
+        Some(Value::Float(float)) => Some(*float),
+        _ => None,
+    };
+    let raw = plan.bound().raw(facts, scratch).to_vec();
+    let mut again = vec![0.0; raw.len()];
+    plan.say(&raw, &mut again);
+    let said: Vec<f64> = plan.slots().map(logged).collect::<Option<_>>()?;
+    let alike = |(said, again): (&f64, &f64)| (said - again).abs() <= SLACK * said.abs().max(1.0);
+    if said.len() != again.len() || !said.iter().zip(&again).all(alike) {
+        return None;
+    }
+    let (output, _) = said.iter().enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    let features = plan.model().features();
+    let all = plan.bound().contributions(facts, scratch).ok()?;
+    let of_output = all.chunks_exact(features.len() + 1).nth(output)?;
+    let (expected, of_features) = of_output.split_last()?;
+    let mut order: Vec<usize> = (0..features.len()).filter(|index| of_features[*index] != 0.0).collect();
+    order.sort_by(|a, b| of_features[*b].abs().total_cmp(&of_features[*a].abs()).then(a.cmp(b)));
+    let others = order.iter().skip(FEATURES).map(|index| of_features[*index]).sum();
+    let feature = |index: &usize| {
+        let name = features[*index].name.clone();
+        let value = schema.slot(&name).and_then(|slot| facts.get(slot)).cloned();
+        (name, value, of_features[*index])
+    };
+    Some(ExplainedModel {
+        name: plan.names().nth(output)?.to_owned(),
+        said: said[output],
+        raw: raw[output],
+        expected: *expected,
+        contributions: order.iter().take(FEATURES).map(feature).collect(),
+        others,
+    })
 }
 
 fn named(schema: &Schema, facts: &Facts) -> Vec<(String, Value)> {

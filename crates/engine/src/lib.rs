@@ -37,7 +37,7 @@ pub use directory::portable::{How, PortableError, Source as StatisticsSource};
 pub use directory::snapshot::RestoreError;
 pub use directory::verify::{Part, Verified};
 pub use directory::{Directory, DirectoryError};
-pub use explain::{ExplainedKey, Explanation};
+pub use explain::{Close, ExplainedKey, ExplainedModel, Explanation};
 use id::IdSource;
 pub use id::{RecordId, RecordIdError};
 use journal::{Feedback, Journal, JournalError, KeyReading, Record, Row};
@@ -486,13 +486,22 @@ impl Engine {
         Ok(FeedbackOutcome { keys: if duplicate { 0 } else { keys }, duplicate })
     }
 
-    /// A past decision with everything that it was made of.
+    /// A past decision with everything that it was made of, as it was logged. Which rules came closest and what moved
+    /// models is told while the version that decided is in force or kept. Blocks.
     pub fn explain(&self, id: RecordId) -> Result<Explanation, EngineError> {
         let journal = self.journal.as_ref().ok_or(EngineError::NoJournal)?;
         match journal.find(id)? {
             Some(Record::Decision(row)) => {
                 let description = journal.description(&row.version)?;
-                Ok(Explanation::of_row(id, *row, &description, &self.secret))
+                let decided_by = self.pipeline_of(&row.pipeline, &row.version);
+                // A later release may have other columns.
+                let decided_by = decided_by.filter(|it| it.schema.columns() == description.columns);
+                let facts = row.facts.clone();
+                let mut explanation = Explanation::of_row(id, *row, &description, &self.secret);
+                if let Some(pipeline) = decided_by {
+                    explanation.add_near(&facts, &pipeline);
+                }
+                Ok(explanation)
             }
             _ => Err(EngineError::NoDecision(id)),
         }

@@ -21,6 +21,7 @@ use crate::condition::{Condition, Read, Reference};
 use crate::diagnostic::{Severity, did_you_mean};
 use crate::expr::{Bool, Env, Float, Int, Ip, Str, World};
 use crate::library::Library;
+use crate::outline::Outline;
 use crate::scope::{Names, Scope};
 use crate::syntax::{Arithmetic, Compare, Node, NodeKind, parse};
 use crate::token::DIAGNOSTICS_MAX;
@@ -134,14 +135,15 @@ pub(crate) fn compile_in(
         checker.report(Diagnostic::new("this is never true", node.range.clone()).help(help));
     }
     checker.report_divisions();
-    checker.report_cost(node.range);
+    checker.report_cost(node.range.clone());
     let Checker { mut found, reads, refers, cost, .. } = checker;
     found.sort_by_key(|diagnostic| diagnostic.severity == Severity::Warning);
     found.truncate(DIAGNOSTICS_MAX);
     found.sort_by_key(|diagnostic| diagnostic.range.start);
     match root {
         Some(root) if found.iter().all(|found| found.severity == Severity::Warning) => {
-            Ok(Condition::new(root, reads, refers, cost, found))
+            let outline = Outline::of(&node, &root, source);
+            Ok(Condition::new(root, outline, reads, refers, cost, found))
         }
         _ => Err(found),
     }

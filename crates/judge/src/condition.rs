@@ -6,12 +6,14 @@ use event::{Facts, Slot};
 
 use crate::Diagnostic;
 use crate::expr::{Bool, Env};
+use crate::outline::{Change, Outline};
 
 /// A condition, checked and compiled by [`crate::compile`]. Asking it is pure, cannot fail and allocates
 /// nothing.
 #[derive(Debug)]
 pub struct Condition {
     root: Bool,
+    outline: Outline,
     reads: Vec<Read>,
     refers: Vec<(Reference, Range<usize>)>,
     cost: u32,
@@ -39,17 +41,23 @@ pub struct Read {
 impl Condition {
     pub(crate) fn new(
         root: Bool,
+        outline: Outline,
         reads: Vec<Read>,
         refers: Vec<(Reference, Range<usize>)>,
         cost: u32,
         warnings: Vec<Diagnostic>,
     ) -> Condition {
-        Condition { root, reads, refers, cost, warnings }
+        Condition { root, outline, reads, refers, cost, warnings }
     }
 
     /// The same within a set.
     pub(crate) fn evaluate_in(&self, env: Env<'_>) -> Option<bool> {
         self.root.eval(env)
+    }
+
+    /// The fewest parts that would have to be otherwise for it to be true.
+    pub(crate) fn changes(&self, env: Env<'_>) -> Vec<Change<'_>> {
+        self.outline.changes(&self.root, env, true)
     }
 
     /// What it refers to in its set, and where in its source.

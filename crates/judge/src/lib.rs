@@ -19,6 +19,8 @@ mod effect;
 mod expr;
 mod layout;
 mod library;
+mod near;
+mod outline;
 mod rule;
 mod scope;
 mod set;
@@ -36,6 +38,7 @@ pub use diagnostic::{Diagnostic, Severity};
 pub use effect::Effect;
 pub use layout::{canonical, format};
 pub use library::{Constant, DefinitionProblem, Library, LibrarySource};
+pub use near::NearMiss;
 pub use rule::{
     Group, GroupSource, Part, Rule, RuleProblem, RuleSet, RuleSetSource, RuleSource, RuleTest, Selection,
     TestRun,

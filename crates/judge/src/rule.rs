@@ -296,6 +296,10 @@ impl RuleSet {
         self.by_name.get(name).and_then(|index| self.rules.get(*index))
     }
 
+    pub(crate) fn index(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
     /// The groups, in the order given.
     pub fn groups(&self) -> &[Group] {
         &self.groups

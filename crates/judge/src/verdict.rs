@@ -70,6 +70,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Of these enforced rules, ascending, and a score; the action is still to be found.
+    pub(crate) fn of(fired: Vec<u32>, score: f64) -> Outcome {
+        Outcome { fired, score, ..Outcome::default() }
+    }
+
     /// Indices of the enforced rules that fired, ascending.
     pub fn fired(&self) -> &[u32] {
         &self.fired
@@ -151,7 +156,7 @@ impl RuleSet {
     }
 
     /// What the score and the effects of the rules that fired ask for.
-    fn act(&self, outcome: &mut Outcome) {
+    pub(crate) fn act(&self, outcome: &mut Outcome) {
         outcome.lifted = 0;
         for index in &outcome.fired {
             for effect in &self.rules[*index as usize].effects {
@@ -171,7 +176,7 @@ impl RuleSet {
         outcome.action = Some(set.unwrap_or_else(by_score));
     }
 
-    fn has_expired(&self, rule: &Rule, row: &Facts) -> bool {
+    pub(crate) fn has_expired(&self, rule: &Rule, row: &Facts) -> bool {
         let (Some(expires), Some(time)) = (rule.expires, self.time) else { return false };
         matches!(row.get(time), Some(Value::Time(time)) if *time >= expires)
     }

@@ -124,12 +124,11 @@ pub struct Reason {
 
 impl From<&judge::Reason> for Reason {
     fn from(reason: &judge::Reason) -> Reason {
-        let value = |value: &Option<Value>| value.as_ref().map_or(serde_json::Value::Null, json_value);
         Reason {
             name: reason.rule.clone(),
             score: reason.score,
             detail: reason.detail.clone(),
-            values: reason.values.iter().map(|(name, seen)| (name.clone(), value(seen))).collect(),
+            values: seen(&reason.values),
         }
     }
 }
@@ -222,6 +221,139 @@ pub struct Explanation {
     pub facts: BTreeMap<String, serde_json::Value>,
     /// The keys, with what was known of them before the event.
     pub keys: Vec<KeyReading>,
+    /// What each of the reasons adds to the score, by the rule's name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub shares: BTreeMap<String, Share>,
+    /// Rules that did not fire, those to which the least was missing first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub closest: Vec<Close>,
+    /// What models said, and what moved them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<ModelSaid>,
+    /// Why shares, closest rules and models are missing or not complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
+}
+
+/// What a rule adds to the score of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Share {
+    /// Its score, less what the bounds of its group take from it.
+    pub counts: f64,
+    /// That without its sign, over the sum of the same for all reasons; 0 to 1.
+    pub share: f64,
+}
+
+/// A rule that did not fire.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Close {
+    /// Its name.
+    pub name: String,
+    /// `enforce` or `shadow`.
+    pub mode: String,
+    /// Its own score.
+    pub score: f64,
+    /// The fewest parts of its condition that would have to be otherwise.
+    pub missing: Vec<Missing>,
+    /// The values that it saw, as one line for people.
+    pub detail: String,
+    /// The values that it saw, by what the rule calls them; `null` where there was none. Long texts and lists are
+    /// cut.
+    pub values: BTreeMap<String, serde_json::Value>,
+    /// What the score would have been had it fired and all else been the same.
+    pub score_with: f64,
+    /// What the caller would have been asked to do.
+    #[schema(schema_with = action_schema)]
+    pub action_with: Action,
+}
+
+/// A part of a condition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Missing {
+    /// As the rule has it.
+    pub part: String,
+    /// What it was; absent where it depended on something missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub was: Option<bool>,
+}
+
+/// What a model said of an event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ModelSaid {
+    /// What rules call it: the model, or the class or target that it gave most to.
+    pub name: String,
+    /// What it said.
+    pub said: f64,
+    /// The raw value that this is made of: `expected`, the contributions and `others` together.
+    pub raw: f64,
+    /// The raw value that is expected of no event in particular.
+    pub expected: f64,
+    /// The features that moved it most, first the one that did most.
+    pub contributions: Vec<Contribution>,
+    /// What all other features added.
+    pub others: f64,
+}
+
+/// What a feature added to a model's raw value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Contribution {
+    /// The fact or reading.
+    pub feature: String,
+    /// Its value; `null` where there was none.
+    pub value: serde_json::Value,
+    /// What it added: an exact Shapley value.
+    pub adds: f64,
+}
+
+fn seen(values: &[(String, Option<Value>)]) -> BTreeMap<String, serde_json::Value> {
+    let value = |value: &Option<Value>| value.as_ref().map_or(serde_json::Value::Null, json_value);
+    values.iter().map(|(name, seen)| (name.clone(), value(seen))).collect()
+}
+
+impl From<&engine::Close> for Close {
+    fn from(close: &engine::Close) -> Close {
+        let judge::NearMiss { parts, detail, values, score, action, .. } = &close.miss;
+        Close {
+            name: close.rule.clone(),
+            mode: close.mode.to_string(),
+            score: close.score,
+            missing: parts.iter().map(|(part, was)| Missing { part: part.clone(), was: *was }).collect(),
+            detail: detail.clone(),
+            values: seen(values),
+            score_with: *score,
+            action_with: *action,
+        }
+    }
+}
+
+impl From<&engine::ExplainedModel> for ModelSaid {
+    fn from(model: &engine::ExplainedModel) -> ModelSaid {
+        let contributions = model.contributions.iter().map(|(feature, value, adds)| Contribution {
+            feature: feature.clone(),
+            value: value.as_ref().map_or(serde_json::Value::Null, json_value),
+            adds: *adds,
+        });
+        ModelSaid {
+            name: model.name.clone(),
+            said: model.said,
+            raw: model.raw,
+            expected: model.expected,
+            contributions: contributions.collect(),
+            others: model.others,
+        }
+    }
+}
+
+fn shares(explanation: &engine::Explanation) -> BTreeMap<String, Share> {
+    let (Some(verdict), Some(counted)) = (&explanation.verdict, &explanation.counted) else {
+        return BTreeMap::new();
+    };
+    let all: f64 = counted.iter().map(|counts| counts.abs()).sum();
+    let share = |counts: f64| if all == 0.0 { 0.0 } else { counts.abs() / all };
+    let shares = verdict.reasons.iter().zip(counted);
+    shares
+        .map(|(reason, counts)| (reason.rule.clone(), Share { counts: *counts, share: share(*counts) }))
+        .collect()
 }
 
 /// A key and what was known of it.
@@ -291,6 +423,10 @@ impl From<&engine::Explanation> for Explanation {
             rules: explanation.descriptions.iter().map(|(name, text)| (name.clone(), text.clone())).collect(),
             facts: explanation.facts.iter().map(|(name, value)| (name.clone(), json_value(value))).collect(),
             keys: explanation.keys.iter().map(KeyReading::from).collect(),
+            shares: shares(explanation),
+            closest: explanation.closest.iter().map(Close::from).collect(),
+            models: explanation.models.iter().map(ModelSaid::from).collect(),
+            unknown: explanation.unknown.map(str::to_owned),
         }
     }
 }

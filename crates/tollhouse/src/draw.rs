@@ -2,8 +2,6 @@
 //!
 //! Everything drawn here came from events or over the wire: it is escaped and cut to the terminal's width.
 
-use std::collections::BTreeMap;
-
 use anstyle::Style;
 use event::Span;
 use indicatif::HumanCount;
@@ -54,8 +52,8 @@ pub(crate) fn verdict(out: &mut Output, explained: &Explanation) -> Result<(), F
         row("next", format!("{} at {:.1} more", next.action, next.distance));
     }
     out.line(about)?;
-    rules(out, "rules", &explained.reasons, &explained.rules, width)?;
-    rules(out, "rules in shadow, without influence", &explained.shadow, &explained.rules, width)?;
+    rules(out, "rules", &explained.reasons, explained, width)?;
+    rules(out, "rules in shadow, without influence", &explained.shadow, explained, width)?;
     out.line("")
 }
 
@@ -63,7 +61,7 @@ fn rules(
     out: &mut Output,
     title: &str,
     reasons: &[Reason],
-    about: &BTreeMap<String, String>,
+    explained: &Explanation,
     width: usize,
 ) -> Result<(), Failure> {
     if reasons.is_empty() {
@@ -73,12 +71,78 @@ fn rules(
     for reason in reasons {
         let room = width.saturating_sub(12);
         let name = cut(&reason.name, room);
-        let text = about.get(&reason.name).map_or("", String::as_str);
-        let text = cut(text, room.saturating_sub(name.chars().count() + 2));
-        out.line(format_args!("  {:>+7.1}  {BOLD}{name}{BOLD:#}  {text}", reason.score))?;
+        let text = explained.rules.get(&reason.name).map_or("", String::as_str);
+        let text = cut(text, room.saturating_sub(name.chars().count() + 8));
+        let text = if text.is_empty() { text } else { format!("  {text}") };
+        let share = explained.shares.get(&reason.name);
+        let share = share.map_or(String::new(), |share| format!("  {:.0} %", share.share * 100.0));
+        out.line(format_args!("  {:>+7.1}  {BOLD}{name}{BOLD:#}{DIM}{share}{DIM:#}{text}", reason.score))?;
         if !reason.detail.is_empty() {
             out.line(format_args!("           {DIM}{}{DIM:#}", cut(&reason.detail, room)))?;
         }
+    }
+    Ok(())
+}
+
+/// The rules that came closest to firing, with what was missing to each and what would have been.
+pub(crate) fn closest(out: &mut Output, explained: &Explanation) -> Result<(), Failure> {
+    if let Some(unknown) = &explained.unknown {
+        out.line(format_args!("{DIM}{}{DIM:#}", cut(unknown, width())))?;
+    }
+    if explained.closest.is_empty() {
+        return if explained.unknown.is_some() { out.line("") } else { Ok(()) };
+    }
+    out.line(format_args!("{BOLD}closest rules{BOLD:#} that did not fire"))?;
+    let room = width().saturating_sub(12);
+    for close in &explained.closest {
+        let shadow = if close.mode == "shadow" { ", in shadow" } else { "" };
+        let (style, action) = (colour(close.action_with), close.action_with);
+        let with = format!("{:.1}", close.score_with);
+        out.line(format_args!(
+            "  {:>+7.1}  {BOLD}{}{BOLD:#}{shadow}  {DIM}with it {with}, {DIM:#}{style}{action}{style:#}",
+            close.score,
+            cut(&close.name, room)
+        ))?;
+        for missing in &close.missing {
+            let was = match missing.was {
+                Some(true) => "true",
+                Some(false) => "false",
+                None => "missing",
+            };
+            let part = cut(&missing.part, room.saturating_sub(12));
+            out.line(format_args!("           {was}: {part}"))?;
+        }
+        if !close.detail.is_empty() {
+            out.line(format_args!("           {DIM}{}{DIM:#}", cut(&close.detail, room)))?;
+        }
+    }
+    out.line("")
+}
+
+/// What models said, and the features that moved them most.
+pub(crate) fn models(out: &mut Output, explained: &Explanation) -> Result<(), Failure> {
+    for model in &explained.models {
+        let name = cut(&model.name, 40);
+        out.line(format_args!(
+            "{BOLD}model {name}{BOLD:#} said {BOLD}{:.4}{BOLD:#}  {DIM}raw {:+.4} from {:+.4}{DIM:#}",
+            model.said, model.raw, model.expected
+        ))?;
+        let mut table = Table::default();
+        for one in &model.contributions {
+            let value = if one.value.is_null() { "missing".to_owned() } else { json_text(&one.value, 60) };
+            table.row([
+                Cell::number(format_args!("  {:+.4}", one.adds), PLAIN),
+                Cell::text(cut(&one.feature, 60), PLAIN),
+                Cell::text(value, DIM),
+            ]);
+        }
+        if model.others != 0.0 {
+            let all_others =
+                [Cell::number(format_args!("  {:+.4}", model.others), PLAIN), Cell::text("others", DIM)];
+            table.row(all_others);
+        }
+        out.line(table)?;
+        out.line("")?;
     }
     Ok(())
 }

@@ -76,7 +76,7 @@ impl ModelPlan {
     }
 
     /// What raw values mean: see `docs/models.md`.
-    fn say(&self, raw: &[f64], said: &mut [f64]) {
+    pub(crate) fn say(&self, raw: &[f64], said: &mut [f64]) {
         let model = self.model();
         if raw.len() > 1 && matches!(model.link(), Link::Softmax | Link::OneVsAll | Link::Labels) {
             return model.probabilities(raw, said);

@@ -237,14 +237,7 @@ fn load(
     }
     let mut config = files;
     if state.pipelines.values().any(|standing| standing.back.is_some()) {
-        let mut layers = state.layers(|pipeline, back| {
-            let standing = state.standing(pipeline);
-            let kept = standing.and_then(|it| it.versions.iter().find(|it| it.version == back.version));
-            match (shelf, kept) {
-                (Some(shelf), Some(version)) => shelf.read(version).map(Some).map_err(ReloadError::from),
-                _ => Err(ReloadError::NoDirectory),
-            }
-        })?;
+        let mut layers = kept_layers(state, shelf)?;
         layers.files_may_be_broken = running;
         // The files are still those to be watched.
         let watched = config.files().clone();
@@ -253,6 +246,18 @@ fn load(
     }
     let plan = Plan::compile_beside(&config, running.then_some(now))?;
     Ok(Loaded { config, plan })
+}
+
+/// What stands over the files, with the versions that were gone back to.
+fn kept_layers(state: &State, shelf: Option<&Shelf>) -> Result<Layers, ReloadError> {
+    state.layers(|pipeline, back| {
+        let standing = state.standing(pipeline);
+        let kept = standing.and_then(|it| it.versions.iter().find(|it| it.version == back.version));
+        match (shelf, kept) {
+            (Some(shelf), Some(version)) => shelf.read(version).map(Some).map_err(ReloadError::from),
+            _ => Err(ReloadError::NoDirectory),
+        }
+    })
 }
 
 /// The plan for a data directory: what was posted there, or gone back to, stands over the files.
@@ -292,6 +297,26 @@ pub(crate) fn keep_first(
 }
 
 impl Engine {
+    /// The pipeline of a version that is in force or kept; the latter is compiled again. `None` where it is neither, or
+    /// cannot be compiled any more. Blocks.
+    pub(crate) fn pipeline_of(&self, name: &str, version: &str) -> Option<Arc<Pipeline>> {
+        let plan = self.plan();
+        let is_it = |pipeline: &&Arc<Pipeline>| pipeline.name == name && pipeline.version == version;
+        if let Some(pipeline) = plan.pipelines.iter().find(is_it) {
+            return Some(Arc::clone(pipeline));
+        }
+        let standing = self.standing.read().unwrap_or_else(PoisonError::into_inner);
+        let mut state = State::clone(&standing);
+        drop(standing);
+        let of_pipeline = state.pipelines.get_mut(name)?;
+        of_pipeline.back = Some(Back { version: version.to_owned(), over: String::new() });
+        let mut layers = kept_layers(&state, self.shelf.as_ref()).ok()?;
+        layers.files_may_be_broken = true;
+        let config = plan.recipe.load(&layers);
+        let kept = Plan::compile_beside(&config, None).ok()?;
+        kept.pipelines.iter().find(is_it).cloned()
+    }
+
     /// Changes what events are judged by, or with `dry` only says what would change. Everything is read, checked and
     /// kept first; then the new rules are in force at once, for all events that are prepared from then on. Blocks.
     ///

@@ -5,6 +5,7 @@ mod differential;
 mod effects;
 mod findings;
 mod library;
+mod near;
 mod oracle;
 mod semantics;
 mod sets;

@@ -42,6 +42,8 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         out.json(&explanation)?;
     } else {
         draw::verdict(&mut out, &explanation)?;
+        draw::closest(&mut out, &explanation)?;
+        draw::models(&mut out, &explanation)?;
         draw::keys(&mut out, &explanation)?;
         draw::facts(&mut out, &explanation)?;
     }

@@ -4,6 +4,7 @@ mod backtest;
 mod check;
 mod data;
 mod documents;
+mod explain;
 mod keeping;
 mod live;
 mod program;

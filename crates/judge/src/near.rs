@@ -1,0 +1,154 @@
+//! Rules that nearly fired, and what of a score is whose.
+
+use event::{Facts, Value};
+
+use crate::action::{Action, Mode};
+use crate::expr::{Env, Results, World};
+use crate::rule::{Group, Rule, RuleSet};
+use crate::verdict::{Outcome, Verdict, detail, rounded};
+
+/// A rule that did not fire, and what was missing to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NearMiss {
+    /// The rule's index in its set.
+    pub rule: usize,
+    /// The fewest parts of its condition that would have to be otherwise, as its source has them, in canonical
+    /// layout, and what they are; `None` is missing.
+    pub parts: Vec<(String, Option<bool>)>,
+    /// What it reads, as [`Reason::detail`](crate::Reason::detail) tells it.
+    pub detail: String,
+    /// The same, as [`Reason::values`](crate::Reason::values) has it.
+    pub values: Vec<(String, Option<Value>)>,
+    /// What the score would have been had it fired and all else been the same: unchanged for a rule in shadow.
+    pub score: f64,
+    /// The same of the action.
+    pub action: Action,
+}
+
+impl RuleSet {
+    /// The rules that came closest to firing, closest first, at most `limit`.
+    ///
+    /// A rule is the closer the fewer parts of its condition would have to be otherwise: comparisons, functions and
+    /// facts between `&&`, `||`, `!` and `?`, each taken to be free of the others. Of rules equally close, those whose score
+    /// is the larger come first, then by name. Rules that are off or have expired are left out, and so is what
+    /// `is_known` refuses: rules that read what `row` no longer has.
+    ///
+    /// `verdict` says which rules fired; it is that of this set, and `row` is what it was judged by.
+    pub fn nearest(
+        &self,
+        verdict: &Verdict,
+        row: &Facts,
+        limit: usize,
+        is_known: impl Fn(&Rule) -> bool,
+    ) -> Vec<NearMiss> {
+        let results = self.results(verdict);
+        let mut close: Vec<(usize, usize)> = Vec::new();
+        for (index, rule) in self.rules.iter().enumerate() {
+            let fired = results.fired.get(index).is_some_and(|worlds| *worlds != 0);
+            if rule.mode == Mode::Off || fired || self.has_expired(rule, row) || !is_known(rule) {
+                continue;
+            }
+            let changes = rule.condition.changes(Env::new(row, &results)).len();
+            // A condition that holds although its rule did not fire was judged by another set or row.
+            if changes > 0 {
+                close.push((changes, index));
+            }
+        }
+        close.sort_by(|(a, x), (b, y)| {
+            let (x, y) = (&self.rules[*x], &self.rules[*y]);
+            a.cmp(b).then_with(|| y.score.abs().total_cmp(&x.score.abs())).then_with(|| x.name.cmp(&y.name))
+        });
+        close.truncate(limit);
+        let miss = |(_, index): (usize, usize)| {
+            let rule = &self.rules[index];
+            let mut parts: Vec<(String, Option<bool>)> = Vec::new();
+            for (part, found) in rule.condition.changes(Env::new(row, &results)) {
+                // What stands for a name has the name's place.
+                if !parts.iter().any(|(other, _)| other == part) {
+                    parts.push((part.to_owned(), found));
+                }
+            }
+            let (values, detail) = detail(rule, row);
+            let (score, action) = self.had_it_fired(index, verdict);
+            NearMiss { rule: index, parts, detail, values, score, action }
+        };
+        close.into_iter().map(miss).collect()
+    }
+
+    /// What each reason of a verdict of this set adds to its score, in their order: where a group's bounds keep less
+    /// than its rules have together, the same share of each. All of them together are the score, but for rounding.
+    pub fn counted(&self, verdict: &Verdict) -> Vec<f64> {
+        let rules: Vec<Option<&Rule>> =
+            verdict.reasons.iter().map(|reason| self.rule(&reason.rule)).collect();
+        let share = |rule: &&Rule| {
+            let Some(Group { floor, cap, .. }) = rule.group.and_then(|group| self.groups.get(group)) else {
+                return 1.0;
+            };
+            let of_group = rules.iter().flatten().filter(|other| other.group == rule.group);
+            let total: f64 = of_group.map(|other| other.score).sum();
+            if total == 0.0 { 1.0 } else { total.clamp(*floor, *cap) / total }
+        };
+        let counted = verdict.reasons.iter().zip(&rules);
+        counted.map(|(reason, rule)| reason.score * rule.as_ref().map_or(1.0, share)).collect()
+    }
+
+    /// Which rules fired, and what their groups add, by what a verdict tells.
+    fn results(&self, verdict: &Verdict) -> Results {
+        let mut results =
+            Results { fired: vec![0; self.rules.len()], groups: vec![[0.0; 2]; self.groups.len()] };
+        let mut sums = vec![[0.0f64; 2]; self.groups.len()];
+        for (live, reason) in verdict
+            .reasons
+            .iter()
+            .map(|reason| (true, reason))
+            .chain(verdict.shadow.iter().map(|reason| (false, reason)))
+        {
+            let Some(index) = self.index(&reason.rule) else { continue };
+            let worlds: &[World] = if live { &[World::Live, World::Trial] } else { &[World::Trial] };
+            for world in worlds {
+                results.fired[index] |= world.bit();
+                if let Some(group) = self.rules[index].group {
+                    sums[group][*world as usize] += self.rules[index].score;
+                }
+            }
+        }
+        for ((scores, sums), Group { floor, cap, .. }) in
+            results.groups.iter_mut().zip(&sums).zip(&self.groups)
+        {
+            for (score, sum) in scores.iter_mut().zip(sums) {
+                *score = rounded(*sum).clamp(*floor, *cap);
+            }
+        }
+        results
+    }
+
+    fn had_it_fired(&self, index: usize, verdict: &Verdict) -> (f64, Action) {
+        let rule = &self.rules[index];
+        if rule.mode != Mode::Enforce {
+            return (verdict.score, verdict.action);
+        }
+        let mut fired: Vec<u32> = verdict
+            .reasons
+            .iter()
+            .filter_map(|reason| self.index(&reason.rule))
+            .map(|index| index as u32)
+            .collect();
+        fired.push(index as u32);
+        fired.sort_unstable();
+        let of_group = |index: &u32| self.rules[*index as usize].group == rule.group;
+        let added = match rule.group.and_then(|group| self.groups.get(group)) {
+            None => rule.score,
+            Some(Group { floor, cap, .. }) => {
+                let with: f64 = fired
+                    .iter()
+                    .filter(|index| of_group(index))
+                    .map(|index| self.rules[*index as usize].score)
+                    .sum();
+                rounded(with).clamp(*floor, *cap) - rounded(with - rule.score).clamp(*floor, *cap)
+            }
+        };
+        let mut outcome = Outcome::of(fired, rounded(verdict.score + added));
+        self.act(&mut outcome);
+        (outcome.score(), outcome.action())
+    }
+}
