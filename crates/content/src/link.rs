@@ -19,13 +19,51 @@ const TOKEN_BYTES_MAX: usize = 1_024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     /// The URL as the WHATWG standard serialises it (scheme and host in lower case, A-labels, default port and
-    /// dot segments removed), without user, password and fragment.
+    /// dot segments removed), without user, password, fragment and parameters that only track.
     pub url: String,
     /// Its host: a domain in A-labels without final dot, or an address without brackets.
     pub host: String,
     /// Whether the host is a literal address.
     pub is_ip: bool,
+    /// What its writing hides.
+    pub tricks: Tricks,
 }
+
+/// Ways to write a link so that its reader does not see where it leads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tricks {
+    /// The user name before an `@`; empty if there is none.
+    pub user: String,
+    /// Whether a literal address is written other than usual: as one number, in octal or hexadecimal, with parts left
+    /// out.
+    pub odd_ip: bool,
+    /// The port, where it is neither the scheme's own nor 80, 443, 8080 or 8443.
+    pub odd_port: Option<u16>,
+    /// Whether its path is percent-encoded twice.
+    pub double_encoded: bool,
+}
+
+/// Parameters that tell who clicked where, and nothing of where a link leads: names, and beginnings of names that end
+/// in `_`.
+const TRACKING: [&str; 17] = [
+    "utm_",
+    "gclid",
+    "fbclid",
+    "msclkid",
+    "yclid",
+    "dclid",
+    "mc_",
+    "_hsenc",
+    "_hsmi",
+    "igshid",
+    "mkt_tok",
+    "vero_",
+    "wickedid",
+    "oly_",
+    "ck_subscriber_id",
+    "s_cid",
+    "_openstat",
+];
 
 impl Link {
     /// Reads an absolute `http`, `https` or `ftp` URL, or one without scheme such as `example.com/a`, taken as
@@ -48,14 +86,40 @@ impl Link {
         if host.is_empty() {
             return None;
         }
+        let tricks = Tricks {
+            // Without a scheme it is an e-mail address.
+            user: if text.contains("//") || text.contains('\\') { url.username() } else { "" }.to_owned(),
+            odd_ip: is_ip && !text.contains(&host) && matches!(url.host(), Some(Host::Ipv4(_))),
+            odd_port: url.port().filter(|port| ![80, 443, 8080, 8443].contains(port)),
+            double_encoded: is_encoded_twice(url.path()),
+        };
         url.set_fragment(None);
+        drop_tracking(&mut url);
         if !url.username().is_empty() || url.password().is_some() {
             // Neither can fail on a URL that has a host.
             let _ = url.set_username("");
             let _ = url.set_password(None);
         }
-        Some(Link { url: url.into(), host, is_ip })
+        Some(Link { url: url.into(), host, is_ip, tricks })
     }
+}
+
+fn is_encoded_twice(path: &str) -> bool {
+    path.match_indices("%25").any(|(at, _)| {
+        path.as_bytes().get(at + 3..at + 5).is_some_and(|code| code.iter().all(u8::is_ascii_hexdigit))
+    })
+}
+
+fn drop_tracking(url: &mut Url) {
+    let tracks = |pair: &&str| {
+        let name = pair.split('=').next().unwrap_or_default();
+        let is = |known: &&str| name == *known || known.ends_with('_') && name.starts_with(known);
+        TRACKING.iter().any(is)
+    };
+    let Some(query) = url.query().filter(|query| query.split('&').any(|pair| tracks(&pair))) else { return };
+    let kept: Vec<&str> = query.split('&').filter(|pair| !tracks(pair)).collect();
+    let kept = kept.join("&");
+    url.set_query(Some(kept.as_str()).filter(|kept| !kept.is_empty()));
 }
 
 fn schemeless(text: &str) -> Option<Url> {
@@ -193,6 +257,24 @@ mod tests {
         ] {
             assert_eq!(Link::parse(text), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn tricks_are_told_and_tracking_is_dropped() {
+        let link = |text: &str| Link::parse(text).unwrap_or_else(|| panic!("{text:?}"));
+        assert_eq!(link("http://paypal.com@evil.example/").tricks.user, "paypal.com");
+        assert_eq!(link("joe@example.com").tricks, Tricks::default());
+        for text in ["http://3221225985/", "http://0300.0.2.1/", "http://0xC0.0x0.2.1/x", "http://192.513/"] {
+            let link = link(text);
+            assert_eq!((link.host.as_str(), link.tricks.odd_ip), ("192.0.2.1", true), "{text}");
+        }
+        assert_eq!(link("http://192.0.2.1:81/").tricks, Tricks { odd_port: Some(81), ..Tricks::default() });
+        assert_eq!(link("http://a.example:8080/").tricks, Tricks::default());
+        assert!(link("http://a.example/%252e%252E/x").tricks.double_encoded);
+        assert!(!link("http://a.example/100%25x?u=%2525").tricks.double_encoded);
+        assert_eq!(link("http://a.example/?utm_source=x&id=1&fbclid=y#z").url, "http://a.example/?id=1");
+        assert_eq!(link("http://a.example/?utm_source=x&mc_cid=1").url, "http://a.example/");
+        assert_eq!(link("http://a.example/?b&a=%20").url, "http://a.example/?b&a=%20");
     }
 
     #[test]

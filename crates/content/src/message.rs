@@ -21,10 +21,11 @@ use sha2::{Digest, Sha256};
 use crate::address::{Address, NULL_SENDER};
 use crate::fingerprint::fingerprints;
 use crate::html::{self, Limits};
-use crate::link::{self, Found, Link};
+use crate::link::{self, Found, Link, Tricks};
 use crate::mime::{self, Defect, Defects, Encoding, Field, Header, Part, Role};
 use crate::network::{Prefixes, is_public, network};
-use crate::text;
+use crate::reveal::{self, Revealed};
+use crate::{contact, imitation, phone, prose, redirect, text, wallet};
 
 /// Most bytes of a message that are looked at.
 pub const MESSAGE_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -48,6 +49,9 @@ pub const RECIPIENTS_MAX: usize = 1_000;
 pub const ITEMS_MAX: usize = 200;
 /// Longest string and list item but for `mail.body_text`; longer ones are cut.
 pub const ITEM_BYTES_MAX: usize = 2_048;
+
+/// The fact that holds the visible text, in the form of [`crate::disguise::normalise`].
+pub const BODY_TEXT: &str = "mail.body_text";
 
 /// What the SMTP session said about a message. All of it is optional: callers know more or less.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -163,15 +167,35 @@ event::columns! {
         html_form: Bool "mail.html_form" "Whether an HTML part contains a form",
         base64_text: Bool "mail.base64_text" "Whether a text part of nothing but ASCII is hidden in base64",
 
-        body_text: String "mail.body_text" "The whole visible text, normalised" transient,
+        body_text: String "mail.body_text" "The whole visible text, normalised, disguises undone" transient,
         body_empty: Bool "mail.body_empty" "Whether there is no visible text",
         text_chars: Integer "mail.text_chars" "Number of characters of visible text",
         digit_share: Float "mail.digit_share" "Share of digits among the letters and digits of the text",
+        language: String "mail.language" "Language of the text, an ISO 639-3 code such as `eng`, where it can be told",
+        scripts: List "mail.scripts" "Scripts of the text's letters such as `Latin`, the most frequent first",
+        foreign_letter_share: Float "mail.foreign_letter_share" "Share of the text's letters that are not of its most frequent script",
         mixed_scripts: Integer "mail.mixed_scripts" "Number of words in subject, shown name and text that mix Latin letters with look-alikes",
+        look_alikes: Integer "mail.look_alikes" "Number of letters of other scripts that stand for Latin ones in such words",
+        styled_letters: Integer "mail.styled_letters" "Number of full-width, circled, mathematical and other styled ASCII letters and digits in subject, shown name and text",
         zero_width: Integer "mail.zero_width" "Number of invisible characters in subject, shown name and text",
+        bidi_controls: Integer "mail.bidi_controls" "Number of controls there that turn the direction of writing around",
+        tag_characters: Integer "mail.tag_characters" "Number of invisible tag characters there that belong to no flag",
+        stacked_marks: Integer "mail.stacked_marks" "Number of accents there on letters that have two already, and of strokes through letters",
+        leet_words: Integer "mail.leet_words" "Number of words there with digits or signs for letters, such as `v1agra`",
+        spaced_words: Integer "mail.spaced_words" "Number of words there whose letters are spaced out, such as `v i a g r a`",
+        disguised_share: Float "mail.disguised_share" "Share of the characters of subject, shown name and text that are not what they seem or not seen",
+        subject_disguised: Bool "mail.subject_disguised" "Whether anything in the subject or the shown name is disguised in one of these ways",
+        emoji: Integer "mail.emoji" "Number of emoji in subject, shown name and text",
+        subject_emoji: Integer "mail.subject_emoji" "Number of emoji in the subject",
         fingerprints: List "mail.fingerprints" "Near-duplicate fingerprints of the text, see content::fingerprint",
-        phones: List "mail.phones" "Digit strings like telephone numbers, without separators",
-        body_addresses: List "mail.body_addresses" "E-mail addresses in the text",
+        phones: List "mail.phones" "Telephone numbers in the text, also such as are hidden, without separators",
+        body_addresses: List "mail.body_addresses" "E-mail addresses in the text, also such as are written `joe (at) example (dot) com`",
+        handles: List "mail.handles" "Names in messengers, such as `telegram:some_name`",
+        wallets: List "mail.wallets" "Addresses of wallets whose check sum is right, such as `btc:1A1z...`",
+        card_numbers: Integer "mail.card_numbers" "Number of digit strings like numbers of payment cards, whose check digit is right",
+        disguised_phones: Integer "mail.disguised_phones" "Number of telephone numbers with words, letters or odd forms for digits",
+        disguised_addresses: Integer "mail.disguised_addresses" "Number of e-mail addresses with words for their signs",
+        disguised_links: Integer "mail.disguised_links" "Number of links written so that programs do not see them, such as `hxxp://` and `example[.]com`",
 
         links: List "mail.links" "Normalised URLs of links, images and forms",
         link_hosts: List "mail.link_hosts" "Hosts of the links",
@@ -179,6 +203,14 @@ event::columns! {
         link_count: Integer "mail.link_count" "Number of different links",
         link_ip_host: Bool "mail.link_ip_host" "Whether a link leads to a literal address",
         link_text_mismatch: Bool "mail.link_text_mismatch" "Whether a link shows one registrable domain and leads to another",
+        redirects: Integer "mail.redirects" "Number of links that name a link of somebody else as their target; that is among the links, too",
+        link_poses_as: List "mail.link_poses_as" "Domains for which hosts of the links are made to be taken, by look-alike letters, labels in front or a user name",
+        link_homograph: Bool "mail.link_homograph" "Whether a link's domain is written in another script and reads as ASCII",
+        link_user: Bool "mail.link_user" "Whether a link has a user name before its host",
+        link_odd_ip: Bool "mail.link_odd_ip" "Whether a link leads to an address written as one number, in octal or hexadecimal",
+        link_odd_port: Bool "mail.link_odd_port" "Whether a link names a port that web servers do not have",
+        link_double_encoded: Bool "mail.link_double_encoded" "Whether a link's path is percent-encoded twice",
+        script_links: Integer "mail.script_links" "Number of links that run a script or hold a page: `javascript:`, `vbscript:`, `data:`",
 
         attachment_names: List "mail.attachment_names" "Names of the attachments, lower case",
         attachment_types: List "mail.attachment_types" "Declared media types of the attachments",
@@ -541,8 +573,17 @@ struct Links {
     domains: Unique,
     addresses: Unique,
     phones: Unique,
+    handles: Unique,
+    poses_as: Unique,
     to_ip: bool,
     mismatch: bool,
+    homograph: bool,
+    user: bool,
+    odd_ip: bool,
+    odd_port: bool,
+    double_encoded: bool,
+    redirects: usize,
+    scripts: usize,
 }
 
 impl Links {
@@ -555,14 +596,50 @@ impl Links {
             return true;
         }
         if scheme.starts_with("tel:") {
-            phones(&target[4..], &mut self.phones);
+            let digits: String = target[4..].chars().filter(char::is_ascii_digit).take(20).collect();
+            if phone::DIGITS.contains(&digits.len()) {
+                self.phones.add(digits);
+            }
             return true;
         }
-        let Some(link) = Link::parse(target) else { return true };
+        let Some(mut link) = Link::parse(target) else {
+            let target = target.trim_start();
+            let runs = |scheme: &&str| {
+                target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+            };
+            self.scripts += usize::from(["javascript:", "vbscript:", "data:text/"].iter().any(runs));
+            return true;
+        };
+        for _ in 0..redirect::DEPTH_MAX {
+            let target = redirect::target(&link);
+            let room = self.add_link(link);
+            let Some(target) = target.filter(|_| room) else { return room };
+            self.redirects += 1;
+            link = target;
+        }
+        self.add_link(link)
+    }
+
+    fn add_link(&mut self, link: Link) -> bool {
+        if self.urls.seen.contains(&link.url) && link.tricks == Tricks::default() {
+            return self.urls.items.len() < LINKS_MAX;
+        }
         self.to_ip |= link.is_ip;
+        self.odd_ip |= link.tricks.odd_ip;
+        self.odd_port |= link.tricks.odd_port.is_some();
+        self.double_encoded |= link.tricks.double_encoded;
+        self.user |= !link.tricks.user.is_empty();
         if let Some(domain) = link::registrable(&link.host) {
             self.domains.add(domain.to_owned());
         }
+        if !self.hosts.seen.contains(&link.host) || !link.tricks.user.is_empty() {
+            let imitation = imitation::of(&link.host, &link.tricks.user);
+            self.homograph |= imitation.is_homograph;
+            for domain in imitation.domains {
+                self.poses_as.add(domain);
+            }
+        }
+        self.handles.add(reveal::handle_of(&link.host, &link.url).unwrap_or_default());
         self.hosts.add(link.host);
         self.urls.add(cut(&link.url))
     }
@@ -577,19 +654,45 @@ impl Links {
         });
     }
 
+    /// Adds the contact data of the visible text, and what of it was hidden.
+    fn add_contacts(&mut self, written: &str, plain: &str, columns: &MailColumns, facts: &mut Facts) {
+        let (mut addresses, mut links) = (0usize, 0usize);
+        let disguised_phones = contact::phones(written, plain, |digits| _ = self.phones.add(digits));
+        reveal::find(plain, |revealed| match revealed {
+            Revealed::Url(url) => {
+                links += 1;
+                self.add(&url);
+            }
+            Revealed::Address(address) => {
+                addresses += 1;
+                self.addresses.add(Address::parse(&address).map(|address| address.full).unwrap_or_default());
+            }
+        });
+        reveal::handles(plain, |handle| _ = self.handles.add(handle));
+        let mut wallets = Unique::new(ITEMS_MAX);
+        wallet::find(written, |wallet| _ = wallets.add(wallet));
+        facts.set(columns.disguised_phones, disguised_phones);
+        facts.set(columns.disguised_addresses, addresses);
+        facts.set(columns.disguised_links, links);
+        facts.set(columns.card_numbers, contact::card_numbers(plain));
+        set_list(facts, columns.wallets, wallets.items);
+    }
+
     /// Whether the text of an anchor shows another registrable domain than it leads to.
     fn compare(&mut self, target: &str, shown: &str) {
         if self.mismatch || !shown.contains('.') {
             return;
         }
         let Some(target) = Link::parse(target) else { return };
+        let leads_to = redirect::target(&target);
         let target = link::organisation(&target.host);
+        let leads_to = leads_to.as_ref().map(|link| link::organisation(&link.host));
         link::find(shown, |found| {
             if let Found::Url(url) = found
                 && let Some(shown) = Link::parse(url)
                 && let Some(shown) = link::registrable(&shown.host)
             {
-                self.mismatch = shown != target;
+                self.mismatch = shown != target && Some(shown) != leads_to;
             }
             false
         });
@@ -606,8 +709,17 @@ impl Body {
                 domains: Unique::new(LINKS_MAX),
                 addresses: Unique::new(ITEMS_MAX),
                 phones: Unique::new(ITEMS_MAX),
+                handles: Unique::new(ITEMS_MAX),
+                poses_as: Unique::new(ITEMS_MAX),
                 to_ip: false,
                 mismatch: false,
+                homograph: false,
+                user: false,
+                odd_ip: false,
+                odd_port: false,
+                double_encoded: false,
+                redirects: 0,
+                scripts: 0,
             },
             charset: None,
             has_plain: false,
@@ -642,7 +754,6 @@ impl Body {
                 }
             }
         }
-        phones(&body.text, &mut body.links.phones);
         body
     }
 
@@ -659,17 +770,7 @@ impl Body {
         self.text.push('\n');
     }
 
-    fn fill(self, columns: &MailColumns, facts: &mut Facts) {
-        let said = |slot| facts.get(slot).and_then(Value::as_str).unwrap_or_default();
-        let all = [said(columns.subject), said(columns.display_name), &self.text];
-        let mixed: usize = all.iter().map(|text| text::mixed_script_words(text)).sum();
-        let invisible = |text: &&str| {
-            if text.is_ascii() { 0 } else { text.chars().filter(|&c| text::is_invisible(c)).count() }
-        };
-        let invisible: usize = all.iter().map(invisible).sum();
-        facts.set(columns.mixed_scripts, mixed);
-        facts.set(columns.zero_width, invisible);
-
+    fn fill(mut self, columns: &MailColumns, facts: &mut Facts) {
         let text = self.text.trim();
         let (mut chars, mut alphanumeric, mut digits) = (0usize, 0usize, 0usize);
         for c in text.chars() {
@@ -681,7 +782,9 @@ impl Body {
             facts.set(columns.digit_share, digits as f64 / alphanumeric.max(digits) as f64);
         }
         facts.set(columns.text_chars, chars);
-        let normalised = text::normalise(text);
+        let plain = text::plain(text);
+        let normalised = prose::fill(text, &plain, columns, facts);
+        self.links.add_contacts(text, &plain, columns, facts);
         facts.set(columns.body_empty, normalised.is_empty());
         set_list(facts, columns.fingerprints, fingerprints(&normalised));
         if !normalised.is_empty() {
@@ -699,59 +802,19 @@ impl Body {
         facts.set(columns.link_count, self.links.urls.items.len());
         facts.set(columns.link_ip_host, self.links.to_ip);
         facts.set(columns.link_text_mismatch, self.links.mismatch);
+        facts.set(columns.redirects, self.links.redirects);
+        facts.set(columns.link_homograph, self.links.homograph);
+        facts.set(columns.link_user, self.links.user);
+        facts.set(columns.link_odd_ip, self.links.odd_ip);
+        facts.set(columns.link_odd_port, self.links.odd_port);
+        facts.set(columns.link_double_encoded, self.links.double_encoded);
+        facts.set(columns.script_links, self.links.scripts);
+        set_list(facts, columns.link_poses_as, self.links.poses_as.items);
         set_list(facts, columns.links, self.links.urls.items);
         set_list(facts, columns.link_hosts, self.links.hosts.items);
         set_list(facts, columns.link_domains, self.links.domains.items);
         set_list(facts, columns.body_addresses, self.links.addresses.items);
         set_list(facts, columns.phones, self.links.phones.items);
-    }
-}
-
-/// Fewest and most digits of a telephone number (ITU-T E.164 allows 15).
-const PHONE_DIGITS: std::ops::RangeInclusive<usize> = 7..=15;
-
-/// Adds the digit strings that could be telephone numbers: 7 to 15 digits of any script, in groups parted by at
-/// most three of space, dot, hyphen or parentheses. Four groups parted by dots are an address, and groups of
-/// 4-2-2 or 2-2-4 a date.
-fn phones(text: &str, phones: &mut Unique) {
-    let folded = text::fold_digits(text);
-    let mut groups: Vec<usize> = Vec::new();
-    let mut digits = String::new();
-    let mut gap = 0;
-    let mut dots = 0;
-    let mut inside_word = false;
-    for c in folded.chars().chain(['\n']) {
-        if c.is_ascii_digit() && !inside_word {
-            match groups.last_mut() {
-                Some(group) if gap == 0 => *group += 1,
-                _ => groups.push(1),
-            }
-            gap = 0;
-            // One digit more than allowed is enough to see that it is none.
-            if digits.len() <= *PHONE_DIGITS.end() {
-                digits.push(c);
-            }
-            continue;
-        }
-        let parts = matches!(c, ' ' | '.' | '-' | '(' | ')' | '\u{A0}' | '\u{2010}'..='\u{2013}');
-        if parts && !digits.is_empty() && gap < 3 {
-            gap += 1;
-            dots += usize::from(c == '.');
-            continue;
-        }
-        if !digits.is_empty() {
-            let is_address = groups.len() == 4 && dots >= 3;
-            let is_date = matches!(groups[..], [4, 2, 2] | [2, 2, 4]);
-            // A letter right behind the digits makes it a word such as `1234567th`.
-            let in_word = gap == 0 && (c.is_alphanumeric() || c == '_');
-            if PHONE_DIGITS.contains(&digits.len()) && !is_address && !is_date && !in_word {
-                phones.add(std::mem::take(&mut digits));
-            }
-            digits.clear();
-            groups.clear();
-            gap = 0;
-            dots = 0;
-        }
-        inside_word = c.is_alphanumeric() || matches!(c, '_' | '/' | '=' | '&' | '#' | '%' | '@');
+        set_list(facts, columns.handles, self.links.handles.items);
     }
 }

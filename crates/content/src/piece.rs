@@ -8,7 +8,7 @@ use std::str::FromStr;
 use event::Value;
 
 use crate::address::Address;
-use crate::{link, text};
+use crate::{disguise, link, text};
 
 /// Most pieces that one value gives.
 pub const PIECES_MAX: usize = 1_000;
@@ -21,7 +21,7 @@ pub enum Normalise {
     /// As it is.
     #[default]
     Exact,
-    /// By [`text::normalise`].
+    /// By [`disguise::normalise`].
     Text,
     /// By [`Address::parse`]; a tagged address also gives the one without its tag. What is no address gives none.
     Address,
@@ -95,7 +95,7 @@ fn each<'t>(text: &'t str, how: Normalise, out: &mut dyn FnMut(Cow<'t, str>)) {
     let text = text::truncate(text, PIECE_BYTES_MAX);
     let piece = match how {
         Normalise::Exact => Some(Cow::Borrowed(text)),
-        Normalise::Text => Some(Cow::Owned(text::normalise(text))),
+        Normalise::Text => Some(Cow::Owned(disguise::normalise(text))),
         Normalise::Host => link::host(text).map(Cow::Owned),
         Normalise::Address => {
             let Some(address) = Address::parse(text) else { return };

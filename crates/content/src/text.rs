@@ -1,11 +1,10 @@
 //! Text in the one form in which two writings of the same thing are equal.
 //!
 //! Senders who must not be recognised write words with look-alike letters, full-width or circled digits,
-//! invisible characters and stacked accents. [`normalise`] undoes what Unicode lets one undo, so that the hash
-//! of a text does not change with its disguise; it is for hashing and matching, not for showing. Plain ASCII
-//! takes a path of its own that looks at every byte once.
-
-use std::borrow::Cow;
+//! invisible characters and stacked accents. [`plain`] undoes what Unicode lets one undo, and [`normalise`] makes of
+//! it the form whose hash does not change with the disguise; both are for hashing and matching, not for showing.
+//! What takes guessing, letters that are spaced out or written as digits, is undone by [`crate::disguise`]. Plain
+//! ASCII takes paths of its own that look at every byte once.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_script::{Script, UnicodeScript};
@@ -18,62 +17,142 @@ pub fn truncate(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 
-/// The form for hashing: compatibility forms resolved (NFKD: width, circles, ligatures), lower case, accents and
-/// invisible characters dropped, look-alikes replaced by the ASCII letter they imitate, every run of digits of
-/// any script folded to `0`, white space collapsed to single spaces and trimmed. Idempotent; reads at most
-/// [`TEXT_BYTES_MAX`] bytes.
+/// The form for hashing: what [`plain`] gives, with every run of digits folded to `0` and white space collapsed to
+/// single spaces and trimmed. Idempotent; reads at most [`TEXT_BYTES_MAX`] bytes.
+pub fn normalise(text: &str) -> String {
+    fold(&plain(text))
+}
+
+/// The text without what Unicode has to disguise it by: compatibility forms resolved (NFKD: width, circles,
+/// ligatures), lower case, accents, invisible and control characters dropped, look-alikes replaced by the letters
+/// they imitate, digits of all scripts written in ASCII. White space stays. Reads at most [`TEXT_BYTES_MAX`] bytes.
 ///
 /// Look-alikes are those of UTS #39 whose prototype is ASCII. A word written wholly in one other script is left
-/// as it is: Russian stays readable to rules, while a Latin word with one Cyrillic `о` in it becomes Latin.
-/// Accents that belong to a script of their own (Devanagari, Thai, ...) are letters there and stay.
-pub fn normalise(text: &str) -> String {
+/// as it is: Russian stays readable to rules, while a Latin word with one Cyrillic `о` in it becomes Latin. In a
+/// word that has Cyrillic letters which imitate nothing, and no Latin ones but such as look Cyrillic, it is the Latin
+/// letters that imitate. Accents that belong to a script of their own (Devanagari, Thai, ...) are letters there and
+/// stay.
+pub fn plain(text: &str) -> String {
     let text = truncate(text, TEXT_BYTES_MAX);
-    if text.is_ascii() { normalise_ascii(text) } else { normalise_unicode(text) }
-}
-
-fn normalise_ascii(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut folder = Folder::default();
-    for byte in text.bytes() {
-        folder.push(byte.to_ascii_lowercase().into(), &mut out);
+    if !text.is_ascii() {
+        return plain_unicode(text);
     }
-    out
+    let mut plain = text.to_ascii_lowercase();
+    if plain.bytes().any(is_dropped_control) {
+        plain.retain(|c| !c.is_ascii() || !is_dropped_control(c as u8));
+    }
+    plain
 }
 
-fn normalise_unicode(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
+/// Whether an ASCII character shows nothing and is no white space.
+fn is_dropped_control(byte: u8) -> bool {
+    byte.is_ascii_control() && !matches!(byte, b'\t'..=b'\r')
+}
+
+fn plain_unicode(text: &str) -> String {
+    let mut lower = String::with_capacity(text.len());
     for c in text.nfkd() {
         if c.is_ascii() {
-            plain.push(c.to_ascii_lowercase());
+            if !is_dropped_control(c as u8) {
+                lower.push(c.to_ascii_lowercase());
+            }
         } else if !is_dropped(c) {
             // Lower case may decompose anew (`ẞ`, `İ`), and so may bring accents of its own.
-            c.to_lowercase().nfkd().filter(|&lower| !is_dropped(lower)).for_each(|lower| plain.push(lower));
+            c.to_lowercase().nfkd().filter(|&lower| !is_dropped(lower)).for_each(|c| lower.push(c));
         }
     }
-    let mut out = String::with_capacity(plain.len());
-    let mut folder = Folder::default();
-    let mut rest = plain.as_str();
+    let mut out = String::with_capacity(lower.len());
+    let mut rest = lower.as_str();
     while let Some(first) = rest.chars().next() {
         let in_word = first.is_alphabetic();
         let end = rest.find(|c: char| c.is_alphabetic() != in_word).unwrap_or(rest.len());
         let (run, after) = rest.split_at(end);
         rest = after;
-        let imitates = in_word && !run.is_ascii() && !is_of_one_other_script(run);
+        if run.is_ascii() {
+            out.push_str(run);
+            continue;
+        }
+        if in_word && is_cyrillic_with_latin(run) {
+            out.extend(run.chars().map(|c| latin_of(c).and_then(cyrillic_of).unwrap_or(c)));
+            continue;
+        }
+        let imitates = in_word && !is_of_one_other_script(run);
         for c in run.chars() {
-            if digit(c).is_some() {
-                folder.push('0', &mut out);
+            if let Some(value) = digit(c) {
+                out.push(char::from(b'0' + value));
                 continue;
             }
             // Outside words: typographic quotes and dashes, but not the Devanagari danda that looks like an `l`.
             let imitated = if c.is_ascii() || in_word && !imitates { None } else { Imitated::by(c) };
             match imitated.filter(|imitated| in_word || imitated.is_punctuation()) {
-                Some(imitated) => imitated.chars().for_each(|c| folder.push(c, &mut out)),
-                None => folder.push(c, &mut out),
+                Some(imitated) => out.extend(imitated.chars()),
+                None => out.push(c),
             }
         }
     }
     // Composes again what NFKD took apart and what is no accent: Hangul, Indic vowels.
     out.nfc().collect()
+}
+
+/// The Cyrillic letter that looks like a lower-case Latin one, upright or as a capital.
+fn cyrillic_of(latin: char) -> Option<char> {
+    Some(match latin {
+        'a' => 'а',
+        'b' => 'в',
+        'c' => 'с',
+        'e' => 'е',
+        'h' => 'н',
+        'i' => 'і',
+        'k' => 'к',
+        'm' => 'м',
+        'o' => 'о',
+        'p' => 'р',
+        's' => 'ѕ',
+        't' => 'т',
+        'x' => 'х',
+        'y' => 'у',
+        _ => return None,
+    })
+}
+
+/// The Latin letter that a letter of any script but Cyrillic is, or imitates.
+fn latin_of(c: char) -> Option<char> {
+    if c.is_ascii() {
+        return Some(c);
+    }
+    if c.script() == Script::Cyrillic {
+        return None;
+    }
+    let imitated = Imitated::by(c)?;
+    let mut chars = imitated.chars();
+    chars.next().filter(|_| chars.next().is_none())
+}
+
+/// Whether a word of Latin and Cyrillic letters is Cyrillic in disguise.
+fn is_cyrillic_with_latin(word: &str) -> bool {
+    let (mut latin, mut own) = (false, false);
+    for c in word.chars() {
+        if c.script() == Script::Cyrillic {
+            own |= matches!(c, 'а'..='я') && Imitated::by(c).is_none();
+        } else if latin_of(c).and_then(cyrillic_of).is_some() {
+            latin = true;
+        } else {
+            return false;
+        }
+    }
+    latin && own
+}
+
+/// Collapses white space and runs of digits, and drops control characters.
+pub(crate) fn fold(plain: &str) -> String {
+    let mut out = String::with_capacity(plain.len());
+    let mut folder = Folder::default();
+    if plain.is_ascii() {
+        plain.bytes().for_each(|byte| folder.push(byte.into(), &mut out));
+    } else {
+        plain.chars().for_each(|c| folder.push(c, &mut out));
+    }
+    out
 }
 
 /// Collapses white space and digit runs while characters are pushed.
@@ -109,6 +188,7 @@ impl Folder {
 /// Accents that belong to no script of their own, and characters that show nothing.
 fn is_dropped(c: char) -> bool {
     is_invisible(c)
+        || c.is_control() && !c.is_whitespace()
         || unicode_normalization::char::is_combining_mark(c)
             && matches!(c.script(), Script::Inherited | Script::Common)
 }
@@ -130,7 +210,7 @@ pub fn is_invisible(c: char) -> bool {
 }
 
 /// Whether all letters are of one script and that is not Latin.
-fn is_of_one_other_script(word: &str) -> bool {
+pub(crate) fn is_of_one_other_script(word: &str) -> bool {
     let mut scripts =
         word.chars().map(|c| c.script()).filter(|s| !matches!(s, Script::Common | Script::Inherited));
     match scripts.next() {
@@ -140,14 +220,14 @@ fn is_of_one_other_script(word: &str) -> bool {
 }
 
 /// The ASCII that a character imitates, lower case.
-struct Imitated {
+pub(crate) struct Imitated {
     ascii: [u8; 8],
     length: usize,
 }
 
 impl Imitated {
     /// The character's prototype (UTS #39, skeleton), if that is ASCII.
-    fn by(c: char) -> Option<Imitated> {
+    pub(crate) fn by(c: char) -> Option<Imitated> {
         let mut buffer = [0; 4];
         let mut imitated = Imitated { ascii: [0; 8], length: 0 };
         for part in unicode_security::skeleton(c.encode_utf8(&mut buffer)) {
@@ -162,7 +242,7 @@ impl Imitated {
         Some(imitated).filter(|imitated| imitated.length > 0)
     }
 
-    fn chars(&self) -> impl Iterator<Item = char> {
+    pub(crate) fn chars(&self) -> impl Iterator<Item = char> {
         self.ascii.iter().take(self.length).map(|&byte| char::from(byte))
     }
 
@@ -208,15 +288,6 @@ pub fn digit(c: char) -> Option<u8> {
     u8::try_from(value).ok().filter(|&value| value <= 9)
 }
 
-/// The text with every digit of [`digit`] written in ASCII; borrowed where nothing changes.
-pub fn fold_digits(text: &str) -> Cow<'_, str> {
-    if text.is_ascii() {
-        return Cow::Borrowed(text);
-    }
-    let fold = |c| digit(c).map_or(c, |value| char::from(b'0' + value));
-    Cow::Owned(text.chars().map(fold).collect())
-}
-
 /// The text with every run of ASCII digits written as one `0`: names of programs without their versions.
 pub fn mask_digits(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -228,21 +299,6 @@ pub fn mask_digits(text: &str) -> String {
         }
     }
     out
-}
-
-/// How many words mix Latin letters with Cyrillic or Greek ones that imitate Latin letters.
-pub fn mixed_script_words(text: &str) -> usize {
-    if text.is_ascii() {
-        return 0;
-    }
-    let is_mixed = |word: &&str| {
-        !word.is_ascii()
-            && word.chars().any(|c| c.script() == Script::Latin)
-            && word
-                .chars()
-                .any(|c| matches!(c.script(), Script::Cyrillic | Script::Greek) && Imitated::by(c).is_some())
-    };
-    text.split(|c: char| !c.is_alphabetic()).filter(is_mixed).count()
 }
 
 #[cfg(test)]
@@ -279,26 +335,26 @@ mod tests {
 
     #[test]
     fn digits_of_all_scripts_have_values() {
-        for (text, expected) in
-            [("０１２９", "0129"), ("٠١٩", "019"), ("१२३", "123"), ("①❷➌", "123"), ("⁷₈", "78"), ("½x", "½x")]
-        {
-            assert_eq!(fold_digits(text), expected);
+        for (text, expected) in [
+            ("０１２９", "0129"),
+            ("٠١٩", "019"),
+            ("१२३", "123"),
+            ("①❷➌", "123"),
+            ("⁷₈", "78"),
+            ("Ⅷ", "viii"),
+        ] {
+            assert_eq!(plain(text), expected);
         }
         assert_eq!(digit('\u{66A}'), None, "the Arabic per cent sign follows the digits");
         assert_eq!(mask_digits("Outlook 16.0.4266"), "Outlook 0.0.0");
     }
 
     #[test]
-    fn only_imitations_count_as_mixed() {
-        for (text, expected) in [
-            ("plain", 0),
-            ("p\u{430}ypal and p\u{430}yp\u{430}l", 2),
-            ("привет world", 0),
-            ("10 \u{B5}m", 0),
-            ("k\u{3A9}", 0),
-        ] {
-            assert_eq!(mixed_script_words(text), expected, "{text:?}");
-        }
+    fn words_are_of_the_script_of_what_imitates_nothing() {
+        // `пpивeт` with Latin p and e, `зaрaбoток` with a and o.
+        check("\u{43F}p\u{438}\u{432}e\u{442}", "\u{43F}\u{440}\u{438}\u{432}\u{435}\u{442}");
+        check("\u{437}a\u{440}a\u{431}o\u{442}", "\u{437}\u{430}\u{440}\u{430}\u{431}\u{43E}\u{442}");
+        check("p\u{430}yp\u{430}l", "paypal");
     }
 
     proptest! {

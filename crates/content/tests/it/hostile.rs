@@ -44,6 +44,21 @@ fn floods_stay_bounded() {
         ("fields", "X: y\n".repeat(500_000)),
         ("recipients", format!("To: {}\n\n", "a@b.example, ".repeat(100_000))),
         ("digits", format!("\n{}", "1".repeat(1_000_000))),
+        ("digits apart", format!("\n{}", "1 2 - 3 ".repeat(200_000))),
+        ("words for digits", format!("\n{}", "one two ".repeat(200_000))),
+        ("letters apart", format!("\n{}", "a.b.d.".repeat(200_000))),
+        ("letters for digits", format!("\n{}", "a1b".repeat(400_000))),
+        ("hidden signs", format!("\n{}", "a(at)b(dot)c dot com ".repeat(50_000))),
+        ("names", format!("\n{}", "telegram @abcdef ".repeat(70_000))),
+        ("schemes", format!("\n{}", "hxxp://".repeat(100_000))),
+        (
+            "links in links",
+            format!(
+                "\n{}",
+                format!("http://r.example/?u={} ", "http://r.example/?u=".repeat(90)).repeat(200)
+            ),
+        ),
+        ("encoded links", format!("\n{}", format!("http://r.example/?u={} ", "%25".repeat(600)).repeat(200))),
         ("accents", format!("\na{}", "\u{301}".repeat(500_000))),
         ("nesting", format!("{}\n", "Content-Type: message/rfc822\n\n".repeat(100_000))),
         (

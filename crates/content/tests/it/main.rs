@@ -4,3 +4,4 @@ mod corpus;
 mod hostile;
 mod shared;
 mod story;
+mod words;

@@ -37,7 +37,7 @@ impl Mail {
 }
 
 /// Checks facts by name; an empty text stands for a missing one.
-fn check(raw: &str, envelope: Envelope, expected: &[(&str, &str)]) {
+pub(crate) fn check(raw: &str, envelope: Envelope, expected: &[(&str, &str)]) {
     let mail = Mail::new();
     let row = mail.row_of(raw.as_bytes(), envelope);
     for (name, expected) in expected {
@@ -131,7 +131,7 @@ fn a_phish_shows_its_marks() {
             ("mail.body_text", "dear customer, call +0 (0) 0-0 or 0 or mail us. www.bank.example.com"),
             ("mail.zero_width", "1"),
             ("mail.mixed_scripts", "1"),
-            ("mail.phones", "12025550143, 20255501"),
+            ("mail.phones", "12025550143"),
             ("mail.body_addresses", "help@evil.example"),
             ("mail.links", "http://plain.example.org/, http://192.0.2.7/x"),
             ("mail.link_domains", "example.org"),
