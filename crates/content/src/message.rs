@@ -299,7 +299,7 @@ pub fn envelope_features(columns: &EnvelopeColumns, prefixes: Prefixes, facts: &
 /// Facts that compare with the envelope are missing where the row has none; fill it first
 /// ([`envelope_features`]).
 ///
-/// Costs about 100 µs for a message of 5 KB.
+/// Costs about 160 µs for a message of 5 KB.
 pub fn features(raw: &[u8], envelope: &EnvelopeColumns, columns: &MailColumns, facts: &mut Facts) {
     let looked_at = &raw[..raw.len().min(MESSAGE_BYTES_MAX)];
     let mut skeleton = mime::walk(looked_at);

@@ -179,7 +179,7 @@ impl PhraseSet {
     /// phrase is only found where no letter or digit goes on before or behind it; scripts that are written without
     /// blanks have no such places, and there it is found anywhere.
     ///
-    /// 100,000 phrases take a second or two and some 30 MB.
+    /// 100,000 phrases take about a second and some 30 MB.
     ///
     /// # Errors
     /// More phrases than the automaton can hold.

@@ -6,6 +6,7 @@
 
 mod judging;
 mod model;
+pub(crate) mod phrases;
 mod statistic;
 
 use std::collections::{BTreeMap, HashMap};
@@ -26,6 +27,7 @@ use crate::config::{Config, Document, Files, Origin, Problems, Recipe, View, exp
 use crate::preset::{self, Preset};
 use crate::track;
 pub use model::ModelPlan;
+pub use phrases::PhrasePlan;
 use statistic::{Kept, StatisticDraft};
 
 /// Kind of the marks by which events and feedback with an id are counted once. Configured kinds start at 1.
@@ -190,6 +192,8 @@ pub struct Pipeline {
     /// Labels that rules put on keys.
     pub labels: Vec<LabelPlan>,
     pub(crate) columns: InputColumns,
+    /// Sets of phrases.
+    pub phrases: Vec<PhrasePlan>,
     /// Models that say something of an event before it is judged.
     pub models: Vec<ModelPlan>,
     /// Rules that are judged beside the enforced ones.
@@ -498,6 +502,7 @@ impl<'a> Draft<'a> {
             _ => Input::Json,
         };
         let columns = columns(document, input, &mut builder, problems);
+        let phrases = phrases::compile(document, &mut builder, problems);
         let sets = judging::sets(document, problems);
         let canonical = judging::canonical(document, &sets);
         let networks = document.section("networks");
@@ -520,6 +525,7 @@ impl<'a> Draft<'a> {
                 distincts: Vec::new(),
                 labels: Vec::new(),
                 columns,
+                phrases,
                 models: Vec::new(),
                 candidate: None,
                 readings: Vec::new(),

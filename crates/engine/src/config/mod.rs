@@ -29,12 +29,13 @@ pub use problem::{Origin, Problem, Problems, Source, SourceKind};
 use spec::{Form, SECTIONS, Shape};
 use tree::{Entry, Node, Table, Tree};
 
+use crate::plan::phrases::list_key;
 use crate::plan::{Input, input_facts};
 use crate::preset;
 
 /// Largest configuration file that is read.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// Largest file of a set that is read.
+/// Largest file of a set, or of phrases, that is read.
 const LIST_BYTES_MAX: u64 = 64 << 20;
 
 /// Values from outside the files, laid over them. They speak of the node and of the main file's pipeline.
@@ -66,7 +67,7 @@ pub struct Document {
     origin: Origin,
     /// It is not known what the file extends or reads, or parts of it could not be read at all.
     broken: bool,
-    /// The files of sets, by the set's name.
+    /// The files of sets, by the set's name, and of phrases, by [`list_key`].
     lists: HashMap<String, Arc<Source>>,
     /// The files of models, by the model's name.
     models: HashMap<String, Vec<u8>>,
@@ -460,7 +461,7 @@ impl Document {
         self.candidate.as_deref()
     }
 
-    /// Reads the files that sets and models name.
+    /// Reads the files that sets, phrases and models name.
     fn read_files(&mut self, directory: Option<&Path>, files: &mut Files, problems: &mut Problems) {
         let (mut lists, mut models) = (HashMap::new(), HashMap::new());
         for view in self.list("set") {
@@ -473,6 +474,18 @@ impl Document {
                     lists.insert(name.to_owned(), read(&path, Some(origin), LIST_BYTES_MAX, problems));
                 }
                 None => not_in_a_directory(file, origin, problems),
+            }
+        }
+        for view in self.list("phrases") {
+            let Some(name) = view.str("name") else { continue };
+            for (file, origin) in view.strings("files") {
+                let Some(directory) = directory else {
+                    not_in_a_directory(file, origin, problems);
+                    continue;
+                };
+                let path = directory.join(file);
+                files.add(&path);
+                lists.insert(list_key(name, file), read(&path, Some(origin), LIST_BYTES_MAX, problems));
             }
         }
         for view in self.list("model") {
@@ -501,7 +514,7 @@ impl Document {
         self.models.get(model).map(Vec::as_slice)
     }
 
-    /// The text of the file that a set names.
+    /// The text of a file that a set or phrases name.
     pub(crate) fn list_file(&self, set: &str) -> Option<&Arc<Source>> {
         self.lists.get(set)
     }

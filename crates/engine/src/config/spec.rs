@@ -442,6 +442,37 @@ pub(super) static SECTIONS: &[Section] = &[
         ],
     },
     Section {
+        name: "phrases",
+        form: Form::List("name"),
+        node: false,
+        doc: "Many words and phrases that are looked for in texts in one pass. What is found is `phrases.NAME.weight`, `.count` and `.matched`, and for each class `phrases.NAME.CLASS.weight` and `.count`. See [phrases.md](phrases.md).",
+        settings: &[
+            required(
+                "name",
+                Shape::Name,
+                "Its name, as in `phrases.NAME.weight > 3`: letters, digits and `_`",
+            ),
+            required(
+                "files",
+                Shape::List(&Shape::Text),
+                "Its files, relative to this file: one entry a line, its class, weight, phrase and, if it has an end, date, with tabs between; empty lines and those that begin with `#` are left out",
+            ),
+            required("classes", Shape::List(&Shape::Name), "The classes that entries may have"),
+            required(
+                "of",
+                Shape::List(&Shape::Text),
+                "The facts in which it looks: texts and lists of texts",
+            ),
+            setting(
+                "words",
+                Shape::Bool,
+                Some("true"),
+                "Whether a phrase is found only as whole words; scripts without blanks between words have none",
+            ),
+            setting("description", Shape::Text, Some("\"\""), "What it is, for people"),
+        ],
+    },
+    Section {
         name: "model",
         form: Form::List("name"),
         node: false,
@@ -758,7 +789,9 @@ pub(super) fn check_layer(root: &Table, layer: Layer, problems: &mut Problems) {
         let Tree::List(items) = &entry.node.value else { continue };
         for item in items {
             let Tree::Table(table) = &item.value else { continue };
-            if let Some(file) = table.entries.iter().find(|entry| entry.key == "file") {
+            if let Some(file) =
+                table.entries.iter().find(|entry| matches!(entry.key.as_str(), "file" | "files"))
+            {
                 let message = format!("{} of this text cannot name a file", section.heading());
                 let help = "name it in the pipeline's file; this text may change the rest of its entry";
                 problems.add(&file.key_origin, message, Some(help.to_owned()));

@@ -20,8 +20,8 @@ pub(super) struct SetDraft<'a> {
     origin: &'a Origin,
 }
 
-/// Everything that a pipeline's verdicts depend on: its settings, and what is in the files of its sets and
-/// models.
+/// Everything that a pipeline's verdicts depend on: its settings, and what is in the files of its sets,
+/// models and phrases.
 pub(super) fn canonical(document: &Document, sets: &[SetDraft<'_>]) -> String {
     let mut text = document.canonical();
     for SetDraft { name, set, .. } in sets.iter().filter(|set| document.list_file(&set.name).is_some()) {
@@ -34,6 +34,7 @@ pub(super) fn canonical(document: &Document, sets: &[SetDraft<'_>]) -> String {
             text += &format!("model.{name}.digest = \"{digest}\"\n");
         }
     }
+    text += &super::phrases::canonical(document);
     text
 }
 

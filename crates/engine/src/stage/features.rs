@@ -3,7 +3,7 @@
 use super::fields::Fielded;
 use crate::plan::ContentColumns;
 
-/// Fills the columns of the input's features.
+/// Fills the columns of the input's features, and looks for phrases.
 pub(crate) fn fill(mut row: Fielded) -> Fielded {
     let prefixes = row.pipeline.prefixes;
     match &row.pipeline.columns.content {
@@ -14,6 +14,9 @@ pub(crate) fn fill(mut row: Fielded) -> Fielded {
         }
         ContentColumns::AccessLog(columns) => content::log::features(columns, prefixes, &mut row.facts),
         ContentColumns::Json => {}
+    }
+    for phrases in &row.pipeline.phrases {
+        phrases.fill(&mut row.facts, row.time);
     }
     row
 }

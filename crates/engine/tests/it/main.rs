@@ -8,6 +8,7 @@ mod fixtures;
 mod full;
 mod journal;
 mod models;
+mod phrases;
 mod pipeline;
 mod reload;
 mod rules;

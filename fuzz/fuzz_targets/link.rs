@@ -1,0 +1,33 @@
+//! Links: found in text, normalised, unwrapped, and held against what they imitate.
+#![no_main]
+
+use content::link::{self, Found, Link};
+use content::{imitation, redirect, reveal};
+use libfuzzer_sys::fuzz_target;
+
+fn follow(link: Link) {
+    // What is normalised is its own normal form, but for the parameters of what was in the user name.
+    let again = Link::parse(&link.url);
+    assert!(again.is_none_or(|again| again.host == link.host));
+    imitation::of(&link.host, &link.tricks.user);
+    reveal::handle_of(&link.host, &link.url);
+    let mut next = redirect::target(&link);
+    for _ in 0..redirect::DEPTH_MAX {
+        next = next.and_then(|link| redirect::target(&link));
+    }
+}
+
+fuzz_target!(|text: &str| {
+    if let Some(link) = Link::parse(text) {
+        follow(link);
+    }
+    link::find(text, |found| {
+        if let Found::Url(url) = found
+            && let Some(link) = Link::parse(url)
+        {
+            follow(link);
+        }
+        true
+    });
+    link::host(text);
+});
