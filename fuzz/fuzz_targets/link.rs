@@ -30,4 +30,5 @@ fuzz_target!(|text: &str| {
         true
     });
     link::host(text);
+    reveal::handle_of_uri(text);
 });

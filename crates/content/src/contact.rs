@@ -108,7 +108,7 @@ fn is_card(digits: &[u8]) -> bool {
             (_, twice) => twice / 10 + twice % 10,
         })
         .sum();
-    brand && sum % 10 == 0 && digits.iter().any(|&digit| digit != digits[1])
+    brand && sum.is_multiple_of(10) && digits.iter().any(|&digit| digit != digits[1])
 }
 
 #[cfg(test)]

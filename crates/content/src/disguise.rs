@@ -232,8 +232,7 @@ fn spaced(plain: &str, start: usize) -> (usize, usize) {
         return none;
     }
     let (mut letters, mut end, mut ascending) = (1, start + last.len_utf8(), true);
-    loop {
-        let Some((at, c)) = chars.next() else { break };
+    while let Some((at, c)) = chars.next() {
         if !c.is_lowercase() {
             break;
         }

@@ -608,6 +608,7 @@ impl Links {
                 target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
             };
             self.scripts += usize::from(["javascript:", "vbscript:", "data:text/"].iter().any(runs));
+            self.handles.add(reveal::handle_of_uri(target).unwrap_or_default());
             return true;
         };
         for _ in 0..redirect::DEPTH_MAX {

@@ -6,10 +6,14 @@
 
 use std::ops::RangeInclusive;
 
+use crate::text::truncate;
+
 /// Fewest and most digits of a telephone number (ITU-T E.164 allows 15).
 pub const DIGITS: RangeInclusive<usize> = 7..=15;
 /// Most groups of digits that are read as one number.
 const GROUPS_MAX: usize = 16;
+/// Longest word for a digit or a sign in bytes, and a little more.
+const WORD_BYTES_MAX: usize = 16;
 /// Bytes before a number in which a word may say that it is one.
 const HINT_BYTES: usize = 24;
 
@@ -28,30 +32,24 @@ pub fn find(plain: &str, mut emit: impl FnMut(Phone)) {
     let mut at = 0;
     let mut before = b' ';
     while let Some(&byte) = bytes.get(at) {
-        let opens = byte.is_ascii_digit() && !is_inside(before) || {
-            let is_word = byte.is_ascii_lowercase() || byte >= 0x80;
-            let opens = is_word && !is_inside(before) && word_digit(plain, at).is_some();
-            if is_word && !opens {
-                // The rest of the word holds no number, but for ideographs, which have no blanks between them.
-                let rest = bytes[at..]
-                    .iter()
-                    .position(|&byte| byte != b'_' && byte < 0x80 && !byte.is_ascii_alphanumeric());
-                let end = rest.map_or(bytes.len(), |rest| at + rest);
-                let next = plain[at..].chars().next().map_or(1, char::len_utf8);
-                let skip = if byte < 0x80 || !is_ideograph(plain, at) {
-                    skip_word(bytes, at, end)
-                } else {
-                    at + next
-                };
-                before = if byte < 0x80 { b'a' } else { bytes[skip - 1] };
-                at = skip;
-                continue;
-            }
-            opens
-        };
+        let is_open = !is_inside(before);
+        let opens = is_open
+            && (byte.is_ascii_digit()
+                || (byte.is_ascii_lowercase() || byte >= 0x80) && word_digit(plain, at).is_some());
         if !opens {
-            before = byte;
-            at += 1;
+            if byte.is_ascii_lowercase() {
+                // The rest of the word holds no number.
+                let is_of_word = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
+                at += bytes[at..].iter().take_while(is_of_word).count();
+                before = b'a';
+            } else if byte < 0x80 {
+                at += 1;
+                before = byte;
+            } else {
+                let c = plain[at..].chars().next().unwrap_or_default();
+                at += c.len_utf8();
+                before = if c.is_alphabetic() && !is_unspaced(c) { b'a' } else { b' ' };
+            }
             continue;
         }
         let number = Number::read(plain, at);
@@ -68,17 +66,12 @@ pub fn find(plain: &str, mut emit: impl FnMut(Phone)) {
     }
 }
 
-/// The end of a word, or the first ideograph in it.
-fn skip_word(bytes: &[u8], at: usize, end: usize) -> usize {
-    let ideograph = bytes[at + 1..end].iter().position(|byte| (0xE3..=0xE9).contains(byte));
-    ideograph.map_or(end, |ideograph| at + 1 + ideograph)
+/// Whether numbers follow letters without a blank: Han, kana, hangul, Thai.
+fn is_unspaced(c: char) -> bool {
+    matches!(c, '\u{E00}'..='\u{E7F}' | '\u{3000}'..='\u{9FFF}' | '\u{AC00}'..='\u{D7AF}')
 }
 
-fn is_ideograph(plain: &str, at: usize) -> bool {
-    plain[at..].starts_with(|c: char| matches!(c, '\u{3000}'..='\u{9FFF}'))
-}
-
-/// Whether what stands right before a digit makes it part of something else. Behind an ideograph it is not.
+/// Whether what stands right before a digit makes it part of something else.
 fn is_inside(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(byte, b'_' | b'/' | b'=' | b'&' | b'#' | b'%' | b'@' | b'$' | b'\\')
@@ -95,10 +88,7 @@ fn word_digit(plain: &str, at: usize) -> Option<(u8, usize)> {
     if first == '零' || first == '幺' {
         return Some((u8::from(first == '幺'), at + first.len_utf8()));
     }
-    let word = rest.get(..rest.find(|c: char| !c.is_alphabetic()).unwrap_or(rest.len()))?;
-    if !(2..=12).contains(&word.len()) {
-        return None;
-    }
+    let word = word_of(rest)?;
     let value = match word {
         "zero" | "cero" | "null" | "ноль" | "нуль" | "oh" => 0,
         "one" | "uno" | "eins" | "un" | "um" | "один" => 1,
@@ -113,6 +103,13 @@ fn word_digit(plain: &str, at: usize) -> Option<(u8, usize)> {
         _ => return None,
     };
     Some((value, at + word.len()))
+}
+
+/// The word at the beginning of a text; `None` for one longer than words for digits are, or of one letter.
+fn word_of(text: &str) -> Option<&str> {
+    let start = truncate(text, WORD_BYTES_MAX + 1);
+    let end = start.find(|c: char| !c.is_alphabetic()).unwrap_or(start.len());
+    (2..=WORD_BYTES_MAX).contains(&end).then(|| &start[..end])
 }
 
 /// Words that say where a number has a sign.
@@ -158,6 +155,40 @@ impl Number {
         let mut at = start;
         while let Some(c) = plain[at..].chars().next() {
             if number.digits.len() > *DIGITS.end() + 4 || number.groups.len() > GROUPS_MAX {
+                number.goes_on = true;
+                break;
+            }
+            let after = at + c.len_utf8();
+            let close = gap == 0 && !number.digits.is_empty();
+            if c.is_ascii_digit() {
+                number.push(c as u8 - b'0', gap > 0, blanks, dots, after);
+            } else if let Some(value) = look_alike(c).filter(|_| close && stands_for_digit(plain, after)) {
+                number.push(value, false, 0, 0, after);
+                number.letters += 1;
+            } else if matches!(c, ' ' | '.' | '-' | '(' | ')') && !number.digits.is_empty() && gap < 3 {
+                (blanks, dots) = (blanks + usize::from(c == ' '), dots + usize::from(c == '.'));
+                if blanks > 2 || c == ' ' && plain[..at].ends_with(' ') {
+                    break;
+                }
+                gap += 1;
+                at = after;
+                continue;
+            } else if let Some((value, end)) =
+                word_digit(plain, at).filter(|_| !close || number.words > 0 || !c.is_ascii())
+            {
+                number.push(value, true, blanks, dots, end);
+                number.words += 1;
+                (gap, blanks, dots) = (0, 0, 0);
+                at = end;
+                continue;
+            } else {
+                if gap > 0
+                    && let Some(word) = word_of(&plain[at..]).filter(|word| is_filler(word))
+                {
+                    (gap, blanks) = (1, 0);
+                    at += word.len();
+                    continue;
+                }
                 number.goes_on = true;
                 break;
             }
@@ -352,6 +383,8 @@ mod tests {
         check("тел: 9161234567", "9161234567", false);
         check("555-1239", "5551239", false);
         check("phone 5551239", "5551239", false);
+        check("\u{1F4DE}8005551239\u{1F4DE}", "8005551239", false);
+        check("电话13800138000", "13800138000", false);
     }
 
     #[test]

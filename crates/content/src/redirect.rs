@@ -110,7 +110,7 @@ fn url_in(text: &str) -> Option<Link> {
 /// `a1` and the target in base64 with the alphabet of URLs, without padding.
 fn bing(value: &str) -> Option<Link> {
     let mut code = value.strip_prefix("a1")?.replace('-', "+").replace('_', "/");
-    while code.len() % 4 != 0 {
+    while !code.len().is_multiple_of(4) {
         code.push('=');
     }
     let target = base64_decode(code.as_bytes())?;

@@ -190,6 +190,30 @@ fn place_of(text: &str, word: &str) -> Option<usize> {
     text.rmatch_indices(word).map(|(at, _)| at).find(is_word)
 }
 
+/// The name in a messenger that a target without a host names, such as `skype:some.name?chat`.
+pub fn handle_of_uri(target: &str) -> Option<String> {
+    let (scheme, rest) = truncate(target, TOKEN_BYTES_MAX).split_once(':')?;
+    let value = |name: &str| {
+        let query = rest.split_once('?')?.1;
+        query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value)
+    };
+    let (service, name) = match scheme.to_ascii_lowercase().as_str() {
+        "skype" => ("skype", rest.split('?').next()?),
+        "tg" => ("telegram", value("domain")?),
+        "whatsapp" => ("whatsapp", value("phone")?),
+        "viber" => ("viber", value("number")?),
+        _ => return None,
+    };
+    let name = name.trim_start_matches("%2B").trim_start_matches(['+', '/']);
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
+    ((3..=64).contains(&name.len()) && name.chars().all(is_name))
+        .then(|| format!("{service}:{}", name.to_lowercase()))
+}
+
 /// The name in a messenger that a link leads to, such as `telegram:some_name` of `https://t.me/some_name`.
 pub fn handle_of(host: &str, url: &str) -> Option<String> {
     let host = host.strip_prefix("www.").unwrap_or(host);
@@ -273,6 +297,16 @@ mod tests {
         assert_eq!(found("мой телеграм @name12, скайп @other"), ["telegram:name12", "skype:other"]);
         for text in ["telegram joe@example.com", "@param x", "the @media rule", "telegram @joe.example.com"] {
             assert_eq!(found(text), [] as [&str; 0], "{text}");
+        }
+        for (target, expected) in [
+            ("skype:Some.Name?chat", Some("skype:some.name")),
+            ("tg://resolve?domain=Some_Name", Some("telegram:some_name")),
+            ("whatsapp://send?text=x&phone=%2B491701234567", Some("whatsapp:491701234567")),
+            ("skype:a b", None),
+            ("mailto:joe@example.com", None),
+            ("nothing", None),
+        ] {
+            assert_eq!(handle_of_uri(target).as_deref(), expected, "{target}");
         }
         for (host, url, expected) in [
             ("t.me", "https://t.me/Some_Name?start=1", Some("telegram:some_name")),

@@ -53,8 +53,9 @@ fn ethereum(hex: &str) -> Option<String> {
     let is_checked = || {
         hex.bytes().zip(0..).filter(|(byte, _)| byte.is_ascii_alphabetic()).all(
             |(byte, index): (u8, usize)| {
-                let nibble = sum[index / 2] >> if index % 2 == 0 { 4 } else { 0 } & 0xF;
-                byte.is_ascii_uppercase() == (nibble & 0xF >= 8)
+                let nibbles = sum[index / 2];
+                let nibble = if index.is_multiple_of(2) { nibbles >> 4 } else { nibbles & 0xF };
+                byte.is_ascii_uppercase() == (nibble >= 8)
             },
         )
     };

@@ -501,8 +501,10 @@ impl<'a> Draft<'a> {
             Some("access-log") => Input::AccessLog,
             _ => Input::Json,
         };
-        let columns = columns(document, input, &mut builder, problems);
+        let mut columns = columns(document, input, &mut builder, problems);
         let phrases = phrases::compile(document, &mut builder, problems);
+        // What is found of phrases is a fact of the event like its other features.
+        columns.count = builder.schema().columns().len();
         let sets = judging::sets(document, problems);
         let canonical = judging::canonical(document, &sets);
         let networks = document.section("networks");

@@ -2,7 +2,7 @@
 
 use content::message::{self, Envelope};
 use content::network::Prefixes;
-use content::{log, piece};
+use content::{log, phone, piece, text};
 use event::{SchemaBuilder, Value};
 
 use crate::shared::{files, folder};
@@ -116,4 +116,59 @@ fn logs_of_attacks_are_read() {
         found.push((name, refused.len()));
     }
     assert_eq!(found, LOGS);
+}
+
+#[test]
+fn look_alikes_of_all_letters_are_undone() {
+    let Some(path) = folder("data/text/confusables.json") else { return };
+    let table: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let (mut all, mut undone) = (0, 0);
+    for letter in "acdeghijklopqsuvxyz".chars() {
+        let alike = table[letter.to_string()].as_array().map(Vec::as_slice).unwrap_or_default();
+        let alike = alike.iter().filter_map(|it| it["c"].as_str()).filter(|it| !it.is_ascii());
+        for other in alike.filter(|it| it.chars().all(char::is_alphanumeric)) {
+            all += 1;
+            undone += usize::from(text::normalise(&format!("bb{other}bb")) == format!("bb{letter}bb"));
+        }
+    }
+    println!("{undone} of {all} look-alikes are undone");
+    assert!(all > 500 && undone * 100 > all * 85, "{undone} of {all}");
+}
+
+#[test]
+fn numbers_are_in_unwanted_texts_and_hardly_in_others() {
+    let Some(path) = folder("data/text/sms.tsv") else { return };
+    let texts = String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned();
+    let share = |label: &str| {
+        let of = texts.lines().filter_map(|line| line.split_once('\t')).filter(|(found, _)| *found == label);
+        let (mut all, mut with) = (0u32, 0u32);
+        for (_, written) in of {
+            let mut count = 0;
+            phone::find(&text::plain(written), |_| count += 1);
+            all += 1;
+            with += u32::from(count > 0);
+        }
+        println!("{label}: {with} of {all} name a telephone number");
+        f64::from(with) / f64::from(all)
+    };
+    assert!(share("spam") > 0.45 && share("ham") < 0.002);
+}
+
+#[test]
+fn words_of_two_scripts_become_words_of_one() {
+    let Some(path) = folder("data/text/telegram-ru-spam.txt") else { return };
+    let texts = String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned();
+    let is_cyrillic = |c: char| ('\u{400}'..='\u{4FF}').contains(&c);
+    let words = texts.split(|c: char| !c.is_alphabetic());
+    let mixed = words.filter(|word| {
+        word.contains(is_cyrillic) && word.contains(|c: char| c.is_ascii_alphabetic() && !is_cyrillic(c))
+    });
+    let (mut all, mut whole) = (0, 0);
+    for word in mixed {
+        all += 1;
+        let plain = text::plain(word);
+        whole += usize::from(plain.chars().all(is_cyrillic) || plain.is_ascii());
+    }
+    println!("{whole} of {all} words of two scripts become words of one");
+    assert!(all > 300 && whole * 100 > all * 90, "{whole} of {all}");
 }
