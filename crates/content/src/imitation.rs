@@ -34,9 +34,9 @@ pub fn of(host_name: &str, user: &str) -> Imitation {
             imitation.domains.push(domain);
         }
     };
-    if user.contains('.')
-        && let Some(domain) =
-            host(user.split(':').next().unwrap_or_default()).as_deref().and_then(registrable)
+    let named = user.split(':').next().unwrap_or_default();
+    if is_name(named)
+        && let Some(domain) = host(named).as_deref().and_then(registrable)
     {
         add(domain.to_owned());
     }
@@ -64,6 +64,13 @@ pub fn of(host_name: &str, user: &str) -> Imitation {
     add(format!("{}.{suffix}", read.replace("rn", "m").replace("vv", "w")));
     imitation.is_homograph = !shown.is_ascii();
     imitation
+}
+
+/// Whether a text is written like the name of a host: a dot in it, and letters behind the last.
+fn is_name(text: &str) -> bool {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    let ending = text.rsplit_once('.').map_or("", |(_, ending)| ending);
+    text.bytes().all(is_of_name) && ending.len() >= 2 && ending.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
 /// How a label reads; `None` where a character of it imitates no ASCII.
@@ -105,6 +112,7 @@ mod tests {
         check("www.paypal.com", "joe", &[], false);
         check("192.0.2.1", "www.paypal.com:443", &["paypal.com"], false);
         check(&crate::address::domain_to_ascii("b\u{FC}cher.de"), "", &[], false);
+        check("evil.example.net", "key%3d.90955", &[], false);
         check("localhost", "", &[], false);
     }
 }

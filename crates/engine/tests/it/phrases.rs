@@ -150,3 +150,30 @@ fn mistakes_are_marked_where_they_stand() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn the_documented_phrases_are_found() {
+    let document = include_str!("../../../../docs/phrases.md");
+    let block =
+        |fence: &str| document.split_once(fence).and_then(|(_, rest)| rest.split("\n```").next()).unwrap();
+    let (config, file) = (block("\n```toml\n"), block("\n```\n# class").replacen('\t', "# class\t", 1));
+    let parent = tempfile::tempdir().unwrap();
+    fs::create_dir(parent.path().join("phrases")).unwrap();
+    fs::write(parent.path().join("phrases/mail-en.tsv"), &file).unwrap();
+    fs::write(
+        parent.path().join("phrases/mail-ru.tsv"),
+        "pharma\t1\t\u{43B}\u{435}\u{43A}\u{430}\u{440}\u{441}\u{442}\u{432}\u{43E}\n",
+    )
+    .unwrap();
+    let path = parent.path().join("main.toml");
+    fs::write(&path, format!("preset = \"mail\"\n{config}")).unwrap();
+    let plan = Plan::compile(&Config::load(&path, &Overrides::default()));
+    let plan = plan.unwrap_or_else(|problems| panic!("{problems}"));
+    let [phrases] = plan.pipelines[0].phrases.as_slice() else { panic!("one set") };
+    assert_eq!((phrases.name.as_str(), phrases.set.len()), ("known", 6));
+    // What the page says of equal writings.
+    let written = ["\u{41E}NLINE \u{440}harmacy", "onl1ne pharm@cy", "o n l i n e  p h a r m a c y"];
+    for text in written.map(content::disguise::normalise) {
+        assert_eq!(phrases.set.search([text.as_str()], NOW).count(), 1, "{text}");
+    }
+}
