@@ -21,6 +21,7 @@ use memchr::memmem;
 
 use header::{split_line, trim_line_end};
 use params::MediaType;
+use uuencode::TakenOut;
 
 pub(crate) use header::{Field, Header};
 pub(crate) use part::{Encoding, Part, Role};
@@ -129,7 +130,7 @@ pub(crate) fn walk(raw: &[u8]) -> Skeleton<'_> {
             parts
         } else if part.role == Role::Plain
             && part.encoding == Encoding::Identity
-            && let Some((files, text)) = uuencode::take_out(&part.body)
+            && let Some(TakenOut { files, text }) = uuencode::take_out(&part.body)
         {
             let text = Part { body: Cow::Owned(text), ..part.clone() };
             std::iter::once(text.into_owned())

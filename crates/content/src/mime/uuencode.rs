@@ -13,8 +13,15 @@ struct Found<'t> {
     content: Vec<u8>,
 }
 
-/// Takes the files out of a text: names and contents, and the text without them. `None` when there are none.
-pub(super) fn take_out(text: &[u8]) -> Option<(Vec<(String, Vec<u8>)>, Vec<u8>)> {
+/// The files of a text, and the text without them.
+pub(super) struct TakenOut {
+    /// Names and contents.
+    pub(super) files: Vec<(String, Vec<u8>)>,
+    pub(super) text: Vec<u8>,
+}
+
+/// Takes the files out of a text. `None` when there are none.
+pub(super) fn take_out(text: &[u8]) -> Option<TakenOut> {
     let mut files = Vec::new();
     let mut rest_of_text = Vec::new();
     let mut at = 0;
@@ -34,7 +41,7 @@ pub(super) fn take_out(text: &[u8]) -> Option<(Vec<(String, Vec<u8>)>, Vec<u8>)>
         return None;
     }
     rest_of_text.extend_from_slice(&text[at..]);
-    Some((files, rest_of_text))
+    Some(TakenOut { files, text: rest_of_text })
 }
 
 /// The content of the first file in a text that is said to be uuencoded; the text itself if there is none.
@@ -102,7 +109,7 @@ mod tests {
     #[test]
     fn files_come_out_of_text() {
         let text = b"Hi,\nbegin 644 cat.txt\n#0V%T\n`\nend\nbye\nbegin the beguine\n";
-        let (files, rest) = take_out(text).unwrap();
+        let TakenOut { files, text: rest } = take_out(text).unwrap();
         assert_eq!(files, [("cat.txt".to_owned(), b"Cat".to_vec())]);
         assert_eq!(rest, b"Hi,\nbye\nbegin the beguine\n");
         assert_eq!(first(text), b"Cat");
@@ -115,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_is_cut_short_is_read() {
-        let (files, rest) = take_out(b"begin 600 a\n#0V%T\nand so on\n").unwrap();
+        let TakenOut { files, text: rest } = take_out(b"begin 600 a\n#0V%T\nand so on\n").unwrap();
         assert_eq!((files[0].1.as_slice(), rest.as_slice()), (b"Cat".as_slice(), b"and so on\n".as_slice()));
     }
 }
