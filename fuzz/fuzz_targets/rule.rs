@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use content::message::{EnvelopeColumns, MailColumns};
 use event::{Schema, SchemaBuilder, Slot, Span, Type};
 use judge::{
-    Constant, GroupSource, Library, LibrarySource, Mode, Names, Outcome, Part, ReadingRequest, RuleSet, RuleSetSource,
-    RuleSource, Scope, ScopeError, Set, SetType,
+    Constant, GroupSource, Library, LibrarySource, Mode, Names, Outcome, Part, ReadingRequest, RuleSet,
+    RuleSetSource, RuleSource, Scope, ScopeError, Set, SetType,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -79,9 +79,15 @@ fuzz_target!(|text: &str| {
     let expressions = sources.clone();
     let set = |kind, entries: &[&str]| Set::new(kind, entries.iter().copied()).unwrap().into();
     let source = LibrarySource {
-        constants: vec![("limit".to_owned(), Constant::Integer(7)), ("week".to_owned(), Constant::String("7d".to_owned()))],
+        constants: vec![
+            ("limit".to_owned(), Constant::Integer(7)),
+            ("week".to_owned(), Constant::String("7d".to_owned())),
+        ],
         expressions,
-        sets: vec![("hosts".to_owned(), set(SetType::Domain, &["example"])), ("nets".to_owned(), set(SetType::Ip, &["::/0"]))],
+        sets: vec![
+            ("hosts".to_owned(), set(SetType::Domain, &["example"])),
+            ("nets".to_owned(), set(SetType::Ip, &["::/0"])),
+        ],
     };
     let (library, problems) = Library::compile(source, &mut AnyReading);
     for problem in problems {

@@ -12,6 +12,7 @@
 pub mod address;
 mod contact;
 pub mod disguise;
+pub mod attachment;
 pub mod fingerprint;
 mod html;
 pub mod imitation;

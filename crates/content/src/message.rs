@@ -1,7 +1,8 @@
 //! Mail: an RFC 5322 message and its SMTP envelope → an event, and the facts that rules and keys are made of.
 //!
 //! Reading is best effort, as receivers' programs read: whatever is malformed is read in the way that shows most
-//! and named in `mail.defects`. Nothing is fetched, executed or unpacked, no file is opened, and no claim of the
+//! and named in `mail.defects`. Nothing is fetched or executed, no file is opened, archives are looked into within
+//! bounds of their own ([`crate::attachment`]), and no claim of the
 //! message about its own origin is believed: what the envelope says is kept apart from what the header says.
 //!
 //! Everything is bounded: at most [`MESSAGE_BYTES_MAX`] bytes of a message are looked at, [`PARTS_MAX`] leaf
@@ -16,9 +17,9 @@ use std::sync::Arc;
 
 use event::{Event, Facts, Time, Value};
 use mail_parser::{Addr, DateTime, HeaderValue, Host};
-use sha2::{Digest, Sha256};
 
 use crate::address::{Address, NULL_SENDER};
+use crate::attachment::Attachments;
 use crate::fingerprint::fingerprints;
 use crate::html::{self, Limits};
 use crate::link::{self, Found, Link, Tricks};
@@ -164,6 +165,21 @@ event::columns! {
         has_html: Bool "mail.has_html" "Whether there is an HTML part",
         html_only: Bool "mail.html_only" "Whether there is an HTML part and no plain one",
         html_images: Integer "mail.html_images" "Number of images that HTML parts show",
+        html_external_images: Integer "mail.html_external_images" "Number of images that are fetched from somewhere when the message is shown",
+        html_pixels: Integer "mail.html_pixels" "Number of such images of a pixel or less, which tell that the message was read",
+        html_hidden_chars: Integer "mail.html_hidden_chars" "Number of letters and digits that HTML hides from the reader, a preheader not counted",
+        html_hidden_share: Float "mail.html_hidden_share" "Share of hidden ones among the letters and digits of HTML parts",
+        html_hidden_text: String "mail.html_hidden_text" "Text that HTML hides from the reader, normalised" transient,
+        html_preheader: String "mail.html_preheader" "Hidden text before all that is seen: what list mail shows beside its subject",
+        html_hidden_links: Integer "mail.html_hidden_links" "Number of links in hidden elements",
+        html_split_words: Integer "mail.html_split_words" "Number of words that comments or hidden text stand within",
+        html_unknown_elements: Integer "mail.html_unknown_elements" "Number of elements that no standard knows",
+        html_password: Bool "mail.html_password" "Whether an HTML part asks for a password",
+        html_script: Bool "mail.html_script" "Whether an HTML part contains a script",
+        html_frame: Bool "mail.html_frame" "Whether an HTML part embeds another page or object",
+        html_refresh: Bool "mail.html_refresh" "Whether an HTML part leads elsewhere by itself",
+        html_base: Bool "mail.html_base" "Whether an HTML part sets the address its links start from",
+        html_data_urls: Integer "mail.html_data_urls" "Number of links and images whose content stands in their address",
         html_form: Bool "mail.html_form" "Whether an HTML part contains a form",
         base64_text: Bool "mail.base64_text" "Whether a text part of nothing but ASCII is hidden in base64",
 
@@ -214,10 +230,41 @@ event::columns! {
 
         attachment_names: List "mail.attachment_names" "Names of the attachments, lower case",
         attachment_types: List "mail.attachment_types" "Declared media types of the attachments",
-        attachment_sums: List "mail.attachment_sums" "SHA-256 of the attachments' decoded contents in hexadecimal",
+        attachment_sums: List "mail.attachment_sums" "SHA-256 of the contents of attachments, and of the files in archives, in hexadecimal",
         attachment_count: Integer "mail.attachment_count" "Number of attachments",
         executable_attachment: Bool "mail.executable_attachment" "Whether an attachment's name ends like a program's",
-        double_extension: Bool "mail.double_extension" "Whether an attachment poses as a document, such as `a.pdf.exe`",
+        double_extension: Bool "mail.double_extension" "Whether an attachment or a file in one poses as a document, such as `a.pdf.exe`",
+        attachment_kinds: List "mail.attachment_kinds" "What attachments and the files in them are by content, such as `pdf`, `pe`, `zip`, `office`",
+        attachment_mismatch: Bool "mail.attachment_mismatch" "Whether a file's content is of a kind that its name or declared type hides",
+        attachment_disguised: Bool "mail.attachment_disguised" "Whether a file's name turns the direction of writing around or pushes its ending out of sight",
+        executable_content: Bool "mail.executable_content" "Whether an attachment or a file in one is a program or script by its content",
+        attachment_pieces: List "mail.attachment_pieces" "Near-duplicate fingerprints of attachments: files that are nearly the same share some",
+        image_pieces: List "mail.image_pieces" "Size and checksum of what attached images show, comments and camera notes left out",
+        attachment_links: List "mail.attachment_links" "Normalised URLs in attached pages, documents and invitations",
+        attachment_link_domains: List "mail.attachment_link_domains" "Registrable domains of those",
+        archive_names: List "mail.archive_names" "Names of the files in attached archives, lower case",
+        archive_depth: Integer "mail.archive_depth" "How many archives are around the innermost file that was seen",
+        archive_executable: Bool "mail.archive_executable" "Whether a file in an archive is a program by name or content",
+        archive_encrypted: Bool "mail.archive_encrypted" "Whether a file in an archive is encrypted",
+        archive_bomb: Bool "mail.archive_bomb" "Whether an archive inflates to more than a hundred times its size",
+        archive_inconsistent: Bool "mail.archive_inconsistent" "Whether an archive's directory and its files contradict each other",
+        archive_unread: Bool "mail.archive_unread" "Whether there are files in archives that were not looked at: of another format, too deep, too many, too large",
+        office_macros: Bool "mail.office_macros" "Whether a document has macros",
+        office_auto_macros: Bool "mail.office_auto_macros" "Whether macros run when the document is opened or closed",
+        office_encrypted: Bool "mail.office_encrypted" "Whether a document is encrypted",
+        office_object: Bool "mail.office_object" "Whether a document holds another program's object or file",
+        office_fetches: Bool "mail.office_fetches" "Whether a document fetches a template or object when it is opened",
+        pdf_script: Bool "mail.pdf_script" "Whether a PDF has a script",
+        pdf_action: Bool "mail.pdf_action" "Whether a PDF does something when it or a page is opened",
+        pdf_launch: Bool "mail.pdf_launch" "Whether a PDF starts a program, opens another document or sends a form",
+        pdf_encrypted: Bool "mail.pdf_encrypted" "Whether a PDF is encrypted",
+        pdf_embeds: Bool "mail.pdf_embeds" "Whether a PDF has files attached, media or XFA forms",
+        page_attachment: Bool "mail.page_attachment" "Whether an HTML or SVG page is attached",
+        page_attachment_script: Bool "mail.page_attachment_script" "Whether an attached page runs a script or leads elsewhere by itself",
+        page_attachment_form: Bool "mail.page_attachment_form" "Whether an attached page has a form or asks for a password",
+        page_attachment_builds: Bool "mail.page_attachment_builds" "Whether an attached page can make a file out of its own text",
+        calendar_method: String "mail.calendar_method" "What an invitation asks for, such as `request`",
+        calendar_organizer: String "mail.calendar_organizer" "Address of the organizer of an invitation",
     }
 }
 
@@ -309,7 +356,7 @@ pub fn features(raw: &[u8], envelope: &EnvelopeColumns, columns: &MailColumns, f
     facts.set(columns.size, raw.len());
     facts.set(columns.parts, skeleton.parts.len());
     header_features(&skeleton.header, envelope, columns, facts, &mut skeleton.defects);
-    attachment_features(&skeleton.parts, columns, facts, &mut skeleton.defects);
+    Attachments::read(&skeleton.parts, &mut skeleton.defects).fill(columns, facts);
     let body = Body::read(&skeleton.parts, &mut skeleton.defects);
     body.fill(columns, facts);
     let defects = skeleton.defects.names();
@@ -511,50 +558,6 @@ impl Unique {
     }
 }
 
-/// Endings of names that some mail reader or shell runs when they are opened.
-const EXECUTABLE_ENDINGS: [&str; 38] = [
-    "ade", "adp", "apk", "app", "appx", "bat", "chm", "cmd", "com", "cpl", "dll", "exe", "hta", "img", "inf",
-    "ins", "iso", "jar", "js", "jse", "lnk", "mde", "msc", "msi", "msp", "one", "pif", "ps1", "reg", "scf",
-    "scr", "sct", "vb", "vbe", "vbs", "vhd", "wsf", "wsh",
-];
-
-/// Endings of documents that people open without a thought.
-const DOCUMENT_ENDINGS: [&str; 17] = [
-    "csv", "doc", "docx", "gif", "htm", "html", "jpeg", "jpg", "mp3", "mp4", "pdf", "png", "ppt", "pptx",
-    "txt", "xls", "xlsx",
-];
-
-fn attachment_features(parts: &[Part<'_>], columns: &MailColumns, facts: &mut Facts, defects: &mut Defects) {
-    let mut names = Unique::new(ITEMS_MAX);
-    let mut types = Unique::new(ITEMS_MAX);
-    let mut sums = Unique::new(ITEMS_MAX);
-    let (mut count, mut executable, mut double) = (0usize, false, false);
-    for part in parts.iter().filter(|part| part.role == Role::Attachment || part.name.is_some()) {
-        count += 1;
-        types.add(cut(&part.media_type));
-        if let Some(name) = &part.name {
-            let name = cut(name).to_lowercase();
-            let mut endings = name.rsplit('.').map(str::trim);
-            let ending = endings.next().unwrap_or_default();
-            let runs = name.contains('.') && EXECUTABLE_ENDINGS.contains(&ending);
-            let poses = endings.next().is_some_and(|ending| DOCUMENT_ENDINGS.contains(&ending));
-            executable |= runs;
-            double |= poses && (runs || matches!(ending, "htm" | "html" | "shtml" | "svg" | "zip"));
-            names.add(name);
-        }
-        let content = part.decode(MESSAGE_BYTES_MAX, defects);
-        if !content.is_empty() {
-            sums.add(Sha256::digest(&content).iter().map(|byte| format!("{byte:02x}")).collect());
-        }
-    }
-    facts.set(columns.attachment_count, count);
-    facts.set(columns.executable_attachment, executable);
-    facts.set(columns.double_extension, double);
-    set_list(facts, columns.attachment_names, names.items);
-    set_list(facts, columns.attachment_types, types.items);
-    set_list(facts, columns.attachment_sums, sums.items);
-}
-
 /// What is seen and clicked of the text parts.
 struct Body {
     text: String,
@@ -562,8 +565,7 @@ struct Body {
     charset: Option<String>,
     has_plain: bool,
     has_html: bool,
-    images: usize,
-    has_form: bool,
+    html: html::Marks,
     base64_text: bool,
 }
 
@@ -725,8 +727,7 @@ impl Body {
             charset: None,
             has_plain: false,
             has_html: false,
-            images: 0,
-            has_form: false,
+            html: html::Marks::default(),
             base64_text: false,
         };
         // Of alternatives, readers show the HTML; the plain one is only searched for links.
@@ -760,8 +761,7 @@ impl Body {
 
     fn add_html(&mut self, source: &str, text_bytes: usize) {
         let page = html::read(source, Limits { text_bytes, references: LINKS_MAX });
-        self.images += page.images;
-        self.has_form |= page.has_form;
+        self.html.add(page.marks);
         for reference in &page.references {
             self.links.add(&reference.target);
             self.links.compare(&reference.target, &reference.text);
@@ -797,8 +797,7 @@ impl Body {
         }
         facts.set(columns.has_html, self.has_html);
         facts.set(columns.html_only, self.has_html && !self.has_plain);
-        facts.set(columns.html_images, self.images);
-        facts.set(columns.html_form, self.has_form);
+        self.html.fill(columns, facts);
         facts.set(columns.base64_text, self.base64_text);
         facts.set(columns.link_count, self.links.urls.items.len());
         facts.set(columns.link_ip_host, self.links.to_ip);

@@ -40,6 +40,42 @@ fn floods_stay_bounded() {
         ("one long dotted word", format!("\n{}", "a.".repeat(1_000_000))),
         ("anchors", format!("Content-Type: text/html\n\n{}", "<a href=//x>".repeat(100_000))),
         ("nested elements", format!("Content-Type: text/html\n\n{}", "<div>".repeat(200_000))),
+        (
+            "nested hidden elements",
+            format!("Content-Type: text/html\n\n{}", "<div style=color:#fff>x".repeat(100_000)),
+        ),
+        (
+            "style sheets",
+            format!(
+                "Content-Type: text/html\n\n{}",
+                "<style>.a{display:none}.b{</style><p class='a b c'>".repeat(50_000)
+            ),
+        ),
+        ("unclosed encoded words", format!("Subject: {}?=\n\n", "=?a?=a=?a?q?".repeat(100_000))),
+        ("uuencoded files", format!("\n{}", "begin 644 a.exe\n#0V%T\nend\n".repeat(50_000))),
+        (
+            "encoded messages",
+            format!(
+                "{head}{}",
+                "--b\nContent-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\nCgo=\n"
+                    .repeat(10_000)
+            ),
+        ),
+        ("parameters", format!("Content-Type: text/plain{}\n\nx", "; name*1*=a".repeat(100_000))),
+        (
+            "archive headers",
+            format!(
+                "Content-Type: application/zip\n\n{}",
+                "PK\u{3}\u{4}aaaaaaaaaaaaaaaaaaaaaaaaaaaa".repeat(100_000)
+            ),
+        ),
+        (
+            "names in a document",
+            format!(
+                "Content-Type: application/pdf\n\n%PDF-1.4 {}",
+                "/URI (http://a.example/) stream ".repeat(100_000)
+            ),
+        ),
         ("encoded words", format!("Subject: {}\n\n", "=?a?q?x".repeat(100_000))),
         ("fields", "X: y\n".repeat(500_000)),
         ("recipients", format!("To: {}\n\n", "a@b.example, ".repeat(100_000))),
@@ -99,6 +135,23 @@ proptest! {
         raw.truncate(cut.index(2 * MESSAGE.len()).max(1));
         check_bounds(&Mail::new().row(&raw));
         let _ = Envelope::from_headers(&raw);
+    }
+
+    #[test]
+    fn damaged_files_are_read(which in any::<prop::sample::Index>(), edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..12), cut in any::<prop::sample::Index>()) {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/attachment");
+        let seeds = crate::shared::files(std::path::Path::new(folder));
+        let mut file = std::fs::read(&seeds[which.index(seeds.len())]).unwrap();
+        for (at, byte) in edits {
+            let at = at.index(file.len());
+            file[at] = byte;
+        }
+        file.truncate(cut.index(2 * file.len()).max(1));
+        for kind in ["application/octet-stream", "text/html"] {
+            let mut raw = format!("Content-Type: {kind}; name=a.doc\nContent-Transfer-Encoding: binary\n\n").into_bytes();
+            raw.extend_from_slice(&file[1..]);
+            check_bounds(&Mail::new().row(&raw));
+        }
     }
 
     #[test]

@@ -1,18 +1,30 @@
 //! The skeleton of a message: header fields and the leaf parts of its MIME tree (RFC 5322, RFC 2045–2049).
 //!
-//! `mail-parser` reads what is hard to read (addresses, encoded words, parameters, `Received`, transfer encodings
-//! and charsets); the walk over fields and parts is here, because it has to be linear and flat for any input.
-//! A parser of whole messages searches the rest of the message for each boundary that never comes, and nests its
-//! result as deep as the sender likes; this one goes over the delimiter lines once, with a stack of at most
-//! [`DEPTH_MAX`] open levels, and returns a flat list.
+//! The walk over fields and parts has to be linear and flat for any input. A parser of whole messages searches
+//! the rest of the message for each boundary that never comes, and nests its result as deep as the sender likes;
+//! this one goes over the delimiter lines once, with a stack of at most [`DEPTH_MAX`] open levels, and returns a
+//! flat list. Addresses and `Received` fields are read by `mail-parser`; encoded words, parameters and transfer
+//! encodings here ([`words`], [`params`], [`decode`]), because hostile mail breaks them where readers mend them.
+
+mod decode;
+mod header;
+mod params;
+mod part;
+#[cfg(test)]
+mod peer;
+mod uuencode;
+mod words;
 
 use std::borrow::Cow;
 
-use mail_parser::decoders::base64::base64_decode;
-use mail_parser::decoders::charsets::map::charset_decoder;
-use mail_parser::parsers::MessageStream;
-use mail_parser::{ContentType, HeaderValue};
-use memchr::{memchr, memmem};
+use memchr::memmem;
+
+use header::{split_line, trim_line_end};
+use params::MediaType;
+use uuencode::TakenOut;
+
+pub(crate) use header::{Field, Header};
+pub(crate) use part::{Encoding, Part, Role};
 
 /// Most header fields that are kept of one header; the rest is only counted.
 pub(crate) const FIELDS_MAX: usize = 1_000;
@@ -22,6 +34,8 @@ pub(crate) const FIELD_BYTES_MAX: usize = 8 * 1024;
 pub(crate) const PARTS_MAX: usize = 1_000;
 /// Most levels of multiparts and attached messages; a deeper one is a leaf.
 pub(crate) const DEPTH_MAX: usize = 20;
+/// Most bytes, still encoded, of attached messages in an encoding that are decoded and taken apart.
+const ENCODED_MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// What is wrong with a message's form. Each is said once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,217 +85,6 @@ impl Defects {
     }
 }
 
-/// One header field; the value is as it stands, folded, with its line end.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Field<'x> {
-    pub(crate) name: &'x str,
-    value: &'x [u8],
-}
-
-impl<'x> Field<'x> {
-    pub(crate) fn is(&self, name: &str) -> bool {
-        self.name.eq_ignore_ascii_case(name)
-    }
-
-    /// The value as it stands, bounded and trimmed; bytes that are not UTF-8 are replaced.
-    pub(crate) fn text(&self) -> Cow<'x, str> {
-        String::from_utf8_lossy(self.bounded().trim_ascii())
-    }
-
-    /// The value as one of `mail-parser`'s field parsers reads it. Those want a line end, and some of them look
-    /// back over the whole field at each encoded word: hence the bound.
-    pub(crate) fn parse(
-        &self,
-        how: for<'y> fn(&mut MessageStream<'y>) -> HeaderValue<'y>,
-    ) -> HeaderValue<'static> {
-        let bounded = self.bounded();
-        if bounded.ends_with(b"\n") {
-            return how(&mut MessageStream::new(bounded)).into_owned();
-        }
-        let mut line = bounded.to_vec();
-        line.push(b'\n');
-        how(&mut MessageStream::new(&line)).into_owned()
-    }
-
-    /// The value with encoded words decoded and folding undone.
-    pub(crate) fn unstructured(&self) -> String {
-        match self.parse(|stream| stream.parse_unstructured()) {
-            HeaderValue::Text(text) => text.into_owned(),
-            _ => String::new(),
-        }
-    }
-
-    pub(crate) fn is_ascii(&self) -> bool {
-        self.value.is_ascii()
-    }
-
-    fn bounded(&self) -> &'x [u8] {
-        &self.value[..self.value.len().min(FIELD_BYTES_MAX)]
-    }
-}
-
-/// The fields of one header, in order.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Header<'x> {
-    pub(crate) fields: Vec<Field<'x>>,
-    /// How many there are, those that were not kept included.
-    pub(crate) count: usize,
-    /// The `From ` line of an mbox that stood before them.
-    pub(crate) mbox: Option<&'x [u8]>,
-}
-
-impl<'x> Header<'x> {
-    /// Reads fields up to an empty line or to a line that is no field; returns them and what follows.
-    pub(crate) fn read(raw: &'x [u8], defects: &mut Defects) -> (Header<'x>, &'x [u8]) {
-        let mut header = Header::default();
-        let mut rest = raw;
-        while let Some((line, after)) = split_line(rest) {
-            let content = trim_line_end(line);
-            if content.is_empty() {
-                return (header, after);
-            }
-            if content.starts_with(b"From ") || content.starts_with(b">From ") {
-                header.mbox = header.mbox.or((header.count == 0).then_some(content));
-                rest = after;
-                continue;
-            }
-            let Some((name, colon)) = field_name(content) else {
-                defects.add(Defect::NoBlankLine);
-                return (header, rest);
-            };
-            let mut length = line.len();
-            while rest.get(length).is_some_and(|byte| matches!(byte, b' ' | b'\t')) {
-                length += split_line(&rest[length..]).map_or(0, |(line, _)| line.len());
-            }
-            let (field, after) = rest.split_at(length);
-            rest = after;
-            header.count += 1;
-            if header.fields.len() < FIELDS_MAX {
-                header.fields.push(Field { name, value: &field[colon + 1..] });
-            } else {
-                defects.add(Defect::TooManyFields);
-            }
-        }
-        (header, rest)
-    }
-
-    /// The first field of this name.
-    pub(crate) fn get(&self, name: &str) -> Option<&Field<'x>> {
-        self.fields.iter().find(|field| field.is(name))
-    }
-
-    /// All fields of this name.
-    pub(crate) fn all<'h>(&'h self, name: &'h str) -> impl Iterator<Item = &'h Field<'x>> {
-        self.fields.iter().filter(move |field| field.is(name))
-    }
-
-    fn content_type(&self, name: &str) -> Option<ContentType<'static>> {
-        match self.get(name)?.parse(|stream| stream.parse_content_type()) {
-            HeaderValue::ContentType(kind) => Some(kind),
-            _ => None,
-        }
-    }
-}
-
-/// Splits off one line with its end.
-fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    if bytes.is_empty() {
-        return None;
-    }
-    Some(bytes.split_at(memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1)))
-}
-
-fn trim_line_end(line: &[u8]) -> &[u8] {
-    let line = line.strip_suffix(b"\n").unwrap_or(line);
-    line.strip_suffix(b"\r").unwrap_or(line)
-}
-
-/// The name that a field's line starts with, and where its colon is.
-fn field_name(line: &[u8]) -> Option<(&str, usize)> {
-    let colon = memchr(b':', &line[..line.len().min(256)])?;
-    let name = line[..colon].trim_ascii_end();
-    let valid = !name.is_empty() && name.iter().all(|byte| byte.is_ascii_graphic());
-    Some((std::str::from_utf8(name).ok().filter(|_| valid)?, colon))
-}
-
-/// How a part's bytes are wrapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Encoding {
-    Identity,
-    QuotedPrintable,
-    Base64,
-}
-
-/// What a part is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    Plain,
-    Html,
-    Attachment,
-}
-
-/// A leaf of the MIME tree.
-#[derive(Debug)]
-pub(crate) struct Part<'x> {
-    pub(crate) role: Role,
-    /// `type/subtype`, lower case.
-    pub(crate) media_type: String,
-    pub(crate) charset: Option<String>,
-    pub(crate) name: Option<String>,
-    pub(crate) encoding: Encoding,
-    /// The number of the innermost multipart/alternative around it.
-    pub(crate) alternative: Option<usize>,
-    body: &'x [u8],
-}
-
-impl<'x> Part<'x> {
-    /// Length of the encoded body.
-    pub(crate) fn encoded_len(&self) -> usize {
-        self.body.len()
-    }
-
-    /// The content of the part's first `bytes_max` encoded bytes. What base64 does not know is skipped.
-    pub(crate) fn decode(&self, bytes_max: usize, defects: &mut Defects) -> Cow<'x, [u8]> {
-        let body = &self.body[..self.body.len().min(bytes_max)];
-        match self.encoding {
-            Encoding::Identity => Cow::Borrowed(body),
-            Encoding::QuotedPrintable => MessageStream::new(body).decode_quoted_printable_mime(b"").1,
-            Encoding::Base64 => match MessageStream::new(body).decode_base64_mime(b"") {
-                (usize::MAX, _) => {
-                    defects.add(Defect::BadEncoding);
-                    let known = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
-                    let clean: Vec<u8> = body.iter().copied().filter(known).collect();
-                    Cow::Owned(base64_decode(&clean).unwrap_or_default())
-                }
-                (_, decoded) => decoded,
-            },
-        }
-    }
-
-    /// Decoded bytes as text: by the declared charset, else UTF-8, else Windows-1252, which reads anything.
-    pub(crate) fn text<'b>(&self, decoded: &'b [u8]) -> Cow<'b, str> {
-        if decoded.is_ascii() && !self.charset.as_deref().is_some_and(is_ascii_incompatible) {
-            return String::from_utf8_lossy(decoded);
-        }
-        if let Some(decode) = self.charset.as_ref().and_then(|charset| charset_decoder(charset.as_bytes())) {
-            return Cow::Owned(decode(decoded));
-        }
-        match (std::str::from_utf8(decoded), charset_decoder(b"windows-1252")) {
-            (Ok(text), _) => Cow::Borrowed(text),
-            (Err(_), Some(decode)) => Cow::Owned(decode(decoded)),
-            (Err(_), None) => String::from_utf8_lossy(decoded),
-        }
-    }
-}
-
-/// Charsets in which ASCII bytes can mean something else.
-fn is_ascii_incompatible(charset: &str) -> bool {
-    let charset = charset.as_bytes();
-    let starts =
-        |prefix: &[u8]| charset.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
-    starts(b"utf-7") || starts(b"utf-16") || starts(b"iso-2022") || starts(b"hz") || starts(b"utf7")
-}
-
 /// A multipart or an attached message that is open while the walk goes over its content.
 struct Level<'x> {
     /// `None` for an attached message, which ends where the multipart around it goes on.
@@ -290,6 +93,7 @@ struct Level<'x> {
     /// Its content, and whether a part was found in it.
     content: &'x [u8],
     found: bool,
+    is_digest: bool,
 }
 
 /// A message taken apart.
@@ -309,8 +113,46 @@ struct Walk<'x> {
     defects: Defects,
 }
 
-/// Takes a message apart in one pass.
+/// Takes a message apart, with the messages that are attached to it in an encoding and the files that stand in
+/// its text.
 pub(crate) fn walk(raw: &[u8]) -> Skeleton<'_> {
+    let mut skeleton = walk_plain(raw);
+    let mut bytes_left = ENCODED_MESSAGE_BYTES_MAX;
+    let mut at = 0;
+    while at < skeleton.parts.len() {
+        let part = &skeleton.parts[at];
+        let more: Vec<Part<'static>> = if part.media_type == "message/rfc822" {
+            let content = part.decode(bytes_left, &mut skeleton.defects);
+            bytes_left = bytes_left.saturating_sub(part.encoded_len());
+            let inner = walk_plain(&content);
+            let parts = inner.parts.into_iter().map(Part::into_owned).collect();
+            inner.defects.0.into_iter().for_each(|defect| skeleton.defects.add(defect));
+            parts
+        } else if part.role == Role::Plain
+            && part.encoding == Encoding::Identity
+            && let Some(TakenOut { files, text }) = uuencode::take_out(&part.body)
+        {
+            let text = Part { body: Cow::Owned(text), ..part.clone() };
+            std::iter::once(text.into_owned())
+                .chain(files.into_iter().map(|(name, content)| Part::file(name, content)))
+                .collect()
+        } else {
+            at += 1;
+            continue;
+        };
+        let room = PARTS_MAX - (skeleton.parts.len() - 1);
+        if more.len() > room {
+            skeleton.defects.add(Defect::TooManyParts);
+        }
+        let added = more.len().min(room);
+        skeleton.parts.splice(at..=at, more.into_iter().take(added));
+        at += added;
+    }
+    skeleton
+}
+
+/// Takes a message apart in one pass.
+fn walk_plain(raw: &[u8]) -> Skeleton<'_> {
     let mut defects = Defects::default();
     let (header, body) = Header::read(raw, &mut defects);
     let mut walk = Walk { levels: Vec::new(), leaf: None, parts: Vec::new(), alternatives: 0, defects };
@@ -337,25 +179,14 @@ pub(crate) fn walk(raw: &[u8]) -> Skeleton<'_> {
             break;
         } else {
             walk.levels[level].found = true;
-            let (header, body) = Header::read_part(after, &walk.levels, &mut walk.defects);
+            let ends = |line: &[u8]| level_of(&walk.levels, line.trim_ascii_end()).is_some();
+            let (header, body) = Header::read_until(after, ends, &mut walk.defects);
             read_to = raw.len() - body.len();
             walk.open(&header, body);
         }
     }
     walk.end(raw);
     Skeleton { header, parts: walk.parts, defects: walk.defects }
-}
-
-impl<'x> Header<'x> {
-    /// As [`Header::read`], but a delimiter of an open level ends the header too: a part may have no empty line.
-    fn read_part(raw: &'x [u8], levels: &[Level<'x>], defects: &mut Defects) -> (Header<'x>, &'x [u8]) {
-        if raw.starts_with(b"--")
-            && level_of(levels, trim_line_end(split_line(raw).map_or(raw, |(line, _)| line))).is_some()
-        {
-            return (Header::default(), raw);
-        }
-        Header::read(raw, defects)
-    }
 }
 
 /// Which open level a line delimits, innermost first, and whether it closes it.
@@ -382,17 +213,18 @@ impl<'x> Walk<'x> {
         let mut header = Cow::<Header<'x>>::Borrowed(header);
         let mut body = body;
         loop {
-            let kind = header.content_type("Content-Type");
-            let (main, sub) =
-                kind.as_ref().map_or(("text", "plain"), |kind| (kind.ctype(), kind.subtype().unwrap_or("")));
-            let encoding =
-                match header.get("Content-Transfer-Encoding").map(Field::text).as_deref().map(str::trim) {
-                    Some(name) if name.eq_ignore_ascii_case("base64") => Encoding::Base64,
-                    Some(name) if name.eq_ignore_ascii_case("quoted-printable") => Encoding::QuotedPrintable,
-                    _ => Encoding::Identity,
-                };
+            let mut kind = header.media_type("Content-Type");
+            if header.all("Content-Type").nth(1).is_some() {
+                self.defects.add(Defect::DuplicateField);
+            }
+            // What stands in a digest without a type is a message (RFC 2046, 5.1.5).
+            if kind.is_none() && self.levels.last().is_some_and(|level| level.is_digest) {
+                kind = Some(MediaType::parse(b"message/rfc822"));
+            }
+            let (main, sub) = kind.as_ref().map_or(("text", "plain"), |kind| (&kind.main, &kind.sub));
+            let encoding = Encoding::of(&header);
             let boundary = kind.as_ref().filter(|_| main == "multipart");
-            let boundary = boundary.and_then(|kind| kind.attribute("boundary")).map(str::trim_end);
+            let boundary = boundary.and_then(|kind| kind.parameter("boundary")).map(str::trim_end);
             let boundary = boundary.filter(|boundary| !boundary.is_empty());
             let around = self.levels.last().and_then(|level| level.alternative);
             let is_message =
@@ -409,18 +241,26 @@ impl<'x> Walk<'x> {
                         around
                     };
                     let boundary = boundary.map(|boundary| boundary.as_bytes().to_vec());
-                    self.levels.push(Level { boundary, alternative, content: body, found: is_message });
+                    let is_digest = boundary.is_some() && sub == "digest";
+                    self.levels.push(Level {
+                        boundary,
+                        alternative,
+                        content: body,
+                        found: is_message,
+                        is_digest,
+                    });
                     if !is_message {
                         return;
                     }
-                    let (inner, rest) = Header::read_part(body, &self.levels, &mut self.defects);
+                    let ends = |line: &[u8]| level_of(&self.levels, line.trim_ascii_end()).is_some();
+                    let (inner, rest) = Header::read_until(body, ends, &mut self.defects);
                     header = Cow::Owned(inner);
                     body = rest;
                     continue;
                 }
                 self.defects.add(Defect::TooDeep);
             }
-            self.leaf = Some(leaf(&header, kind.as_ref(), encoding, around, body));
+            self.leaf = Some(Part::new(&header, kind.as_ref(), encoding, around, body));
             return;
         }
     }
@@ -428,7 +268,9 @@ impl<'x> Walk<'x> {
     /// A delimiter of `level` stands at `at`: ends the open leaf and all levels within.
     fn close(&mut self, level: usize, at: usize, raw: &'x [u8]) {
         if let Some(mut leaf) = self.leaf.take() {
-            leaf.body = until(leaf.body, at, raw);
+            if let Cow::Borrowed(body) = leaf.body {
+                leaf.body = Cow::Borrowed(until(body, at, raw));
+            }
             self.parts.push(leaf);
         }
         while self.levels.len() > level + 1 {
@@ -447,7 +289,7 @@ impl<'x> Walk<'x> {
         if !level.found && self.parts.len() < PARTS_MAX {
             self.defects.add(Defect::MissingBoundary);
             let body = until(level.content, at, raw);
-            self.parts.push(leaf(&Header::default(), None, Encoding::Identity, level.alternative, body));
+            self.parts.push(Part::new(&Header::default(), None, Encoding::Identity, level.alternative, body));
         }
     }
 
@@ -471,30 +313,6 @@ fn until<'x>(body: &'x [u8], at: usize, raw: &'x [u8]) -> &'x [u8] {
     let start = raw.len() - body.len();
     let body = raw.get(start..at).unwrap_or_default();
     if at == raw.len() { body } else { trim_line_end(body) }
-}
-
-fn leaf<'x>(
-    header: &Header<'x>,
-    kind: Option<&ContentType<'static>>,
-    encoding: Encoding,
-    alternative: Option<usize>,
-    body: &'x [u8],
-) -> Part<'x> {
-    let disposition = header.content_type("Content-Disposition");
-    let attribute =
-        |of: Option<&ContentType<'static>>, name| of.and_then(|of| of.attribute(name)).map(str::to_owned);
-    let name = attribute(disposition.as_ref(), "filename").or_else(|| attribute(kind, "name"));
-    let (main, sub) = kind.map_or(("text", "plain"), |kind| (kind.ctype(), kind.subtype().unwrap_or("")));
-    let attached = disposition.as_ref().is_some_and(|disposition| disposition.ctype() == "attachment");
-    let role = match (main, sub) {
-        _ if attached => Role::Attachment,
-        ("text", "html") | ("application", "xhtml+xml") => Role::Html,
-        ("text", "calendar" | "vcard" | "x-vcard" | "directory") => Role::Attachment,
-        ("text" | "message" | "multipart", _) => Role::Plain,
-        _ => Role::Attachment,
-    };
-    let media_type = if sub.is_empty() { main.to_owned() } else { format!("{main}/{sub}") };
-    Part { role, media_type, charset: attribute(kind, "charset"), name, encoding, alternative, body }
 }
 
 #[cfg(test)]

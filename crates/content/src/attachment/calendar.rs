@@ -1,0 +1,62 @@
+//! Calendar objects (RFC 5545): who asks for what, and where it leads.
+
+use crate::address::Address;
+use crate::link::{self, Found};
+
+/// Most bytes that are read.
+const BYTES_MAX: usize = 256 * 1024;
+
+/// What an invitation says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Invitation {
+    /// Such as `request`, lower case.
+    pub(super) method: Option<String>,
+    pub(super) organizer: Option<String>,
+}
+
+/// Reads an object; links in any of its properties are given to `link`.
+pub(super) fn read(text: &str, mut link: impl FnMut(&str)) -> Invitation {
+    let text = crate::text::truncate(text, BYTES_MAX);
+    let unfolded = text.replace("\r\n", "\n").replace("\n ", "").replace("\n\t", "");
+    let mut invitation = Invitation::default();
+    for line in unfolded.lines() {
+        let Some((property, value)) = line.split_once(':') else { continue };
+        let name = property.split(';').next().unwrap_or_default();
+        if name.eq_ignore_ascii_case("METHOD") {
+            invitation.method = Some(value.trim().to_ascii_lowercase());
+        } else if name.eq_ignore_ascii_case("ORGANIZER") {
+            let address = value.trim();
+            let address = address
+                .get(..7)
+                .filter(|scheme| scheme.eq_ignore_ascii_case("mailto:"))
+                .map_or(address, |_| &address[7..]);
+            invitation.organizer = Address::parse(address).map(|address| address.full);
+        }
+        if line.contains("://") || line.contains("www.") {
+            let value = line.replace("\\n", " ").replace("\\N", " ").replace("\\,", ",").replace("\\;", ";");
+            link::find(&value, |found| {
+                if let Found::Url(url) = found {
+                    link(url);
+                }
+                true
+            });
+        }
+    }
+    invitation
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn invitations_are_read() {
+        let text = "BEGIN:VCALENDAR\r\nMETHOD:REQUEST\r\nBEGIN:VEVENT\r\nORGANIZER;CN=Ann:mailto:Ann@e.example\r\n\
+                    DESCRIPTION:Pay at https://e.exam\r\n ple/pay\\nnow\r\nURL:http://u.example/\r\nEND:VEVENT\r\n";
+        let mut links = Vec::new();
+        let read = read(text, |link| links.push(link.to_owned()));
+        assert_eq!(read.method.as_deref(), Some("request"));
+        assert_eq!(read.organizer.as_deref(), Some("ann@e.example"));
+        assert_eq!(links, ["https://e.example/pay", "http://u.example/"]);
+    }
+}

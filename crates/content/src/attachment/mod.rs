@@ -1,0 +1,469 @@
+//! Attached files: what they are whatever they are called, what they hold, and what in them runs.
+//!
+//! Files in files (archives, `winmail.dat`, documents) are taken out and looked at in turn, from a queue rather
+//! than by recursion, at most [`FILES_MAX`] files nested [`DEPTH_MAX`] deep, inflated to [`INFLATED_BYTES_MAX`]
+//! bytes together. No archive's statement about sizes is believed, and nothing is written anywhere. Time is
+//! linear in the bytes attached and the bytes inflated.
+
+mod alike;
+mod calendar;
+mod kind;
+mod name;
+mod office;
+mod pack;
+mod pdf;
+mod zip;
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use event::{Facts, Slot};
+use memchr::memmem;
+use sha2::{Digest, Sha256};
+
+use crate::html::{self, Limits};
+use crate::link::{self, Link};
+use crate::message::{ITEM_BYTES_MAX, ITEMS_MAX, MESSAGE_BYTES_MAX, MailColumns};
+use crate::mime::{Defects, Part, Role};
+use crate::text::truncate;
+use kind::Kind;
+use name::Name;
+
+/// Most files that are looked at, those in others included.
+pub const FILES_MAX: usize = 1_000;
+/// Most archives and documents around a file that is looked at.
+pub const DEPTH_MAX: usize = 4;
+/// Most bytes that all files of a message are inflated to.
+pub const INFLATED_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Most bytes that one file is inflated to.
+const FILE_INFLATED_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Most bytes of a page, a calendar or a list of relations that are read.
+const TEXT_BYTES_MAX: usize = 256 * 1024;
+/// What inflates to more than this many times its size, and to more than a megabyte, is packed to do harm.
+const RATIO_MAX: usize = 100;
+
+/// A file that waits to be looked at.
+struct File<'f> {
+    name: Option<String>,
+    media_type: &'f str,
+    content: Cow<'f, [u8]>,
+    depth: usize,
+}
+
+/// What the attachments of a message are.
+#[derive(Debug, Default)]
+pub(crate) struct Attachments {
+    count: usize,
+    names: Vec<String>,
+    types: Vec<String>,
+    sums: Vec<String>,
+    kinds: Vec<String>,
+    pieces: Vec<String>,
+    images: Vec<String>,
+    links: Vec<String>,
+    link_domains: Vec<String>,
+    executable: bool,
+    executable_content: bool,
+    double: bool,
+    disguised: bool,
+    belied: bool,
+    packed: Packed,
+    office: office::Found,
+    pdf: pdf::Found,
+    page: Page,
+    invitation: calendar::Invitation,
+    files: usize,
+    inflatable: usize,
+}
+
+/// What is packed into archives.
+#[derive(Debug, Default)]
+struct Packed {
+    names: Vec<String>,
+    depth: usize,
+    executable: bool,
+    is_encrypted: bool,
+    is_bomb: bool,
+    is_inconsistent: bool,
+    is_unread: bool,
+}
+
+/// What attached pages do.
+#[derive(Debug, Default)]
+struct Page {
+    is_there: bool,
+    runs: bool,
+    asks: bool,
+    /// It makes a file out of its own text, which no filter on the way has seen.
+    builds: bool,
+}
+
+/// Adds an item to a list without repeats, of at most [`ITEMS_MAX`].
+fn add(list: &mut Vec<String>, item: &str) {
+    let item = truncate(item.trim(), ITEM_BYTES_MAX);
+    if !item.is_empty() && list.len() < ITEMS_MAX && !list.iter().any(|known| known == item) {
+        list.push(item.to_owned());
+    }
+}
+
+fn sum(content: &[u8]) -> String {
+    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Attachments {
+    /// Looks at the parts that are files.
+    pub(crate) fn read(parts: &[Part<'_>], defects: &mut Defects) -> Attachments {
+        let mut found = Attachments { inflatable: INFLATED_BYTES_MAX, ..Attachments::default() };
+        for part in parts.iter().filter(|part| part.role == Role::Attachment || part.name.is_some()) {
+            found.count += 1;
+            add(&mut found.types, &part.media_type);
+            let content = part.decode(MESSAGE_BYTES_MAX, defects);
+            if !content.is_empty() {
+                add(&mut found.sums, &sum(&content));
+            }
+            // What is shown is read as text, unless it only says that it is text.
+            let is_shown = part.role != Role::Attachment
+                && matches!(
+                    Kind::of(&content),
+                    Kind::Text | Kind::Html | Kind::Svg | Kind::Message | Kind::Data
+                );
+            if !is_shown {
+                let name = part.name.clone();
+                found.look(File { name, media_type: &part.media_type, content, depth: 0 });
+            } else if let Some(name) = &part.name {
+                found.name(name, 0);
+            }
+        }
+        found
+    }
+
+    /// Looks at a file and at those in it.
+    fn look(&mut self, file: File<'_>) {
+        let mut waiting = VecDeque::from([file]);
+        while let Some(file) = waiting.pop_front() {
+            self.files += 1;
+            if self.files > FILES_MAX {
+                self.packed.is_unread = true;
+                return;
+            }
+            let mut kind = Kind::of(&file.content);
+            let name = file.name.as_deref().map(|name| self.name(name, file.depth)).unwrap_or_default();
+            self.packed.depth = self.packed.depth.max(file.depth);
+            self.belied |= kind.belies(name.ending(), file.media_type);
+            match kind {
+                Kind::Zip => kind = self.unzip(&file, &mut waiting),
+                Kind::Gzip => self.gunzip(&file, &mut waiting),
+                Kind::Tar => {
+                    for (name, content) in pack::tar(&file.content) {
+                        self.put(&mut waiting, &file, Some(name), content.to_vec());
+                    }
+                }
+                Kind::Tnef => {
+                    for (name, content) in pack::tnef(&file.content) {
+                        self.put(&mut waiting, &file, name, content.to_vec());
+                    }
+                }
+                Kind::Ole => {
+                    let found = office::compound(&file.content);
+                    kind = if found.installs { Kind::Installer } else { kind };
+                    self.office_found(found);
+                }
+                Kind::Rtf => self.office_found(office::rich_text(&file.content)),
+                Kind::Pdf => self.pdf(&file.content),
+                Kind::Html | Kind::Svg => self.page(&file.content),
+                Kind::Calendar => {
+                    let text = &file.content[..file.content.len().min(TEXT_BYTES_MAX)];
+                    let mut links = Vec::new();
+                    let text = String::from_utf8_lossy(text);
+                    self.invitation = calendar::read(&text, |link| links.push(link.to_owned()));
+                    links.iter().for_each(|link| self.link(link));
+                }
+                _ if kind.packs() => self.packed.is_unread = true,
+                _ => {}
+            }
+            add(&mut self.kinds, kind.name());
+            self.executable_content |= kind.runs();
+            self.packed.executable |= kind.runs() && file.depth > 0;
+            if kind.is_image() {
+                add(&mut self.images, &alike::of_image(kind, &file.content).unwrap_or_default());
+            } else if !kind.packs() && kind != Kind::Office {
+                alike::of_file(&file.content).for_each(|piece| add(&mut self.pieces, &piece));
+            }
+        }
+    }
+
+    fn name(&mut self, name: &str, depth: usize) -> Name {
+        let name = Name::read(truncate(name, ITEM_BYTES_MAX));
+        self.double |= name.is_double;
+        self.disguised |= name.is_disguised;
+        if depth == 0 {
+            self.executable |= name.runs;
+            add(&mut self.names, &name.text);
+        } else {
+            self.packed.executable |= name.runs;
+            add(&mut self.packed.names, &name.text);
+        }
+        name
+    }
+
+    /// Lets a file that was in another wait, unless it lies too deep.
+    fn put(
+        &mut self,
+        waiting: &mut VecDeque<File<'_>>,
+        around: &File<'_>,
+        name: Option<String>,
+        content: Vec<u8>,
+    ) {
+        if around.depth == DEPTH_MAX || self.files + waiting.len() >= FILES_MAX {
+            self.packed.is_unread = true;
+            return;
+        }
+        waiting.push_back(File {
+            name,
+            media_type: "",
+            content: Cow::Owned(content),
+            depth: around.depth + 1,
+        });
+    }
+
+    /// Notes how much was inflated out of how much, and whether there was more.
+    fn inflated(&mut self, packed: usize, inflated: usize, more: bool) {
+        self.inflatable -= inflated.min(self.inflatable);
+        self.packed.is_bomb |= inflated > 1024 * 1024 && inflated / packed.max(1) > RATIO_MAX;
+        self.packed.is_unread |= more;
+    }
+
+    fn unzip(&mut self, file: &File<'_>, waiting: &mut VecDeque<File<'_>>) -> Kind {
+        let archive = zip::read(&file.content);
+        self.packed.is_unread |= archive.is_cut;
+        alike::of_archive(&archive).for_each(|piece| add(&mut self.pieces, &piece));
+        let package = office::package(&archive);
+        if let Some(found) = package {
+            self.office_found(found);
+        } else {
+            self.packed.is_inconsistent |= archive.is_inconsistent;
+        }
+        for entry in &archive.entries {
+            if package.is_some() && !office::is_telling(&entry.name) || entry.name.ends_with('/') {
+                continue;
+            }
+            let most = FILE_INFLATED_BYTES_MAX.min(self.inflatable);
+            let Some((content, more)) = entry.content(most) else {
+                self.packed.is_encrypted |= entry.is_encrypted;
+                self.packed.is_unread |= !entry.is_encrypted;
+                self.name(&entry.name, file.depth + 1);
+                continue;
+            };
+            self.inflated(entry.packed(), content.len(), more);
+            if package.is_none() {
+                if !more && !content.is_empty() {
+                    add(&mut self.sums, &sum(&content));
+                }
+                self.put(waiting, file, Some(entry.name.clone()), content);
+            } else if entry.name.to_ascii_lowercase().ends_with(".bin") {
+                // Macros and objects lie in compound files of their own.
+                self.office_found(office::compound(&content));
+            } else {
+                let mut found = office::Found::default();
+                let mut links = Vec::new();
+                office::relations(&content, &mut found, |link| links.push(link.to_owned()));
+                self.office_found(found);
+                links.iter().for_each(|link| self.link(link));
+            }
+        }
+        let has = |name: &str| archive.entries.iter().any(|entry| entry.name == name);
+        match package {
+            Some(_) => Kind::Office,
+            None if has("META-INF/MANIFEST.MF")
+                && archive.entries.iter().any(|e| e.name.ends_with(".class")) =>
+            {
+                Kind::JavaClass
+            }
+            None if has("AndroidManifest.xml") => Kind::Installer,
+            None => Kind::Zip,
+        }
+    }
+
+    fn gunzip(&mut self, file: &File<'_>, waiting: &mut VecDeque<File<'_>>) {
+        let most = FILE_INFLATED_BYTES_MAX.min(self.inflatable);
+        let Some((name, content, more)) = pack::gunzip(&file.content, most) else {
+            self.packed.is_unread = true;
+            return;
+        };
+        self.inflated(file.content.len(), content.len(), more);
+        let outer = || {
+            let name = file.name.as_deref()?;
+            let stem = name.get(..name.len().checked_sub(3)?)?;
+            Some(if name.ends_with(".tgz") { format!("{stem}tar") } else { stem.to_owned() })
+        };
+        self.put(waiting, file, name.or_else(outer), content);
+    }
+
+    fn office_found(&mut self, found: office::Found) {
+        self.office.macros |= found.macros;
+        self.office.auto |= found.auto;
+        self.office.is_encrypted |= found.is_encrypted;
+        self.office.object |= found.object;
+        self.office.fetches |= found.fetches;
+    }
+
+    fn pdf(&mut self, content: &[u8]) {
+        let mut links = Vec::new();
+        let found = pdf::read(content, &mut self.inflatable, |link| {
+            if links.len() < ITEMS_MAX {
+                links.push(link.to_owned());
+            }
+        });
+        self.pdf.script |= found.script;
+        self.pdf.action |= found.action;
+        self.pdf.launch |= found.launch;
+        self.pdf.is_encrypted |= found.is_encrypted;
+        self.pdf.embeds |= found.embeds;
+        links.iter().for_each(|link| self.link(link));
+    }
+
+    fn page(&mut self, content: &[u8]) {
+        let source = &content[..content.len().min(TEXT_BYTES_MAX)];
+        let has = |mark: &[u8]| memmem::find(source, mark).is_some();
+        let builds = has(b"atob(") || has(b"new Blob(") || has(b"msSaveOrOpenBlob") || has(b"fromCharCode(");
+        let source = String::from_utf8_lossy(source);
+        let page = html::read(&source, Limits { text_bytes: 0, references: ITEMS_MAX });
+        self.page.is_there = true;
+        self.page.runs |= page.marks.has_script || page.marks.has_refresh || has(b"onload=");
+        self.page.asks |= page.marks.has_form || page.marks.has_password;
+        self.page.builds |= builds;
+        page.references.iter().for_each(|reference| self.link(&reference.target));
+    }
+
+    fn link(&mut self, target: &str) {
+        // A page's relative references lead nowhere from a mail.
+        let leads = target.contains("://") || target.starts_with("www.");
+        if !leads || self.links.len() == ITEMS_MAX {
+            return;
+        }
+        let Some(link) = Link::parse(target) else { return };
+        add(&mut self.link_domains, link::registrable(&link.host).unwrap_or_default());
+        add(&mut self.links, &link.url);
+    }
+
+    /// Sets the facts.
+    pub(crate) fn fill(self, columns: &MailColumns, facts: &mut Facts) {
+        facts.set(columns.attachment_count, self.count);
+        for (slot, is) in [
+            (columns.executable_attachment, self.executable),
+            (columns.executable_content, self.executable_content),
+            (columns.double_extension, self.double),
+            (columns.attachment_disguised, self.disguised),
+            (columns.attachment_mismatch, self.belied),
+            (columns.archive_executable, self.packed.executable),
+            (columns.archive_encrypted, self.packed.is_encrypted),
+            (columns.archive_bomb, self.packed.is_bomb),
+            (columns.archive_inconsistent, self.packed.is_inconsistent),
+            (columns.archive_unread, self.packed.is_unread),
+            (columns.office_macros, self.office.macros),
+            (columns.office_auto_macros, self.office.auto),
+            (columns.office_encrypted, self.office.is_encrypted),
+            (columns.office_object, self.office.object),
+            (columns.office_fetches, self.office.fetches),
+            (columns.pdf_script, self.pdf.script),
+            (columns.pdf_action, self.pdf.action),
+            (columns.pdf_launch, self.pdf.launch),
+            (columns.pdf_encrypted, self.pdf.is_encrypted),
+            (columns.pdf_embeds, self.pdf.embeds),
+            (columns.page_attachment, self.page.is_there),
+            (columns.page_attachment_script, self.page.runs),
+            (columns.page_attachment_form, self.page.asks),
+            (columns.page_attachment_builds, self.page.builds),
+        ] {
+            facts.set(slot, is);
+        }
+        facts.set(columns.archive_depth, self.packed.depth);
+        let mut set = |slot: Slot, list: Vec<String>| {
+            if !list.is_empty() {
+                facts.set(slot, list);
+            }
+        };
+        set(columns.attachment_names, self.names);
+        set(columns.attachment_types, self.types);
+        set(columns.attachment_sums, self.sums);
+        set(columns.attachment_kinds, self.kinds);
+        set(columns.attachment_pieces, self.pieces);
+        set(columns.image_pieces, self.images);
+        set(columns.archive_names, self.packed.names);
+        set(columns.attachment_links, self.links);
+        set(columns.attachment_link_domains, self.link_domains);
+        if let Some(method) = self.invitation.method {
+            facts.set(columns.calendar_method, truncate(&method, ITEM_BYTES_MAX));
+        }
+        if let Some(organizer) = self.invitation.organizer {
+            facts.set(columns.calendar_organizer, truncate(&organizer, ITEM_BYTES_MAX));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(name: &str, content: &[u8]) -> Attachments {
+        let mut found = Attachments { inflatable: INFLATED_BYTES_MAX, ..Attachments::default() };
+        found.look(File {
+            name: Some(name.into()),
+            media_type: "",
+            content: Cow::Borrowed(content),
+            depth: 0,
+        });
+        found
+    }
+
+    #[test]
+    fn archives_are_opened_in_turn() {
+        let program = [b"MZ".as_slice(), &[0; 100]].concat();
+        let inner = zip::tests::archive(&[("report.pdf.exe", &program)], None);
+        let found = look("a.zip", &zip::tests::archive(&[("b.zip", &inner), ("readme.txt", b"hi")], None));
+        assert_eq!(found.packed.names, ["b.zip", "readme.txt", "report.pdf.exe"]);
+        assert!(found.packed.executable && found.double && found.executable_content && !found.executable);
+        assert_eq!((found.packed.depth, found.kinds.len(), found.sums.len()), (2, 3, 3));
+    }
+
+    #[test]
+    fn archives_are_bounded() {
+        let mut raw = b"end".to_vec();
+        for _ in 0..20 {
+            raw = zip::tests::archive(&[("a.zip", &raw)], None);
+        }
+        let found = look("a.zip", &raw);
+        assert!(found.packed.depth == DEPTH_MAX && found.packed.is_unread);
+
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        std::io::Write::write_all(&mut encoder, &vec![b'a'; 20_000_000]).unwrap();
+        let found = look("a.gz", &encoder.finish().unwrap());
+        assert!(found.packed.is_bomb && found.packed.is_unread);
+        assert_eq!(found.inflatable, INFLATED_BYTES_MAX - FILE_INFLATED_BYTES_MAX);
+        assert_eq!(found.packed.names, ["a"]);
+
+        let many: Vec<(String, Vec<u8>)> = (0..490).map(|n| (format!("{n}.zip"), raw.clone())).collect();
+        let many: Vec<(&str, &[u8])> =
+            many.iter().map(|(name, raw)| (name.as_str(), raw.as_slice())).collect();
+        let found = look("a.zip", &zip::tests::archive(&many, None));
+        assert!(
+            found.files <= FILES_MAX + 1 && found.packed.is_unread && found.packed.names.len() == ITEMS_MAX
+        );
+    }
+
+    #[test]
+    fn pages_and_documents_are_looked_into() {
+        let found =
+            look("a.html", b"<html><script>x=atob('')</script><form action=http://evil.example.com/p>");
+        assert!(found.page.is_there && found.page.runs && found.page.asks && found.page.builds);
+        assert_eq!(found.link_domains, ["example.com"]);
+        assert!(look("a.pdf", b"<html>").belied && !look("a.pdf", b"%PDF-1.4").belied);
+        let found = look("a.pdf", b"%PDF-1.4 /OpenAction /URI (http://evil.example.com/q)");
+        assert!(found.pdf.action && found.links == ["http://evil.example.com/q"]);
+        let document = [("[Content_Types].xml", b"vbaProject".as_slice()), ("word/document.xml", b"")];
+        let found = look("a.docm", &zip::tests::archive(&document, None));
+        assert!(found.office.macros && found.kinds == ["office"]);
+        let found = look("i.ics", b"BEGIN:VCALENDAR\nMETHOD:CANCEL\n");
+        assert_eq!(found.invitation.method.as_deref(), Some("cancel"));
+    }
+}

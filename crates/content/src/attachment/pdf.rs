@@ -1,0 +1,131 @@
+//! PDF documents (ISO 32000-1): actions, scripts, files and links in them, by the names of dictionaries.
+//!
+//! Nothing is resolved: names are looked for wherever they can stand, outside streams and in streams that hold
+//! objects, which are inflated within the budget.
+
+use memchr::{memchr, memmem};
+
+use super::zip::inflate;
+
+/// What was found in a document.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) script: bool,
+    /// Something is done when the document or a page is opened.
+    pub(super) action: bool,
+    /// A program or another document is started.
+    pub(super) launch: bool,
+    pub(super) is_encrypted: bool,
+    /// Files are attached, or media run.
+    pub(super) embeds: bool,
+}
+
+/// Most bytes of a document that are looked over.
+const DOCUMENT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Longest target of a link.
+const LINK_BYTES_MAX: usize = 1_024;
+/// Most bytes that all object streams of a document are inflated to.
+const OBJECTS_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// Looks over a document; targets of links are given to `link`. `budget` is what may be inflated.
+pub(super) fn read(content: &[u8], budget: &mut usize, mut link: impl FnMut(&str)) -> Found {
+    let mut found = Found::default();
+    let mut left = OBJECTS_BYTES_MAX.min(*budget);
+    let mut rest = &content[..content.len().min(DOCUMENT_BYTES_MAX)];
+    while !rest.is_empty() {
+        let end = memmem::find(rest, b"stream").unwrap_or(rest.len());
+        let outside = &rest[..end];
+        names(outside, &mut found, &mut link);
+        let Some(stream) = rest.get(end + b"stream".len()..) else { break };
+        let length = memmem::find(stream, b"endstream").unwrap_or(stream.len());
+        // The dictionary before a stream says what it is; a kilobyte is more than any has before it.
+        let dictionary = &outside[outside.len().saturating_sub(1_024)..];
+        if left > 0 && memmem::find(dictionary, b"/ObjStm").is_some() {
+            let data = stream[..length].trim_ascii_start();
+            let (objects, _) = inflate(data, left, true);
+            left -= objects.len();
+            *budget = budget.saturating_sub(objects.len());
+            names(&objects, &mut found, &mut link);
+        }
+        rest = stream.get(length + b"endstream".len()..).unwrap_or_default();
+    }
+    found
+}
+
+/// Looks at each name in a piece of a document.
+fn names(piece: &[u8], found: &mut Found, link: &mut impl FnMut(&str)) {
+    const NAME_BYTES_MAX: usize = 32;
+    let mut rest = piece;
+    while let Some(at) = memchr(b'/', rest) {
+        rest = &rest[at + 1..];
+        let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'#' | b'_' | b'-' | b'.');
+        let length = rest.iter().take(3 * NAME_BYTES_MAX).take_while(|byte| is_name(byte)).count();
+        let mut buffer = [0; NAME_BYTES_MAX];
+        match plain(&rest[..length], &mut buffer) {
+            b"JavaScript" | b"JS" => found.script = true,
+            b"OpenAction" | b"AA" => found.action = true,
+            b"Launch" | b"GoToR" | b"GoToE" | b"SubmitForm" | b"ImportData" => found.launch = true,
+            b"Encrypt" => found.is_encrypted = true,
+            b"EmbeddedFile" | b"EmbeddedFiles" | b"RichMedia" | b"XFA" => found.embeds = true,
+            b"URI" => {
+                if let Some(text) = rest[length..].trim_ascii_start().strip_prefix(b"(") {
+                    let text = &text[..memchr(b')', &text[..text.len().min(LINK_BYTES_MAX)]).unwrap_or(0)];
+                    link(&String::from_utf8_lossy(text));
+                }
+            }
+            _ => {}
+        }
+        rest = &rest[length..];
+    }
+}
+
+/// A name with its escapes (`#61` for `a`) undone.
+fn plain<'b>(name: &[u8], buffer: &'b mut [u8; 32]) -> &'b [u8] {
+    let mut length = 0;
+    let mut rest = name;
+    while let Some((&byte, after)) = rest.split_first()
+        && length < buffer.len()
+    {
+        rest = after;
+        buffer[length] = byte;
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        if let (b'#', [a, b, after @ ..]) = (byte, after)
+            && let (Some(a), Some(b)) = (digit(*a), digit(*b))
+        {
+            buffer[length] = (a * 16 + b) as u8;
+            rest = after;
+        }
+        length += 1;
+    }
+    &buffer[..length]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(content: &[u8], expected: Found, links: &[&str]) {
+        let mut seen = Vec::new();
+        let found = read(content, &mut 1_000_000, |link| seen.push(link.to_owned()));
+        assert_eq!((found, seen), (expected, links.iter().map(|link| (*link).to_owned()).collect()));
+    }
+
+    #[test]
+    fn documents_tell_what_they_do() {
+        let none = Found::default();
+        check(b"%PDF-1.4\n1 0 obj<</Type/Catalog>>", none, &[]);
+        check(
+            b"<</OpenAction 2 0 R>> <</S/JavaScript/JS(x)>>",
+            Found { action: true, script: true, ..none },
+            &[],
+        );
+        check(b"<</S /J#61vaScript>>", Found { script: true, ..none }, &[]);
+        check(b"<</S /URI /URI (http://e.example/)>>", none, &["http://e.example/"]);
+        check(b"<<>>stream\n/JS /Launch\nendstream /Encrypt", Found { is_encrypted: true, ..none }, &[]);
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut encoder, b"<</S/Launch>>").unwrap();
+        let packed = encoder.finish().unwrap();
+        let document = [b"<</Type/ObjStm>>stream\r\n".as_slice(), &packed, b"\nendstream"].concat();
+        check(&document, Found { launch: true, ..none }, &[]);
+    }
+}

@@ -1,0 +1,416 @@
+//! Elements: the start tag that is being read, those that are open, and what is known of names.
+
+use super::style::{self, Declared, Paint, Sheet, Size};
+use super::{ATTRIBUTE_BYTES_MAX, REFERENCE_BYTES_MAX};
+
+/// Letters lower than this many pixels are not seen.
+pub(super) const SIZE_SEEN_MIN: f32 = 2.0;
+/// Size of letters where nothing is said of it.
+const SIZE_DEFAULT: f32 = 16.0;
+
+/// An open element, with what it passes on to those within.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    pub(super) name: Name,
+    pub(super) gone: bool,
+    pub(super) visible: bool,
+    pub(super) size: f32,
+    pub(super) letters: Paint,
+    pub(super) ground: Paint,
+}
+
+/// What is around everything: black on white.
+pub(super) const PAGE: Open = Open {
+    name: Name([0; 12]),
+    gone: false,
+    visible: true,
+    size: SIZE_DEFAULT,
+    letters: Paint::Plain([0; 3]),
+    ground: Paint::Plain([255; 3]),
+};
+
+impl Open {
+    pub(super) fn is_hidden(&self) -> bool {
+        let unseen = match (self.letters, self.ground) {
+            (Paint::Plain(letters), Paint::Plain(ground)) => style::are_near(letters, ground),
+            (Paint::Clear, _) => true,
+            _ => false,
+        };
+        self.gone || !self.visible || self.size < SIZE_SEEN_MIN || unseen
+    }
+}
+
+/// An element's name, cut to what tells those apart that are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Name([u8; 12]);
+
+impl Name {
+    pub(super) fn of(name: &[u8]) -> Name {
+        let mut cut = [0; 12];
+        for (kept, byte) in cut.iter_mut().zip(name) {
+            *kept = *byte;
+        }
+        Name(cut)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0[..self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len())]
+    }
+}
+
+/// The start tag that is being read. Its strings are emptied, not freed.
+#[derive(Debug, Default)]
+pub(super) struct Tag {
+    pub(super) name: Name,
+    pub(super) attribute: Attribute,
+    pub(super) style: String,
+    pub(super) class: String,
+    pub(super) id: String,
+    pub(super) color: String,
+    pub(super) ground: String,
+    pub(super) width: String,
+    pub(super) height: String,
+    pub(super) kind: String,
+    pub(super) content: String,
+    pub(super) has_image_ground: bool,
+    pub(super) is_hidden: bool,
+    pub(super) is_refresh: bool,
+    /// Where it leads.
+    pub(super) target: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) enum Attribute {
+    Style,
+    Class,
+    Id,
+    Color,
+    Ground,
+    ImageGround,
+    Width,
+    Height,
+    Kind,
+    Content,
+    Equivalent,
+    Leads,
+    #[default]
+    Other,
+}
+
+impl Tag {
+    pub(super) fn begin(&mut self, name: Name) {
+        self.name = name;
+        self.attribute = Attribute::Other;
+        for text in [
+            &mut self.style,
+            &mut self.class,
+            &mut self.id,
+            &mut self.color,
+            &mut self.ground,
+            &mut self.width,
+            &mut self.height,
+            &mut self.kind,
+            &mut self.content,
+        ] {
+            text.clear();
+        }
+        (self.has_image_ground, self.is_hidden, self.is_refresh) = (false, false, false);
+        self.target = None;
+    }
+
+    pub(super) fn attribute_named(&self, attribute: &[u8]) -> Attribute {
+        match (self.name.bytes(), attribute) {
+            (_, b"style") => Attribute::Style,
+            (_, b"class") => Attribute::Class,
+            (_, b"id") => Attribute::Id,
+            (b"font", b"color") | (b"body", b"text") => Attribute::Color,
+            (_, b"bgcolor") => Attribute::Ground,
+            (_, b"background") => Attribute::ImageGround,
+            (b"img", b"width") => Attribute::Width,
+            (b"img", b"height") => Attribute::Height,
+            (b"input", b"type") => Attribute::Kind,
+            (b"meta", b"content") => Attribute::Content,
+            (b"meta", b"http-equiv") => Attribute::Equivalent,
+            (b"a" | b"area" | b"base", b"href")
+            | (b"img" | b"iframe" | b"frame" | b"embed", b"src")
+            | (b"form", b"action")
+            | (b"button" | b"input", b"formaction") => Attribute::Leads,
+            _ => Attribute::Other,
+        }
+    }
+
+    pub(super) fn set(&mut self, value: &[u8]) {
+        let most = if self.attribute == Attribute::Leads { REFERENCE_BYTES_MAX } else { ATTRIBUTE_BYTES_MAX };
+        let value = &value[..value.len().min(most)];
+        let into = match self.attribute {
+            Attribute::Style => &mut self.style,
+            Attribute::Class => &mut self.class,
+            Attribute::Id => &mut self.id,
+            Attribute::Color => &mut self.color,
+            Attribute::Ground => &mut self.ground,
+            Attribute::Width => &mut self.width,
+            Attribute::Height => &mut self.height,
+            Attribute::Kind => &mut self.kind,
+            Attribute::Content => &mut self.content,
+            Attribute::ImageGround => {
+                self.has_image_ground |= !value.is_empty();
+                return;
+            }
+            Attribute::Equivalent => {
+                self.is_refresh |= value.trim_ascii().eq_ignore_ascii_case(b"refresh");
+                return;
+            }
+            Attribute::Leads => match &mut self.target {
+                Some(target) if target.is_empty() => target,
+                _ => return,
+            },
+            Attribute::Other => return,
+        };
+        into.push_str(&String::from_utf8_lossy(value));
+        self.attribute = Attribute::Other;
+    }
+
+    /// What is said of the element: by attributes, then by rules, then by its own style.
+    pub(super) fn declared(&self, sheet: &Sheet) -> Declared {
+        let mut declared = Declared::default();
+        if !self.color.is_empty() {
+            declared.color = Some(style::paint(&self.color.to_ascii_lowercase()));
+        }
+        if !self.ground.is_empty() {
+            declared.background = Some(style::paint(&self.ground.to_ascii_lowercase()));
+        }
+        if self.has_image_ground {
+            declared.background = Some(Paint::Unknown);
+        }
+        if !sheet.is_empty() {
+            let name = std::str::from_utf8(self.name.bytes()).unwrap_or_default();
+            declared.add(&sheet.of(name, &self.class, &self.id));
+        }
+        if !self.style.is_empty() {
+            declared.add(&Declared::read(&self.style));
+        }
+        if self.is_hidden {
+            declared.displayed = Some(false);
+        }
+        declared
+    }
+}
+
+/// What an element passes on, by what is around it and said of it.
+pub(super) fn within(around: &Open, name: Name, declared: &Declared, is_link: bool) -> Open {
+    let ground = match declared.background {
+        None | Some(Paint::Clear) => around.ground,
+        Some(paint) => paint,
+    };
+    // Links have a colour of their own where none is given to them.
+    let link = (is_link && name.bytes() == b"a").then_some(Paint::Plain([0, 0, 238]));
+    let size = match declared.size {
+        None => around.size,
+        Some(Size::Pixels(pixels)) => pixels,
+        Some(Size::Factor(factor)) => around.size * factor,
+    };
+    Open {
+        name,
+        gone: around.gone || declared.is_gone(),
+        visible: declared.visible.unwrap_or(around.visible),
+        size,
+        letters: declared.color.or(link).unwrap_or(around.letters),
+        ground,
+    }
+}
+
+/// Whether an image is fetched from somewhere when it is shown.
+pub(super) fn is_remote(target: &str) -> bool {
+    let target = target.trim_start();
+    let starts = |scheme: &str| target.get(..scheme.len()).is_some_and(|s| s.eq_ignore_ascii_case(scheme));
+    starts("http://") || starts("https://") || starts("//") || starts("ftp://")
+}
+
+pub(super) fn is_void(name: &[u8]) -> bool {
+    const VOID: [&[u8]; 15] = [
+        b"area",
+        b"base",
+        b"basefont",
+        b"br",
+        b"col",
+        b"embed",
+        b"frame",
+        b"hr",
+        b"img",
+        b"input",
+        b"link",
+        b"meta",
+        b"param",
+        b"source",
+        b"wbr",
+    ];
+    VOID.contains(&name)
+}
+
+/// Elements of the standards, and those that office programs write. A name is known by its first twelve bytes.
+pub(super) fn is_known(name: &[u8]) -> bool {
+    if name.contains(&b':') {
+        return true;
+    }
+    const KNOWN: [&str; 121] = [
+        "a",
+        "abbr",
+        "acronym",
+        "address",
+        "applet",
+        "area",
+        "article",
+        "aside",
+        "audio",
+        "b",
+        "base",
+        "basefont",
+        "bdi",
+        "bdo",
+        "bgsound",
+        "big",
+        "blink",
+        "blockquote",
+        "body",
+        "br",
+        "button",
+        "canvas",
+        "caption",
+        "center",
+        "cite",
+        "code",
+        "col",
+        "colgroup",
+        "data",
+        "datalist",
+        "dd",
+        "del",
+        "details",
+        "dfn",
+        "dialog",
+        "dir",
+        "div",
+        "dl",
+        "dt",
+        "em",
+        "embed",
+        "fieldset",
+        "figcaption",
+        "figure",
+        "font",
+        "footer",
+        "form",
+        "frame",
+        "frameset",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "head",
+        "header",
+        "hgroup",
+        "hr",
+        "html",
+        "i",
+        "iframe",
+        "image",
+        "img",
+        "input",
+        "ins",
+        "kbd",
+        "label",
+        "layer",
+        "legend",
+        "li",
+        "link",
+        "main",
+        "map",
+        "mark",
+        "marquee",
+        "menu",
+        "meta",
+        "nav",
+        "nobr",
+        "noembed",
+        "noframes",
+        "noscript",
+        "object",
+        "ol",
+        "option",
+        "p",
+        "param",
+        "picture",
+        "pre",
+        "q",
+        "s",
+        "samp",
+        "script",
+        "section",
+        "select",
+        "small",
+        "source",
+        "span",
+        "strike",
+        "strong",
+        "style",
+        "sub",
+        "summary",
+        "sup",
+        "svg",
+        "table",
+        "tbody",
+        "td",
+        "template",
+        "textarea",
+        "tfoot",
+        "th",
+        "thead",
+        "time",
+        "title",
+        "tr",
+        "tt",
+        "u",
+        "ul",
+        "xml",
+    ];
+    std::str::from_utf8(name).is_ok_and(|name| KNOWN.binary_search(&name).is_ok())
+}
+
+pub(super) fn is_block(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"address"
+            | b"article"
+            | b"blockquote"
+            | b"body"
+            | b"br"
+            | b"center"
+            | b"dd"
+            | b"div"
+            | b"dl"
+            | b"dt"
+            | b"footer"
+            | b"form"
+            | b"h1"
+            | b"h2"
+            | b"h3"
+            | b"h4"
+            | b"h5"
+            | b"h6"
+            | b"header"
+            | b"hr"
+            | b"li"
+            | b"ol"
+            | b"option"
+            | b"p"
+            | b"pre"
+            | b"section"
+            | b"table"
+            | b"td"
+            | b"th"
+            | b"tr"
+            | b"ul"
+    )
+}
