@@ -494,7 +494,7 @@ fn entries(canonical: &str) -> BTreeMap<&str, String> {
     for line in canonical.lines() {
         let path = line.split(" = ").next().unwrap_or_default();
         let listed =
-            ["field", "kind", "statistic", "distinct", "label", "set", "model", "group", "rule", "band"];
+            ["dnsbl", "field", "kind", "statistic", "distinct", "label", "set", "model", "group", "rule", "band"];
         let is_listed = path.split('.').next().is_some_and(|section| listed.contains(&section));
         let entry = match path.rsplit_once('.') {
             Some((entry, _)) if is_listed => entry,
@@ -514,6 +514,7 @@ fn restart(old: &NodePlan, new: &NodePlan) -> Vec<&'static str> {
         ("[node]", (old.watch, old.versions) != (new.watch, new.versions)),
         ("[ledger]", ledger(old) != ledger(new)),
         ("[journal]", old.journal != new.journal),
+        ("[dns]", old.dns != new.dns),
         ("[server]", old.server != new.server),
     ];
     changed.into_iter().filter(|(_, changed)| *changed).map(|(section, _)| section).collect()
