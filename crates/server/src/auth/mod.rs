@@ -11,6 +11,8 @@
 mod lists;
 mod signature;
 mod spf;
+#[cfg(test)]
+mod tests;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

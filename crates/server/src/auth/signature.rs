@@ -108,10 +108,15 @@ impl<'x> Signed<'x> {
         Some(Signed { message, from, signatures, partial, weak })
     }
 
+    /// The names of the keys of the DKIM signatures that are verified.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = String> {
+        self.message.dkim_headers.iter().map(|own| own.header.domain_key())
+    }
+
     /// The names of all keys, and of the policies that the domain in From may have.
     fn names(&self) -> Vec<(Role, String)> {
         let message = &self.message;
-        let mut names: Vec<String> = message.dkim_headers.iter().map(|own| own.header.domain_key()).collect();
+        let mut names: Vec<String> = self.keys().collect();
         if message.as_headers.len() <= SETS_MAX {
             names.extend(message.ams_headers.last().map(|own| own.header.domain_key()));
             names.extend(message.as_headers.iter().map(|own| own.header.domain_key()));
