@@ -269,10 +269,12 @@ fn outcome(tokens: &mut Tokens<'_>) -> Option<Outcome> {
                 is_version = word == "/";
                 continue;
             }
-            Token::Word(word) => match name.take_if(|name| !equals && (name.ends_with('.') || word.starts_with('.'))) {
-                Some(begun) => cut(&(begun + word)),
-                None => cut(word),
-            },
+            Token::Word(word) => {
+                match name.take_if(|name| !equals && (name.ends_with('.') || word.starts_with('.'))) {
+                    Some(begun) => cut(&(begun + word)),
+                    None => cut(word),
+                }
+            }
             Token::Quoted(word) => cut(&word),
         };
         match name.take().filter(|_| std::mem::take(&mut equals)) {
@@ -523,7 +525,9 @@ mod tests {
         check(
             "foo.example.net (foobar) 1 (baz); dkim (Because I like it) / 1 (One yay) = (wait for it) fail policy (A dot) \
              .expired (this seems) = (like) 1362471462",
-            Some("foo.example.net\ndkim=fail policy.expired=1362471462 (Because I like it One yay wait for it A dot this seems like)"),
+            Some(
+                "foo.example.net\ndkim=fail policy.expired=1362471462 (Because I like it One yay wait for it A dot this seems like)",
+            ),
         );
         check(
             r#""MX.Example.com"; Dkim=PASS header.i="@a\"b.example" header.b=Ab+/c=; x"#,
@@ -557,7 +561,8 @@ mod tests {
         features(message.as_bytes(), trust, &mail, &columns, &mut row);
         let values = schema.columns().iter().zip(row.values());
         let told = values.filter(|(column, _)| column.name.starts_with("auth."));
-        let told = told.filter_map(|(column, value)| Some(format!("{}={}", &column.name[5..], value.as_ref()?)));
+        let told =
+            told.filter_map(|(column, value)| Some(format!("{}={}", &column.name[5..], value.as_ref()?)));
         told.collect::<Vec<_>>().join(" ")
     }
 
@@ -618,7 +623,9 @@ mod tests {
             facts(&chain("evil.example"), &trust()),
             "source=authentication-results dmarc=fail arc=pass arc_sealer=evil.example arc_trusted=false"
         );
-        assert!(!facts(&chain("lists.example.com").replace("arc=pass", "arc=fail"), &trust()).contains("sealer"));
+        assert!(
+            !facts(&chain("lists.example.com").replace("arc=pass", "arc=fail"), &trust()).contains("sealer")
+        );
     }
 
     #[test]

@@ -47,13 +47,13 @@ pub use metrics::Metrics;
 use metrics::{ActionLabel, DisagreementLabel, NotifyLabel, PipelineLabel, RuleLabel};
 use plan::OnError;
 pub use plan::{
-    DistinctPlan, DnsListPlan, DnsPlan, Input, JournalPlan, KindPlan, LabelPlan, Meaning, ModelPlan, NodePlan, Pipeline, Plan, ServerPlan,
-    Tested,
+    DistinctPlan, DnsListPlan, DnsPlan, Input, JournalPlan, KindPlan, LabelPlan, Meaning, ModelPlan,
+    NodePlan, Pipeline, Plan, ServerPlan, Tested,
 };
 pub use reload::{Change, Proposal, ReloadError, Reloaded, RulesInfo, VersionInfo};
 use reload::{Shelf, State};
-use stage::fields::Fielded;
 pub use stage::features::Read;
+use stage::fields::Fielded;
 pub use stage::keys::{KEYS_MAX, Prepared};
 use stage::observe::{Observed, What};
 use stage::{features, fields, keys, observe, score, settle};

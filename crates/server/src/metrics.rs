@@ -119,7 +119,8 @@ impl DnsMetrics {
     }
 
     fn register(&self, registry: &mut Registry) {
-        let help = "Questions for name service, by where the answer came from; `stale` ones stood in for another";
+        let help =
+            "Questions for name service, by where the answer came from; `stale` ones stood in for another";
         registry.register("tollhouse_dns_lookups", help, self.lookups.clone());
         let help = "Time that resolvers took, in seconds, by what they answered";
         registry.register("tollhouse_dns_query_seconds", help, self.queries.clone());

@@ -60,8 +60,9 @@ impl DnsPlan {
         let resolvers = view.strings("resolvers");
         for (text, origin) in &resolvers {
             let address = text.parse::<SocketAddr>().ok();
-            let address = address
-                .or_else(|| Some(SocketAddr::new(text.trim_matches(['[', ']']).parse::<IpAddr>().ok()?, PORT)));
+            let address = address.or_else(|| {
+                Some(SocketAddr::new(text.trim_matches(['[', ']']).parse::<IpAddr>().ok()?, PORT))
+            });
             match address {
                 Some(address) => plan.resolvers.push(address),
                 None if *text == "system" && resolvers.len() == 1 => plan.system = true,
@@ -164,7 +165,9 @@ impl Draft<'_> {
             let zone = domain_to_ascii(zone.trim_matches('.'));
             let labels = || zone.split('.');
             if zone.len() > ZONE_BYTES_MAX || labels().any(|label| !(1..=63).contains(&label.len())) {
-                let help = format!("expected a domain of at most {ZONE_BYTES_MAX} bytes such as \"zen.dnsbl.example\"");
+                let help = format!(
+                    "expected a domain of at most {ZONE_BYTES_MAX} bytes such as \"zen.dnsbl.example\""
+                );
                 problems.add(view.origin("zone"), format!("`{zone}` is no zone"), Some(help));
                 continue;
             }
@@ -194,7 +197,11 @@ impl Draft<'_> {
                     None => {
                         let help = "expected an answer within 127.0.0.0/8, a range or a bit, and a word for it, such as \
                                     \"127.0.0.2 sbl\", \"127.0.0.4-127.0.0.7 xbl\" or \"&8 phish\"";
-                        problems.add(origin, format!("`{text}` gives no answer a meaning"), Some(help.to_owned()));
+                        problems.add(
+                            origin,
+                            format!("`{text}` gives no answer a meaning"),
+                            Some(help.to_owned()),
+                        );
                     }
                 }
             }

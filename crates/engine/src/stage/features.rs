@@ -27,7 +27,8 @@ impl Read {
     /// of the content's.
     pub fn set(&mut self, slot: Slot, value: Value) {
         let columns = &self.0.pipeline.columns;
-        let fits = usize::from(slot.0) < columns.count && self.0.pipeline.schema.column(slot).kind == value.type_of();
+        let fits = usize::from(slot.0) < columns.count
+            && self.0.pipeline.schema.column(slot).kind == value.type_of();
         if fits {
             self.0.facts.set(slot, value);
         }

@@ -76,7 +76,9 @@ impl Checks {
     /// Adds what can be learnt of a message.
     async fn add(&self, read: &mut Read, raw: &[u8]) {
         let pipeline = Arc::clone(read.pipeline());
-        let (Some(auth), Some(envelope)) = (pipeline.auth_columns(), pipeline.envelope_columns()) else { return };
+        let (Some(auth), Some(envelope)) = (pipeline.auth_columns(), pipeline.envelope_columns()) else {
+            return;
+        };
         let deadline = Instant::now() + self.timeout;
         let facts = read.facts();
         let has = |slot: Slot| facts.get(slot).is_some();
@@ -103,7 +105,8 @@ impl Checks {
             }
             self.authenticate(deadline, raw, question).await
         };
-        let asked = client.filter(|ip| is_public(*ip) && !is_own && !has(auth.ptr) && !has(auth.ptr_confirmed));
+        let asked =
+            client.filter(|ip| is_public(*ip) && !is_own && !has(auth.ptr) && !has(auth.ptr_confirmed));
         let names = async {
             match asked {
                 Some(client) => Some(spf::confirmed(&self.dns, deadline, client).await),

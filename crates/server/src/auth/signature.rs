@@ -20,8 +20,8 @@ use mail_auth::dkim::DkimError;
 use mail_auth::dmarc::verify::DmarcParameters;
 use mail_auth::dmarc::{Dmarc, Policy};
 use mail_auth::{
-    AuthenticatedMessage, DkimOutput, DkimResult, DmarcResult, DnsError, Error, MessageAuthenticator, Parameters,
-    RecordSet, ResolverCache, SpfOutput, Txt,
+    AuthenticatedMessage, DkimOutput, DkimResult, DmarcResult, DnsError, Error, MessageAuthenticator,
+    Parameters, RecordSet, ResolverCache, SpfOutput, Txt,
 };
 use tokio::time::Instant;
 
@@ -246,7 +246,8 @@ fn is_short_rsa(record: &[u8]) -> bool {
         tags.find(|(name, _)| name.trim() == wanted).map(|(_, value)| value)
     };
     let is_rsa = tag("k").is_none_or(|kind| kind.trim().eq_ignore_ascii_case("rsa"));
-    let digits = tag("p").unwrap_or_default().bytes().filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=');
+    let digits =
+        tag("p").unwrap_or_default().bytes().filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=');
     let bytes = digits.count() * 3 / 4;
     is_rsa && bytes > 0 && bytes < RSA_BYTES_MIN
 }
@@ -272,7 +273,8 @@ pub(crate) async fn verify(
         let arc = authenticator.verify_arc(Parameters::new(message).with_txt_cache(&known)).now_or_never();
         arc.map_or("temperror", |arc| arc_word(arc.result()))
     };
-    let mut outcome = Outcome { signatures: signed.signatures, partial: signed.partial, arc, ..Outcome::default() };
+    let mut outcome =
+        Outcome { signatures: signed.signatures, partial: signed.partial, arc, ..Outcome::default() };
     let words = dkim.iter().map(|output| dkim_word(output.result()));
     outcome.dkim = best_dkim(words.chain(signed.weak.then_some("policy")));
     for output in dkim.iter().filter(|output| *output.result() == DkimResult::Pass) {
@@ -285,7 +287,8 @@ pub(crate) async fn verify(
         let names = others.flat_map(|domain| policy_names(domain)).collect();
         let mut policies = known.clone();
         policies.fetch(dns, deadline, names).await;
-        dmarc(dns, deadline, authenticator, signed, &policies, (&dkim, spf.as_ref()), from, &mut outcome).await;
+        dmarc(dns, deadline, authenticator, signed, &policies, (&dkim, spf.as_ref()), from, &mut outcome)
+            .await;
     }
     (outcome, spf)
 }

@@ -66,7 +66,10 @@ impl Check<'_> {
     async fn evaluate(&mut self, domain: String) -> Result<SpfResult, SpfResult> {
         let domain = domain.strip_suffix('.').unwrap_or(&domain).to_owned();
         let labels = || domain.split('.');
-        if domain.len() > 253 || labels().count() < 2 || labels().any(|label| !(1..=63).contains(&label.len())) {
+        if domain.len() > 253
+            || labels().count() < 2
+            || labels().any(|label| !(1..=63).contains(&label.len()))
+        {
             return Ok(SpfResult::None);
         }
         let Some(record) = self.record(&domain).await? else { return Ok(SpfResult::None) };

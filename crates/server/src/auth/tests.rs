@@ -184,8 +184,11 @@ fn shared(name: &str) -> Option<PathBuf> {
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect();
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file())
+        .collect();
     files.sort();
     files
 }
@@ -240,9 +243,18 @@ async fn published_spf_cases_hold() {
             let dns = zone.cache();
             for test in tests {
                 let of = |key: &str| test.get(key).copied().unwrap_or_default();
-                let sender = if of("sender").is_empty() { format!("@{}", of("domain")) } else { of("sender").to_owned() };
-                let domain = if of("domain").is_empty() { spf_identity(Some(&sender), None).unwrap() } else { of("domain").to_owned() };
-                let question = Question { client: of("ip").parse().unwrap(), helo: domain.clone(), sender, domain };
+                let sender = if of("sender").is_empty() {
+                    format!("@{}", of("domain"))
+                } else {
+                    of("sender").to_owned()
+                };
+                let domain = if of("domain").is_empty() {
+                    spf_identity(Some(&sender), None).unwrap()
+                } else {
+                    of("domain").to_owned()
+                };
+                let question =
+                    Question { client: of("ip").parse().unwrap(), helo: domain.clone(), sender, domain };
                 let result = spf::word(spf::check(&dns, later(), &question).await);
                 count += 1;
                 let expected = of("expect").split(' ').next().unwrap().to_lowercase();
@@ -257,7 +269,11 @@ async fn published_spf_cases_hold() {
 }
 
 fn authenticator() -> MessageAuthenticator {
-    MessageAuthenticator::new(ResolverConfig::from_parts(None, Vec::new(), Vec::new()), ResolverOpts::default()).unwrap()
+    MessageAuthenticator::new(
+        ResolverConfig::from_parts(None, Vec::new(), Vec::new()),
+        ResolverOpts::default(),
+    )
+    .unwrap()
 }
 
 async fn outcome(zone: Zone, raw: &[u8], spf: Option<(SpfResult, &str)>) -> Outcome {
@@ -346,7 +362,12 @@ async fn policies_go_by_the_domain_in_from() {
         // Without SPF it cannot be said that nobody vouches for it.
         (reject, &foreign, None, (None, Some("reject"), false, false)),
         (reject, &own, None, (Some("pass"), Some("reject"), true, false)),
-        (reject, &foreign, Some((SpfResult::TempError, "x.example")), (Some("temperror"), Some("reject"), false, false)),
+        (
+            reject,
+            &foreign,
+            Some((SpfResult::TempError, "x.example")),
+            (Some("temperror"), Some("reject"), false, false),
+        ),
         ("v=DMARC1; p=none; adkim=s", &own, fail, (Some("fail"), Some("none"), false, false)),
         ("v=DMARC1; p=reject; t=y", &foreign, fail, (Some("fail"), Some("quarantine"), false, false)),
         ("nothing of the kind", &foreign, fail, (Some("none"), None, false, false)),
@@ -363,7 +384,8 @@ async fn policies_go_by_the_domain_in_from() {
     let found = outcome(zone(np), PLAIN.as_bytes(), fail).await;
     assert_eq!((found.dmarc, found.policy), (Some("fail"), Some("none")));
     // A policy that cannot be had is not none.
-    let found = outcome(Zone::default(), PLAIN.replace("news.example.org", "broken.example").as_bytes(), fail).await;
+    let found =
+        outcome(Zone::default(), PLAIN.replace("news.example.org", "broken.example").as_bytes(), fail).await;
     assert_eq!(found.dmarc, Some("temperror"));
     // Two authors of two domains have none.
     let two = PLAIN.replace("From: ", "From: x@other.example, ");
@@ -396,7 +418,8 @@ async fn seals_are_verified() {
     let message = mail_auth::AuthenticatedMessage::parse(PLAIN.as_bytes()).unwrap();
     let arc = none.verify_arc(mail_auth::Parameters::new(&message)).now_or_never().unwrap();
     let results = AuthenticationResults::new("lists.example.com");
-    let sealer = ArcSealer::from_key(key()).domain("lists.example.com").selector("s").headers(["From", "Subject"]);
+    let sealer =
+        ArcSealer::from_key(key()).domain("lists.example.com").selector("s").headers(["From", "Subject"]);
     let set = sealer.seal(&message, &results, &arc).unwrap();
     let sealed = format!("{}{PLAIN}", set.to_header());
     assert_eq!(outcome(zone.clone(), sealed.as_bytes(), None).await.arc, "pass");
@@ -434,14 +457,25 @@ async fn published_signatures_and_seals_hold() {
 /// Nothing that is odd about them passes, or stops us, where no key is published.
 #[tokio::test]
 async fn odd_messages_are_survived() {
-    for kind in ["edge-spamassassin/dkim", "edge-spamassassin/nice", "edge-spamassassin/dkim/arc", "edge-rspamd"] {
+    for kind in
+        ["edge-spamassassin/dkim", "edge-spamassassin/nice", "edge-spamassassin/dkim/arc", "edge-rspamd"]
+    {
         let Some(folder) = shared(kind) else { continue };
         for path in files(&folder) {
             let raw = std::fs::read(&path).unwrap();
             let sent = signature::as_sent(&raw);
             let Some(signed) = Signed::read(&sent) else { continue };
-            let found = signature::verify(&Zone::default().cache(), later(), &authenticator(), &signed, async { None }).await.0;
-            assert!(found.dkim != "pass" && found.arc != "pass" && found.pass_domains.is_empty(), "{}", path.display());
+            let found =
+                signature::verify(&Zone::default().cache(), later(), &authenticator(), &signed, async {
+                    None
+                })
+                .await
+                .0;
+            assert!(
+                found.dkim != "pass" && found.arc != "pass" && found.pass_domains.is_empty(),
+                "{}",
+                path.display()
+            );
         }
     }
 }

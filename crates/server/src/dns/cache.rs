@@ -91,7 +91,12 @@ impl Cache {
         };
         let mut flight = match self.flight(key) {
             Ok(flight) => flight,
-            Err(answer) => return Some(answer).filter(|answer| !answer.is_unknown()).or_else(stale).unwrap_or(Answer::Failed),
+            Err(answer) => {
+                return Some(answer)
+                    .filter(|answer| !answer.is_unknown())
+                    .or_else(stale)
+                    .unwrap_or(Answer::Failed);
+            }
         };
         let answer = match timeout_at(deadline, flight.wait_for(Option::is_some)).await {
             Ok(Ok(answer)) => answer.clone().unwrap_or(Answer::Failed),
@@ -151,7 +156,8 @@ impl Cache {
         let limits = &self.limits;
         let entry = match answer {
             Answer::Found(_) | Answer::Nothing | Answer::NoName => {
-                let max = if matches!(answer, Answer::Found(_)) { limits.ttl_max } else { limits.negative_max };
+                let max =
+                    if matches!(answer, Answer::Found(_)) { limits.ttl_max } else { limits.negative_max };
                 let fresh = now + ttl.unwrap_or(max).max(limits.ttl_min).min(max);
                 Entry { answer, fresh_until: fresh, stale_until: fresh + limits.stale }
             }

@@ -163,7 +163,8 @@ mod tests {
 
     #[test]
     fn names_have_one_form() {
-        let check = |name: &str, expected: Option<&str>| assert_eq!(normal(name).as_deref(), expected, "{name}");
+        let check =
+            |name: &str, expected: Option<&str>| assert_eq!(normal(name).as_deref(), expected, "{name}");
         check("Example.ORG.", Some("example.org"));
         check("_dmarc.example.org", Some("_dmarc.example.org"));
         check("", None);

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use engine::DnsPlan;
 use futures_util::future::BoxFuture;
 use hickory_resolver::TokioResolver;
-use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts};
+use hickory_resolver::config::{
+    ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
+};
 use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
@@ -30,8 +32,9 @@ impl Hickory {
     pub(crate) fn new(plan: &DnsPlan) -> Option<Hickory> {
         let (config, system) = if plan.system {
             let read = read_system_conf();
-            let (config, options) =
-                read.inspect_err(|error| tracing::error!(%error, "the system's resolvers cannot be read")).ok()?;
+            let (config, options) = read
+                .inspect_err(|error| tracing::error!(%error, "the system's resolvers cannot be read"))
+                .ok()?;
             (config, Some(options))
         } else {
             let servers = plan.resolvers.iter().map(|address| {
@@ -44,7 +47,8 @@ impl Hickory {
         };
         let mut options = ResolverOpts::default();
         // Two tries of each server fit into the time of a decision.
-        options.timeout = Duration::from_micros(plan.timeout.0.unsigned_abs() / 2).max(Duration::from_millis(10));
+        options.timeout =
+            Duration::from_micros(plan.timeout.0.unsigned_abs() / 2).max(Duration::from_millis(10));
         options.attempts = 1;
         options.edns0 = true;
         options.cache_size = 0;
@@ -105,7 +109,9 @@ fn found(lookup: &Lookup) -> Reply {
             RData::AAAA(ip) => Record::Aaaa(ip.0),
             RData::MX(mx) => Record::Mx(mx.preference, text(&mx.exchange)),
             RData::PTR(name) => Record::Ptr(text(&name.0)),
-            RData::TXT(txt) => Record::Txt(txt.txt_data.iter().flat_map(|part| part.iter().copied()).collect()),
+            RData::TXT(txt) => {
+                Record::Txt(txt.txt_data.iter().flat_map(|part| part.iter().copied()).collect())
+            }
             _ => return None,
         })
     });
