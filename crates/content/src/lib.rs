@@ -4,6 +4,8 @@
 //! fill columns of an [`event::Facts`] row; [`piece`] cuts a fact into the normalised pieces that are hashed
 //! into keys. Beneath them lie the normalisers: [`text`], [`disguise`], [`language`], [`address`], [`link`],
 //! [`network`], [`fingerprint`].
+//! into keys. [`authentication`] reads who vouches for a message. Beneath them lie the normalisers: [`text`],
+//! [`address`], [`link`], [`network`], [`fingerprint`].
 //!
 //! Everything here is a pure function of its arguments: no clock, no files, no network, no state. All input is
 //! taken to be hostile: each function is linear in what it reads, reads a documented number of bytes at most,
@@ -13,6 +15,7 @@ pub mod address;
 mod contact;
 pub mod disguise;
 pub mod attachment;
+pub mod authentication;
 pub mod fingerprint;
 mod html;
 pub mod imitation;

@@ -47,11 +47,12 @@ pub use metrics::Metrics;
 use metrics::{ActionLabel, DisagreementLabel, NotifyLabel, PipelineLabel, RuleLabel};
 use plan::OnError;
 pub use plan::{
-    DistinctPlan, Input, JournalPlan, KindPlan, LabelPlan, ModelPlan, NodePlan, PhrasePlan, Pipeline, Plan,
-    ServerPlan, Tested,
+    DistinctPlan, DnsListPlan, DnsPlan, Input, JournalPlan, KindPlan, LabelPlan, Meaning, ModelPlan,
+    NodePlan, PhrasePlan, Pipeline, Plan, ServerPlan, Tested,
 };
 pub use reload::{Change, Proposal, ReloadError, Reloaded, RulesInfo, VersionInfo};
 use reload::{Shelf, State};
+pub use stage::features::Read;
 use stage::fields::Fielded;
 pub use stage::keys::{KEYS_MAX, Prepared};
 use stage::observe::{Observed, What};
@@ -310,10 +311,21 @@ impl Engine {
     /// ```text
     /// event ─► 1 fields ─► 2 content features ─► 3 keys
     /// ```
+    ///
+    /// Who has something to add to the facts of the content calls [`Engine::read`] and [`Engine::key`] instead.
     pub fn prepare(&self, pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> Prepared {
-        let row = fields::fill(pipeline, event, arrival);
-        let row = features::fill(row);
-        let prepared = keys::derive(row, &self.secret);
+        self.key(self.read(pipeline, event, arrival))
+    }
+
+    /// Stages 1 and 2: the facts that the event and its content show. Pure.
+    pub fn read(&self, pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> Read {
+        Read(features::fill(fields::fill(pipeline, event, arrival)))
+    }
+
+    /// Stage 3: the keys of these facts. Pure.
+    pub fn key(&self, read: Read) -> Prepared {
+        let arrival = read.0.arrival;
+        let prepared = keys::derive(read.0, &self.secret);
         self.latest.fetch_max(arrival.0, Ordering::Relaxed);
         self.count_prepared(&prepared);
         prepared

@@ -4,6 +4,7 @@
 //! features, the readings, what models say. A rule or a model that asks for a reading nobody asked for yet gets a
 //! column of its own for it, so what is read is known before any event comes.
 
+mod authentication;
 mod judging;
 mod model;
 pub(crate) mod phrases;
@@ -13,6 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use content::authentication::{AuthColumns, Trust};
 use content::network::Prefixes;
 use content::piece::Normalise;
 use event::{Column, ColumnError, Kind, Schema, SchemaBuilder, Slot, Space, Span, Type};
@@ -26,6 +28,7 @@ use crate::candidate::Candidate;
 use crate::config::{Config, Document, Files, Origin, Problems, Recipe, View, expected};
 use crate::preset::{self, Preset};
 use crate::track;
+pub use authentication::{DnsListPlan, DnsPlan, Meaning};
 pub use model::ModelPlan;
 pub use phrases::PhrasePlan;
 use statistic::{Kept, StatisticDraft};
@@ -86,6 +89,8 @@ pub struct NodePlan {
     pub ledger_segment: u32,
     /// The journal.
     pub journal: JournalPlan,
+    /// Name service.
+    pub dns: DnsPlan,
     /// The listener.
     pub server: ServerPlan,
 }
@@ -199,6 +204,12 @@ pub struct Pipeline {
     /// Rules that are judged beside the enforced ones.
     pub candidate: Option<Arc<Candidate>>,
     pub(crate) readings: Vec<ReadingColumn>,
+    /// Whether a server is to check SPF, DKIM, DMARC and ARC itself.
+    pub checks: bool,
+    /// Whose `Authentication-Results` and ARC seals count.
+    pub trust: Trust,
+    /// DNS lists to ask.
+    pub lists: Vec<DnsListPlan>,
     pub(crate) prefixes: Prefixes,
     pub(crate) skew_max: Span,
     /// What may be said of an event afterwards: the class, and the counters that it adds to.
@@ -219,7 +230,11 @@ pub(crate) struct InputColumns {
 /// The columns of the content features, by input.
 #[derive(Debug)]
 pub(crate) enum ContentColumns {
-    Message { envelope: content::message::EnvelopeColumns, mail: Box<content::message::MailColumns> },
+    Message {
+        envelope: content::message::EnvelopeColumns,
+        mail: Box<content::message::MailColumns>,
+        auth: Box<AuthColumns>,
+    },
     AccessLog(Box<content::log::HttpColumns>),
     Json,
 }
@@ -332,6 +347,22 @@ impl DistinctPlan {
 }
 
 impl Pipeline {
+    /// The columns of what is looked up about a message; none for a pipeline that reads something else.
+    pub fn auth_columns(&self) -> Option<&AuthColumns> {
+        match &self.columns.content {
+            ContentColumns::Message { auth, .. } => Some(auth),
+            _ => None,
+        }
+    }
+
+    /// The columns of a message's envelope.
+    pub fn envelope_columns(&self) -> Option<&content::message::EnvelopeColumns> {
+        match &self.columns.content {
+            ContentColumns::Message { envelope, .. } => Some(envelope),
+            _ => None,
+        }
+    }
+
     /// Name and version of every model: the hash of its file, which [`Pipeline::canonical`] has.
     pub fn model_versions(&self) -> Vec<(String, String)> {
         let digests = self.canonical.lines().filter_map(|line| {
@@ -465,6 +496,7 @@ impl NodePlan {
                 keep: span("journal", "keep"),
                 keep_bytes: size("journal", "keep_bytes"),
             },
+            dns: DnsPlan::compile(document, problems),
             server: ServerPlan {
                 listen,
                 tokens,
@@ -531,6 +563,9 @@ impl<'a> Draft<'a> {
                 models: Vec::new(),
                 candidate: None,
                 readings: Vec::new(),
+                checks: false,
+                trust: Trust::default(),
+                lists: Vec::new(),
                 prefixes: Prefixes { v4: prefix("ipv4", 24), v6: prefix("ipv6", 64) },
                 skew_max: time.and_then(|view| view.span("skew_max")).unwrap_or(Span::minutes(5)),
                 feedback: BTreeMap::new(),
@@ -543,6 +578,7 @@ impl<'a> Draft<'a> {
             tested: Vec::new(),
             frozen: false,
         };
+        draft.authentication(builder.schema(), problems);
         draft.define_constants(&sets, &mut builder);
         draft.kinds(&mut builder, problems);
         draft.statistics(builder.schema(), problems);
@@ -1004,6 +1040,7 @@ fn input_columns(input: Input, builder: &mut SchemaBuilder) -> (EventColumns, Co
             Input::Message => ContentColumns::Message {
                 envelope: content::message::EnvelopeColumns::register(builder)?,
                 mail: Box::new(content::message::MailColumns::register(builder)?),
+                auth: Box::new(AuthColumns::register(builder)?),
             },
             Input::AccessLog => {
                 ContentColumns::AccessLog(Box::new(content::log::HttpColumns::register(builder)?))

@@ -20,7 +20,7 @@ use crate::problem::{
 };
 
 /// Bodies above this are prepared away from the threads that serve connections.
-const INLINE_BYTES_MAX: usize = 256 << 10;
+pub(crate) const INLINE_BYTES_MAX: usize = 256 << 10;
 
 /// A JSON object, or lines of them.
 pub(crate) const JSON: &str = "application/json";
@@ -153,6 +153,15 @@ pub(crate) struct Submitted {
     pub(crate) prepared: Prepared,
 }
 
+/// Whether an event is looked up before its keys are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lookups {
+    /// As the configuration says.
+    Configured,
+    /// Never: it is learned from, not decided on, and may be old.
+    None,
+}
+
 /// Reads the body of a request for one event and does all that needs no statistics.
 pub(crate) async fn submitted(
     node: &Arc<Node>,
@@ -160,17 +169,16 @@ pub(crate) async fn submitted(
     headers: &HeaderMap,
     reading: Reading,
     body: Bytes,
+    lookups: Lookups,
 ) -> Result<Submitted, Failure> {
     let form = form(node, pipeline, headers, SINGLE)?;
     let said = Said::of(headers, form, reading)?;
     let arrival = node.now();
     let large = body.len() > INLINE_BYTES_MAX;
-    let (engine, pipeline) = (Arc::clone(&node.engine), Arc::clone(pipeline));
-    let work = move || {
-        let event = said.event(&pipeline, form, &body)?;
-        Ok(Submitted { id: event.id.clone(), prepared: engine.prepare(&pipeline, event, arrival) })
-    };
-    if large { blocking(work).await } else { work() }
+    let of = Arc::clone(pipeline);
+    let work = move || said.event(&of, form, &body);
+    let event = if large { blocking(work).await } else { work() }?;
+    Ok(Submitted { id: event.id.clone(), prepared: node.prepare(pipeline, event, arrival, lookups).await })
 }
 
 /// What the request says about the event beside its body.

@@ -6,11 +6,15 @@
 //!               how large, how long
 //! ```
 //!
+//! Where resolvers are configured, `auth` looks up who vouches for a message before it is decided, through `dns`.
+//!
 //! [`Server`] owns the listener, the limits and the housekeeping; `guard` is what every request passes, `input`
 //! makes events of bodies, `http` holds the routes. This is the only crate that reads the clock and the only one
 //! that knows an async runtime. It decides nothing itself, and nothing that a client sends ever names a file.
 
 pub mod api;
+mod auth;
+mod dns;
 mod guard;
 mod http;
 mod input;

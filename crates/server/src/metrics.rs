@@ -14,6 +14,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use crate::dns::Answer;
+
 /// The media type of [`Metrics::page`].
 pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -36,6 +38,99 @@ struct VersionLabel {
     version: String,
 }
 
+/// Where an answer came from.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+pub(crate) enum From {
+    Cache,
+    /// A question that was under way already.
+    Flight,
+    Upstream,
+    /// One whose time was over.
+    Stale,
+    /// Nowhere: too many questions were under way.
+    Refused,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct FromLabel {
+    from: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ListLabel {
+    list: String,
+}
+
+/// What is counted about name service.
+#[derive(Clone, Debug)]
+pub(crate) struct DnsMetrics {
+    lookups: Family<FromLabel, Counter>,
+    queries: Family<OutcomeLabel, Histogram>,
+    /// Questions whose deadline came first.
+    pub(crate) timeouts: Counter,
+    /// Answers by which a DNS list refuses to serve us.
+    refusals: Family<ListLabel, Counter>,
+}
+
+impl Default for DnsMetrics {
+    fn default() -> DnsMetrics {
+        DnsMetrics {
+            lookups: Family::default(),
+            queries: Family::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> Histogram),
+            timeouts: Counter::default(),
+            refusals: Family::default(),
+        }
+    }
+}
+
+impl DnsMetrics {
+    /// Counts a question.
+    pub(crate) fn lookup(&self, from: From) {
+        let from = match from {
+            From::Cache => "cache",
+            From::Flight => "flight",
+            From::Upstream => "upstream",
+            From::Stale => "stale",
+            From::Refused => "refused",
+        };
+        self.lookups.get_or_create(&FromLabel { from }).inc();
+    }
+
+    /// Counts what resolvers answered.
+    pub(crate) fn answered(&self, answer: &Answer, took: Duration) {
+        let outcome = match answer {
+            Answer::Found(_) => "found",
+            Answer::Nothing => "nothing",
+            Answer::NoName => "no-name",
+            Answer::Failed => "failed",
+            Answer::TimedOut => "timed-out",
+        };
+        self.queries.get_or_create(&OutcomeLabel { outcome }).observe(took.as_secs_f64());
+    }
+
+    /// Counts a list's refusal.
+    pub(crate) fn refused(&self, list: &str) {
+        self.refusals.get_or_create(&ListLabel { list: list.to_owned() }).inc();
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        let help =
+            "Questions for name service, by where the answer came from; `stale` ones stood in for another";
+        registry.register("tollhouse_dns_lookups", help, self.lookups.clone());
+        let help = "Time that resolvers took, in seconds, by what they answered";
+        registry.register("tollhouse_dns_query_seconds", help, self.queries.clone());
+        let help = "Questions whose deadline came before the answer";
+        registry.register("tollhouse_dns_timeouts", help, self.timeouts.clone());
+        let help = "Answers by which a DNS list refuses to serve this resolver";
+        registry.register("tollhouse_dnsbl_refusals", help, self.refusals.clone());
+    }
+}
+
 /// The server's counters.
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -51,6 +146,8 @@ pub(crate) struct Metrics {
     pub(crate) upkeep_failures: Counter,
     /// Open connections.
     pub(crate) connections: Gauge,
+    /// Name service.
+    pub(crate) dns: DnsMetrics,
 }
 
 impl Metrics {
@@ -68,6 +165,7 @@ impl Metrics {
             bad_lines: Counter::default(),
             upkeep_failures: Counter::default(),
             connections: Gauge::default(),
+            dns: DnsMetrics::default(),
             registry,
         };
         metrics.registered()
@@ -88,6 +186,7 @@ impl Metrics {
             "Lines of batches that were no events",
             self.bad_lines.clone(),
         );
+        self.dns.register(registry);
         registry.register("tollhouse_http_connections", "Open connections", self.connections.clone());
         registry.register(
             "tollhouse_upkeep_failures",

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 use tokio::sync::Semaphore;
 
+use crate::auth::Checks;
 use crate::metrics::Metrics;
 use crate::problem::{Failure, UNKNOWN_NAME};
 
@@ -34,6 +35,8 @@ pub(crate) struct Node {
     pub(crate) engine: Arc<Engine>,
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
+    /// What is looked up about messages, if anything is.
+    pub(crate) checks: Option<Checks>,
     /// Its settings, as at the start.
     settings: ServerPlan,
     /// The description of the interface, as it is served.
@@ -57,8 +60,10 @@ impl Node {
     pub(crate) fn new(engine: Arc<Engine>, clock: Clock, openapi: Bytes) -> Node {
         let plan = engine.plan().node.server.clone();
         let bodies = usize::try_from(plan.body_max.saturating_mul(BODIES)).unwrap_or(usize::MAX);
+        let metrics = Metrics::new(&engine);
         Node {
-            metrics: Metrics::new(&engine),
+            checks: Checks::new(&engine.plan().node, &metrics.dns),
+            metrics,
             requests: Arc::new(Semaphore::new(plan.requests_max.min(Semaphore::MAX_PERMITS))),
             bodies: Arc::new(Semaphore::new(bodies.min(Semaphore::MAX_PERMITS))),
             tokens: plan.tokens.iter().map(|token| Sha256::digest(token).into()).collect(),

@@ -494,6 +494,7 @@ fn entries(canonical: &str) -> BTreeMap<&str, String> {
     for line in canonical.lines() {
         let path = line.split(" = ").next().unwrap_or_default();
         let listed = [
+            "dnsbl",
             "field",
             "phrases",
             "kind",
@@ -525,6 +526,7 @@ fn restart(old: &NodePlan, new: &NodePlan) -> Vec<&'static str> {
         ("[node]", (old.watch, old.versions) != (new.watch, new.versions)),
         ("[ledger]", ledger(old) != ledger(new)),
         ("[journal]", old.journal != new.journal),
+        ("[dns]", old.dns != new.dns),
         ("[server]", old.server != new.server),
     ];
     changed.into_iter().filter(|(_, changed)| *changed).map(|(section, _)| section).collect()

@@ -13,7 +13,7 @@ use utoipa::IntoParams;
 
 use super::Params;
 use crate::api;
-use crate::input::{self, BATCH, EnvelopeSource, EventHeaders, Form, JSON_LINES, Reading, Said};
+use crate::input::{self, BATCH, EnvelopeSource, EventHeaders, Form, JSON_LINES, Lookups, Reading, Said};
 use crate::node::{Node, blocking};
 use crate::problem::{Failure, INTERNAL, Problems, TOO_LARGE};
 
@@ -70,7 +70,8 @@ pub(super) async fn decide(
     body: Bytes,
 ) -> Result<Json<api::Decision>, Failure> {
     let pipeline = &node.pipeline(params.pipeline.as_deref())?;
-    let event = input::submitted(&node, pipeline, &headers, params.reading(), body).await?;
+    let event =
+        input::submitted(&node, pipeline, &headers, params.reading(), body, Lookups::Configured).await?;
     let decisions = node.engine.decide(vec![event.prepared]).await?;
     let decision = decisions.first().ok_or_else(|| INTERNAL.failure("the event was not decided"))?;
     Ok(Json(api::Decision::from(decision)))
@@ -95,7 +96,8 @@ pub(super) async fn observe(
     body: Bytes,
 ) -> Result<Json<api::Explanation>, Failure> {
     let pipeline = &node.pipeline(params.pipeline.as_deref())?;
-    let event = input::submitted(&node, pipeline, &headers, params.reading(), body).await?;
+    let event =
+        input::submitted(&node, pipeline, &headers, params.reading(), body, Lookups::Configured).await?;
     let seen = node.engine.observe(event.prepared).await?;
     Ok(Json(api::Explanation::from(&seen)))
 }
@@ -119,7 +121,8 @@ pub(super) async fn peek(
     body: Bytes,
 ) -> Result<Json<api::Explanation>, Failure> {
     let pipeline = &node.pipeline(params.pipeline.as_deref())?;
-    let event = input::submitted(&node, pipeline, &headers, params.reading(), body).await?;
+    let event =
+        input::submitted(&node, pipeline, &headers, params.reading(), body, Lookups::Configured).await?;
     let seen = node.engine.peek(event.prepared).await?;
     Ok(Json(api::Explanation::from(&seen)))
 }

@@ -14,7 +14,7 @@ use utoipa::IntoParams;
 
 use super::{Object, Params};
 use crate::api;
-use crate::input::{self, EnvelopeSource, EventHeaders, Reading};
+use crate::input::{self, EnvelopeSource, EventHeaders, Lookups, Reading};
 use crate::node::{Node, blocking};
 use crate::problem::{Failure, INVALID_PARAMETER, Problems};
 
@@ -99,7 +99,7 @@ pub(super) async fn learn(
 ) -> Result<Json<api::Said>, Failure> {
     let pipeline = &node.pipeline(params.pipeline.as_deref())?;
     let reading = Reading { message_time: params.message_time, envelope: params.envelope };
-    let event = input::submitted(&node, pipeline, &headers, reading, body.clone()).await?;
+    let event = input::submitted(&node, pipeline, &headers, reading, body.clone(), Lookups::None).await?;
     let digest = || Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
     let id: String = event.id.unwrap_or_else(digest);
     let outcome = node.engine.learn(event.prepared, &id, &params.class).await?;

@@ -1,0 +1,258 @@
+//! Who is asked about a message: resolvers, trusted servers and sealers, DNS lists.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use content::address::domain_to_ascii;
+use content::authentication::Trust;
+use event::{Schema, Slot, Span, Type};
+
+use super::{Draft, entries, fact};
+use crate::config::{Document, Problems};
+
+/// The port of name service.
+const PORT: u16 = 53;
+/// Most lists of one pipeline.
+const LISTS_MAX: usize = 64;
+/// Longest zone; names below it have room for an IPv6 address, nibble by nibble, within the 253 bytes of a name.
+const ZONE_BYTES_MAX: usize = 180;
+
+/// Settings of name service.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DnsPlan {
+    /// Resolvers that are named, in order.
+    pub resolvers: Vec<SocketAddr>,
+    /// Whether those of the system are asked instead.
+    pub system: bool,
+    /// Longest time that one decision waits.
+    pub timeout: Span,
+    /// How long an answer is kept at least.
+    pub ttl_min: Span,
+    /// How long an answer is kept at most.
+    pub ttl_max: Span,
+    /// How long the answer that there is nothing is kept at most.
+    pub negative_max: Span,
+    /// How long after that an answer may stand in for one that cannot be had.
+    pub stale: Span,
+    /// Bytes of all answers.
+    pub memory: u64,
+    /// Queries under way at once.
+    pub queries_max: usize,
+}
+
+impl DnsPlan {
+    /// Whether anything may be looked up at all.
+    pub fn is_on(&self) -> bool {
+        self.system || !self.resolvers.is_empty()
+    }
+
+    pub(super) fn compile(document: &Document, problems: &mut Problems) -> DnsPlan {
+        let Some(view) = document.section("dns") else { return DnsPlan::default() };
+        let mut plan = DnsPlan {
+            timeout: view.span("timeout").unwrap_or_default(),
+            ttl_min: view.span("ttl_min").unwrap_or_default(),
+            ttl_max: view.span("ttl_max").unwrap_or_default(),
+            negative_max: view.span("negative_max").unwrap_or_default(),
+            stale: view.span("stale").unwrap_or_default(),
+            memory: view.size("memory").unwrap_or_default(),
+            queries_max: view.integer("queries_max").and_then(|max| usize::try_from(max).ok()).unwrap_or(1),
+            ..DnsPlan::default()
+        };
+        let resolvers = view.strings("resolvers");
+        for (text, origin) in &resolvers {
+            let address = text.parse::<SocketAddr>().ok();
+            let address = address.or_else(|| {
+                Some(SocketAddr::new(text.trim_matches(['[', ']']).parse::<IpAddr>().ok()?, PORT))
+            });
+            match address {
+                Some(address) => plan.resolvers.push(address),
+                None if *text == "system" && resolvers.len() == 1 => plan.system = true,
+                None => {
+                    let help = "expected an address such as \"127.0.0.1\", one with a port such as \"[::1]:5353\", or \
+                                \"system\" alone";
+                    problems.add(origin, format!("`{text}` is no resolver"), Some(help.to_owned()));
+                }
+            }
+        }
+        plan
+    }
+}
+
+/// Which answers of a list have a meaning of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// From the first to the last.
+    Range(Ipv4Addr, Ipv4Addr),
+    /// Those with one of these bits in the last number.
+    Bits(u8),
+}
+
+impl Meaning {
+    fn parse(text: &str) -> Option<Meaning> {
+        if let Some(bits) = text.strip_prefix('&') {
+            return bits.parse().ok().filter(|bits| *bits > 0).map(Meaning::Bits);
+        }
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let (first, last): (Ipv4Addr, Ipv4Addr) = (first.parse().ok()?, last.parse().ok()?);
+        let fits = first.octets()[0] == 127 && last.octets()[0] == 127 && first <= last;
+        fits.then_some(Meaning::Range(first, last))
+    }
+
+    fn has(self, answer: Ipv4Addr) -> bool {
+        match self {
+            Meaning::Range(first, last) => (first..=last).contains(&answer),
+            Meaning::Bits(bits) => answer.octets()[3] & bits != 0,
+        }
+    }
+}
+
+/// A DNS list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DnsListPlan {
+    /// Its name.
+    pub name: String,
+    /// The domain below which it answers, in lower-case A-labels.
+    pub zone: String,
+    /// The facts that are asked for.
+    pub of: Vec<Slot>,
+    /// Whether hosts are asked for as they stand.
+    pub whole_hosts: bool,
+    /// Most names that one message is asked for.
+    pub names_max: usize,
+    /// What answers mean, with the word for it; empty where every answer means the same.
+    pub answers: Vec<(Meaning, String)>,
+}
+
+impl DnsListPlan {
+    /// The words for an answer; none where it says nothing. Only answers within `127.0.0.0/8` do (RFC 5782,
+    /// section 2.1): others are those of a parked domain, or of a resolver that answers for names that are not there.
+    pub fn words(&self, answer: Ipv4Addr) -> Vec<&str> {
+        if answer.octets()[0] != 127 || self.is_refusal(answer) {
+            return Vec::new();
+        }
+        if self.answers.is_empty() {
+            return vec!["listed"];
+        }
+        let fitting = self.answers.iter().filter(|(meaning, _)| meaning.has(answer));
+        fitting.map(|(_, word)| word.as_str()).collect()
+    }
+
+    /// Whether an answer says that the list does not serve us, as `127.255.255.0/24` does for Spamhaus, and
+    /// `127.0.0.1` for the URI lists.
+    pub fn is_refusal(&self, answer: Ipv4Addr) -> bool {
+        answer == Ipv4Addr::LOCALHOST || answer.octets()[..3] == [127, 255, 255]
+    }
+}
+
+impl Draft<'_> {
+    pub(super) fn authentication(&mut self, schema: &Schema, problems: &mut Problems) {
+        if let Some(view) = self.document.section("auth") {
+            let names = |key| view.strings(key).into_iter().map(|(name, _)| domain_to_ascii(name)).collect();
+            self.pipeline.checks = view.bool("checks").unwrap_or(true);
+            self.pipeline.trust = Trust {
+                servers: names("servers"),
+                received: view.integer("received").and_then(|count| usize::try_from(count).ok()).unwrap_or(0),
+                sealers: names("sealers"),
+            };
+        }
+        let mut views = entries(self.document, "dnsbl", problems);
+        if let Some(surplus) = views.get(LISTS_MAX) {
+            let message = format!("there are {} [[dnsbl]]", views.len());
+            problems.add(surplus.origin(""), message, Some(format!("at most {LISTS_MAX} are possible")));
+            views.truncate(LISTS_MAX);
+        }
+        for view in views {
+            let (Some(name), Some(zone)) = (view.str("name"), view.str("zone")) else { continue };
+            let zone = domain_to_ascii(zone.trim_matches('.'));
+            let labels = || zone.split('.');
+            if zone.len() > ZONE_BYTES_MAX || labels().any(|label| !(1..=63).contains(&label.len())) {
+                let help = format!(
+                    "expected a domain of at most {ZONE_BYTES_MAX} bytes such as \"zen.dnsbl.example\""
+                );
+                problems.add(view.origin("zone"), format!("`{zone}` is no zone"), Some(help));
+                continue;
+            }
+            let mut of = Vec::new();
+            for (fact_name, origin) in view.strings("of") {
+                let slot = fact(schema, fact_name, origin, problems);
+                if slot == Slot(u16::MAX) {
+                    continue;
+                }
+                match schema.column(slot).kind {
+                    Type::Ip | Type::String | Type::List => of.push(slot),
+                    other => {
+                        let help = "expected a fact that is an address, a text or a list".to_owned();
+                        problems.add(origin, format!("`{fact_name}` is of type {other}"), Some(help));
+                    }
+                }
+            }
+            let mut answers = Vec::new();
+            for (text, origin) in view.strings("answers") {
+                let meaning = text.split_once(' ').and_then(|(answer, word)| {
+                    let word = word.trim();
+                    let sound = !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c == ':');
+                    Some((Meaning::parse(answer)?, word.to_owned())).filter(|_| sound)
+                });
+                match meaning {
+                    Some(meaning) => answers.push(meaning),
+                    None => {
+                        let help = "expected an answer within 127.0.0.0/8, a range or a bit, and a word for it, such as \
+                                    \"127.0.0.2 sbl\", \"127.0.0.4-127.0.0.7 xbl\" or \"&8 phish\"";
+                        problems.add(
+                            origin,
+                            format!("`{text}` gives no answer a meaning"),
+                            Some(help.to_owned()),
+                        );
+                    }
+                }
+            }
+            self.pipeline.lists.push(DnsListPlan {
+                name: name.to_owned(),
+                zone,
+                of,
+                whole_hosts: view.str("hosts") == Some("whole"),
+                names_max: view.integer("names_max").and_then(|max| usize::try_from(max).ok()).unwrap_or(1),
+                answers,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_have_meanings() {
+        let list = |answers: &[&str]| DnsListPlan {
+            name: "list".to_owned(),
+            zone: "list.example".to_owned(),
+            of: Vec::new(),
+            whole_hosts: false,
+            names_max: 1,
+            answers: answers.iter().map(|text| (Meaning::parse(text).unwrap(), (*text).to_owned())).collect(),
+        };
+        let check = |answers: &[&str], answer: &str, expected: &[&str]| {
+            assert_eq!(list(answers).words(answer.parse().unwrap()), expected, "{answers:?} {answer}");
+        };
+        check(&[], "127.0.0.2", &["listed"]);
+        // A resolver that sends everybody to its own page.
+        check(&[], "192.0.2.80", &[]);
+        check(&[], "127.255.255.254", &[]);
+        check(&[], "127.0.0.1", &[]);
+        let zen = ["127.0.0.2", "127.0.0.4-127.0.0.7"];
+        check(&zen, "127.0.0.2", &["127.0.0.2"]);
+        check(&zen, "127.0.0.6", &["127.0.0.4-127.0.0.7"]);
+        check(&zen, "127.0.0.10", &[]);
+        let bits = ["&8", "&64"];
+        check(&bits, "127.0.0.72", &["&8", "&64"]);
+        check(&bits, "127.0.0.64", &["&64"]);
+        check(&bits, "127.0.0.2", &[]);
+    }
+
+    #[test]
+    fn what_is_no_meaning_is_none() {
+        for text in ["", "&", "&0", "&256", "10.0.0.1", "127.0.0.9-127.0.0.2", "127.0.0.1-10.0.0.1", "x"] {
+            assert_eq!(Meaning::parse(text), None, "{text}");
+        }
+    }
+}

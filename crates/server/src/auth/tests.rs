@@ -1,0 +1,481 @@
+//! SPF, signatures, seals and policies against records in memory; nobody is asked.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use futures_util::future::BoxFuture;
+use mail_auth::AuthenticationResults;
+use mail_auth::arc::ArcSealer;
+use mail_auth::common::crypto::Ed25519Key;
+use mail_auth::common::headers::HeaderWriter as _;
+use mail_auth::dkim::DkimSigner;
+
+use super::*;
+use crate::dns::{Answer, Kind, Record, Reply, Upstream, normal, reverse_name};
+
+/// Records by name. A name with `broken` in it cannot be had.
+#[derive(Clone, Debug, Default)]
+struct Zone(HashMap<(Kind, Box<str>), Vec<Record>>);
+
+impl Zone {
+    fn add(&mut self, name: &str, kind: Kind, record: Record) {
+        self.0.entry((kind, normal(name).unwrap())).or_default().push(record);
+    }
+
+    fn txt(&mut self, name: &str, text: &str) {
+        self.add(name, Kind::Txt, Record::Txt(text.as_bytes().into()));
+    }
+
+    fn address(&mut self, name: &str, ip: IpAddr) {
+        match ip {
+            IpAddr::V4(ip) => self.add(name, Kind::A, Record::A(ip)),
+            IpAddr::V6(ip) => self.add(name, Kind::Aaaa, Record::Aaaa(ip)),
+        }
+    }
+
+    /// One record a line: name, type, value.
+    fn of(text: &str) -> Zone {
+        let mut zone = Zone::default();
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            let words: Vec<&str> = line.trim().splitn(3, ' ').collect();
+            let [name, kind, value] = words[..] else { panic!("{line}") };
+            match kind {
+                "A" => zone.address(name, value.parse().unwrap()),
+                "MX" => zone.add(name, Kind::Mx, Record::Mx(10, value.into())),
+                "PTR" => zone.add(&reverse_name(name.parse().unwrap()), Kind::Ptr, Record::Ptr(value.into())),
+                "TXT" => zone.txt(name, value),
+                other => panic!("{other}"),
+            }
+        }
+        zone
+    }
+
+    fn cache(self) -> Arc<Cache> {
+        let limits = Limits {
+            ttl_min: Duration::from_secs(1),
+            ttl_max: Duration::from_secs(60),
+            negative_max: Duration::from_secs(60),
+            stale: Duration::from_secs(1),
+            memory: 1 << 20,
+            queries_max: 1000,
+        };
+        Arc::new(Cache::new(Box::new(self), limits, DnsMetrics::default()))
+    }
+}
+
+impl Upstream for Zone {
+    fn query(&self, name: Box<str>, kind: Kind) -> BoxFuture<'static, Reply> {
+        let below = format!(".{name}");
+        let answer = match self.0.get(&(kind, name.clone())) {
+            _ if name.contains("broken") => Answer::Failed,
+            Some(records) => Answer::Found(records.clone().into()),
+            None if self.0.keys().any(|(_, own)| *own == name || own.ends_with(&below)) => Answer::Nothing,
+            None => Answer::NoName,
+        };
+        Box::pin(async move { Reply { answer, ttl: None } })
+    }
+}
+
+fn later() -> Instant {
+    Instant::now() + Duration::from_secs(10)
+}
+
+async fn spf_of(dns: &Arc<Cache>, client: &str, helo: &str, sender: &str) -> &'static str {
+    let domain = spf_identity(Some(sender), Some(helo)).unwrap_or_default();
+    let sender = if sender.contains('@') { sender.to_owned() } else { String::new() };
+    let question = Question { client: client.parse().unwrap(), helo: helo.to_owned(), sender, domain };
+    spf::word(spf::check(dns, later(), &question).await)
+}
+
+#[tokio::test]
+async fn clients_are_allowed_or_not() {
+    let zone = Zone::of(
+        "plain.example TXT v=spf1 ip4:198.51.100.0/24 ip6:2001:db8:1::/48 ?ip4:192.0.2.9 ~all
+         other.example TXT something else
+         twice.example TXT v=spf1 -all
+         twice.example TXT v=spf1 +all
+         almost.example TXT v=spf10 -all
+         bad.example TXT v=spf1 ip4:999.1.1.1 -all
+         a.example TXT v=spf1 a mx:mail.example -all
+         a.example A 198.51.100.7
+         mail.example MX mx1.mail.example
+         mx1.mail.example A 198.51.100.8
+         include.example TXT v=spf1 include:plain.example -all
+         nowhere.example TXT v=spf1 include:other.example -all
+         redirect.example TXT v=spf1 redirect=plain.example
+         lost.example TXT v=spf1 redirect=missing.example
+         loop.example TXT v=spf1 include:loop.example -all
+         broken-include.example TXT v=spf1 -all
+         temp.example TXT v=spf1 a:broken.example -all
+         exists.example TXT v=spf1 exists:%{ir}.%{l1r-}.allow.example -all
+         7.100.51.198.ann.allow.example A 127.0.0.2
+         ptr.example TXT v=spf1 ptr -all
+         198.51.100.7 PTR host.ptr.example
+         host.ptr.example A 198.51.100.7
+         198.51.100.66 PTR forged.ptr.example
+         forged.ptr.example A 198.51.100.1
+         p.example TXT v=spf1 exists:%{p}.p.example -all
+         host.ptr.example.p.example A 127.0.0.2
+         void.example TXT v=spf1 a:v1.void.test a:v2.void.test a:v3.void.test +all
+         helo.example TXT v=spf1 ip4:198.51.100.7 -all",
+    );
+    let dns = zone.cache();
+    for (client, sender, expected) in [
+        ("198.51.100.7", "ann@plain.example", "pass"),
+        ("::ffff:198.51.100.7", "ann@plain.example", "pass"),
+        ("2001:db8:1::5", "ann@plain.example", "pass"),
+        ("192.0.2.9", "ann@plain.example", "neutral"),
+        ("192.0.2.1", "ann@plain.example", "softfail"),
+        ("192.0.2.1", "ann@other.example", "none"),
+        ("192.0.2.1", "ann@missing.example", "none"),
+        ("192.0.2.1", "ann@localhost", "none"),
+        ("192.0.2.1", "ann@twice.example", "permerror"),
+        ("192.0.2.1", "ann@almost.example", "none"),
+        ("192.0.2.1", "ann@bad.example", "permerror"),
+        ("198.51.100.7", "ann@a.example", "pass"),
+        ("198.51.100.8", "ann@a.example", "pass"),
+        ("198.51.100.9", "ann@a.example", "fail"),
+        ("198.51.100.7", "ann@include.example", "pass"),
+        ("192.0.2.1", "ann@include.example", "fail"),
+        ("192.0.2.1", "ann@nowhere.example", "permerror"),
+        ("192.0.2.1", "ann@redirect.example", "softfail"),
+        ("192.0.2.1", "ann@lost.example", "permerror"),
+        ("192.0.2.1", "ann@loop.example", "permerror"),
+        ("192.0.2.1", "ann@temp.example", "temperror"),
+        ("198.51.100.7", "ann-x@exists.example", "pass"),
+        ("198.51.100.7", "bob@exists.example", "fail"),
+        ("198.51.100.7", "ann@ptr.example", "pass"),
+        // A reverse name that does not lead back is nobody's.
+        ("198.51.100.66", "ann@ptr.example", "fail"),
+        ("198.51.100.7", "ann@p.example", "pass"),
+        ("198.51.100.66", "ann@p.example", "fail"),
+        // Three empty answers are one too many.
+        ("192.0.2.1", "ann@void.example", "permerror"),
+        ("192.0.2.1", "ann@broken.example", "temperror"),
+        // The null sender is asked for by its HELO name.
+        ("198.51.100.7", "<>", "pass"),
+        ("192.0.2.1", "<>", "fail"),
+    ] {
+        assert_eq!(spf_of(&dns, client, "helo.example", sender).await, expected, "{client} {sender}");
+    }
+}
+
+#[tokio::test]
+async fn a_record_asks_ten_times_at_most() {
+    for (count, expected) in [(10, "pass"), (11, "permerror")] {
+        let mut zone = Zone::default();
+        let includes: String = (0..count).map(|number| format!(" include:i{number}.example")).collect();
+        zone.txt("many.example", &format!("v=spf1{includes} +all"));
+        (0..count).for_each(|number| zone.txt(&format!("i{number}.example"), "v=spf1 ip4:192.0.2.77 -all"));
+        assert_eq!(spf_of(&zone.cache(), "198.51.100.1", "h.example", "a@many.example").await, expected);
+    }
+}
+
+fn shared(name: &str) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/mail").join(name);
+    let folder = std::env::var_os("TOLLHOUSE_SHARED")
+        .map_or(folder, |shared| PathBuf::from(shared).join("data/mail").join(name));
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    println!("skipped: authentication of {name}: the shared test data is not there");
+    None
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file())
+        .collect();
+    files.sort();
+    files
+}
+
+/// The records of a case of `mail-auth`'s SPF tests, and what is to come of each client.
+fn spf_case(text: &str) -> (Zone, Vec<HashMap<&str, &str>>) {
+    let (mut zone, mut tests) = (Zone::default(), Vec::<HashMap<&str, &str>>::new());
+    let mut in_tests = false;
+    for line in text.lines().filter(|line| !line.trim_start().starts_with('#')) {
+        let Some((key, value)) = line.split_once(':') else { continue };
+        let (is_new, key) = (key.trim_start().starts_with("- "), key.trim_start().trim_start_matches("- "));
+        let value = value.trim().trim_matches('"');
+        match key {
+            "name" | "records" => {}
+            "tests" => in_tests = true,
+            _ if in_tests => {
+                if is_new {
+                    tests.push(HashMap::new());
+                }
+                tests.last_mut().unwrap().insert(key, value);
+            }
+            _ => {
+                let (name, value) = value.split_once(' ').unwrap();
+                let items = value.split(',').map(str::trim).filter(|item| !item.is_empty());
+                match key {
+                    "spf" | "exp" => zone.txt(name, value),
+                    "a" | "aaaa" => items.for_each(|ip| zone.address(name, ip.parse().unwrap())),
+                    "mx" => items.zip(0..).for_each(|(ip, number)| {
+                        let exchange = format!("mx{number}.of.{}", name.trim_end_matches('.'));
+                        zone.address(&exchange, ip.parse().unwrap());
+                        zone.add(name, Kind::Mx, Record::Mx(10, exchange.into()));
+                    }),
+                    "ptr" => items.for_each(|host| {
+                        let host = host.trim_end_matches('.').into();
+                        zone.add(&reverse_name(name.parse().unwrap()), Kind::Ptr, Record::Ptr(host));
+                    }),
+                    other => panic!("{other}: {line}"),
+                }
+            }
+        }
+    }
+    (zone, tests)
+}
+
+#[tokio::test]
+async fn published_spf_cases_hold() {
+    let Some(folder) = shared("auth/spf") else { return };
+    let (mut count, mut wrong) = (0, Vec::new());
+    for path in files(&folder) {
+        for case in std::fs::read_to_string(&path).unwrap().split("\n---") {
+            let (zone, tests) = spf_case(case);
+            let dns = zone.cache();
+            for test in tests {
+                let of = |key: &str| test.get(key).copied().unwrap_or_default();
+                let sender = if of("sender").is_empty() {
+                    format!("@{}", of("domain"))
+                } else {
+                    of("sender").to_owned()
+                };
+                let domain = if of("domain").is_empty() {
+                    spf_identity(Some(&sender), None).unwrap()
+                } else {
+                    of("domain").to_owned()
+                };
+                let question =
+                    Question { client: of("ip").parse().unwrap(), helo: domain.clone(), sender, domain };
+                let result = spf::word(spf::check(&dns, later(), &question).await);
+                count += 1;
+                let expected = of("expect").split(' ').next().unwrap().to_lowercase();
+                if result != expected {
+                    wrong.push(format!("{}: {test:?}: {result}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(count > 100, "only {count}");
+    assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn authenticator() -> MessageAuthenticator {
+    MessageAuthenticator::new(
+        ResolverConfig::from_parts(None, Vec::new(), Vec::new()),
+        ResolverOpts::default(),
+    )
+    .unwrap()
+}
+
+async fn outcome(zone: Zone, raw: &[u8], spf: Option<(SpfResult, &str)>) -> Outcome {
+    let sent = signature::as_sent(raw);
+    let signed = Signed::read(&sent).unwrap();
+    let spf = spf.map(|(result, domain)| (result, domain.to_owned()));
+    signature::verify(&zone.cache(), later(), &authenticator(), &signed, async { spf }).await.0
+}
+
+/// The message of RFC 8463, appendix A, signed by Ed25519 and RSA, and its keys.
+const FOOTBALL: &str = "DKIM-Signature: v=1; a=ed25519-sha256; c=relaxed/relaxed;\n d=football.example.com; i=@football.example.com;\n q=dns/txt; s=brisbane; t=1528637909; h=from : to :\n subject : date : message-id : from : subject : date;\n bh=2jUSOH9NhtVGCQWNr9BrIAPreKQjO6Sn7XIkfJVOzv8=;\n b=/gCrinpcQOoIfuHNQIbq4pgh9kyIK3AQUdt9OdqQehSwhEIug4D11Bus\n Fa3bT3FY5OsU7ZbnKELq+eXdp1Q1Dw==\nDKIM-Signature: v=1; a=rsa-sha256; c=relaxed/relaxed;\n d=football.example.com; i=@football.example.com;\n q=dns/txt; s=test; t=1528637909; h=from : to : subject :\n date : message-id : from : subject : date;\n bh=2jUSOH9NhtVGCQWNr9BrIAPreKQjO6Sn7XIkfJVOzv8=;\n b=F45dVWDfMbQDGHJFlXUNB2HKfbCeLRyhDXgFpEL8GwpsRe0IeIixNTe3\n DhCVlUrSjV4BwcVcOF6+FF3Zo9Rpo1tFOeS9mPYQTnGdaSGsgeefOsk2Jz\n dA+L10TeYt9BgDfQNZtKdN1WO//KgIqXP7OdEFE4LjFYNcUxZQ4FADY+8=\nFrom: Joe SixPack <joe@football.example.com>\nTo: Suzie Q <suzie@shopping.example.net>\nSubject: Is dinner ready?\nDate: Fri, 11 Jul 2003 21:00:37 -0700 (PDT)\nMessage-ID: <20030712040037.46341.5F8J@football.example.com>\n\nHi.\n\nWe lost the game.  Are you hungry yet?\n\nJoe.\n";
+const ED_KEY: &str = "v=DKIM1; k=ed25519; p=11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=";
+const RSA_KEY: &str = "v=DKIM1; k=rsa; p=MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDkHlOQoBTzWRiGs5V6NpP3idY6Wk08a5qhdR6wy5bdOKb2jLQiY/J16JYi0Qvx/byYzCNb3W91y3FutACDfzwQ/BC/e/8uBsCR+yz1Lxj+PL6lHvqMKrM3rG4hstT5QjvHO9PzoxZyVYLzBfO2EeC3Ip3G+2kryOTIKT+l/K4w3QIDAQAB";
+
+fn football() -> Zone {
+    let mut zone = Zone::default();
+    zone.txt("brisbane._domainkey.football.example.com", ED_KEY);
+    zone.txt("test._domainkey.football.example.com", RSA_KEY);
+    zone
+}
+
+#[tokio::test]
+async fn signatures_of_the_rfc_are_valid() {
+    let found = outcome(football(), FOOTBALL.as_bytes(), None).await;
+    assert_eq!((found.dkim, found.signatures, found.dmarc), ("pass", 2, Some("none")));
+    assert_eq!(found.pass_domains, ["football.example.com"]);
+    // Either key alone will do.
+    for key in ["brisbane", "test"] {
+        let mut zone = football();
+        zone.0.retain(|(_, name), _| name.starts_with(key));
+        assert_eq!(outcome(zone, FOOTBALL.as_bytes(), None).await.dkim, "pass", "{key}");
+    }
+    let changed = |from: &str, to: &str| FOOTBALL.replacen(from, to, 1).into_bytes();
+    assert_eq!(outcome(football(), &changed("We lost", "We won"), None).await.dkim, "fail");
+    assert_eq!(outcome(football(), &changed("dinner", "lunch"), None).await.dkim, "fail");
+    assert_eq!(outcome(Zone::default(), FOOTBALL.as_bytes(), None).await.dkim, "permerror");
+    let lost = FOOTBALL.replace("s=brisbane", "s=broken").replace("s=test", "s=broken");
+    assert_eq!(outcome(football(), lost.as_bytes(), None).await.dkim, "temperror");
+    let old = FOOTBALL.replace("rsa-sha256", "rsa-sha1").replace("s=brisbane", "s=none");
+    assert_eq!(outcome(football(), old.as_bytes(), None).await.dkim, "policy");
+    let unsigned = "From: a@football.example.com\n\nHi\n";
+    assert_eq!(outcome(football(), unsigned.as_bytes(), None).await.dkim, "none");
+}
+
+/// The key of RFC 8463, whose public half is [`ED_KEY`].
+fn key() -> Ed25519Key {
+    let bytes = |hex: &str| -> Vec<u8> {
+        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+    };
+    let seed = bytes("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60");
+    let public = bytes("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a");
+    Ed25519Key::from_seed_and_public_key(&seed, &public).unwrap()
+}
+
+fn sign(message: &str, domain: &str, partly: bool) -> String {
+    let signer = DkimSigner::from_key(key()).domain(domain).selector("s").headers(["From", "Subject"]);
+    let signature = signer.body_length(partly).sign(message.as_bytes()).unwrap();
+    format!("{}{message}", signature.to_header())
+}
+
+const PLAIN: &str = "From: Ann <ann@news.example.org>\r\nSubject: Hello\r\n\r\nHello Bob\r\n";
+
+#[tokio::test]
+async fn policies_go_by_the_domain_in_from() {
+    let zone = |policy: &str| {
+        let mut zone = Zone::default();
+        for domain in ["example.org", "news.example.org", "other.example", "a.example.org"] {
+            zone.txt(&format!("s._domainkey.{domain}"), ED_KEY);
+        }
+        zone.txt("_dmarc.example.org", policy);
+        zone.address("news.example.org", "192.0.2.1".parse().unwrap());
+        zone
+    };
+    let reject = "v=DMARC1; p=quarantine; sp=reject";
+    let pass = |domain| Some((SpfResult::Pass, domain));
+    let fail = Some((SpfResult::Fail, "news.example.org"));
+    let own = sign(PLAIN, "example.org", false);
+    let foreign = sign(PLAIN, "other.example", false);
+    let sibling = sign(PLAIN, "a.example.org", false);
+    for (policy, raw, spf, expected) in [
+        (reject, &own, fail, (Some("pass"), Some("reject"), true, false)),
+        (reject, &sibling, fail, (Some("pass"), Some("reject"), true, false)),
+        (reject, &foreign, fail, (Some("fail"), Some("reject"), false, false)),
+        (reject, &foreign, pass("bounce.example.org"), (Some("pass"), Some("reject"), false, true)),
+        (reject, &foreign, pass("other.example"), (Some("fail"), Some("reject"), false, false)),
+        // Without SPF it cannot be said that nobody vouches for it.
+        (reject, &foreign, None, (None, Some("reject"), false, false)),
+        (reject, &own, None, (Some("pass"), Some("reject"), true, false)),
+        (
+            reject,
+            &foreign,
+            Some((SpfResult::TempError, "x.example")),
+            (Some("temperror"), Some("reject"), false, false),
+        ),
+        ("v=DMARC1; p=none; adkim=s", &own, fail, (Some("fail"), Some("none"), false, false)),
+        ("v=DMARC1; p=reject; t=y", &foreign, fail, (Some("fail"), Some("quarantine"), false, false)),
+        ("nothing of the kind", &foreign, fail, (Some("none"), None, false, false)),
+    ] {
+        let found = outcome(zone(policy), raw.as_bytes(), spf).await;
+        let found = (found.dmarc, found.policy, found.dkim_aligned, found.spf_aligned);
+        assert_eq!(found, expected, "{policy} {spf:?}\n{raw}");
+    }
+    // What the owner asks for names that are not there.
+    let np = "v=DMARC1; p=none; sp=none; np=reject";
+    let ghost = PLAIN.replace("news.", "ghost.");
+    let found = outcome(zone(np), ghost.as_bytes(), fail).await;
+    assert_eq!((found.dmarc, found.policy), (Some("fail"), Some("reject")));
+    let found = outcome(zone(np), PLAIN.as_bytes(), fail).await;
+    assert_eq!((found.dmarc, found.policy), (Some("fail"), Some("none")));
+    // A policy that cannot be had is not none.
+    let found =
+        outcome(Zone::default(), PLAIN.replace("news.example.org", "broken.example").as_bytes(), fail).await;
+    assert_eq!(found.dmarc, Some("temperror"));
+    // Two authors of two domains have none.
+    let two = PLAIN.replace("From: ", "From: x@other.example, ");
+    assert_eq!(outcome(zone(reject), two.as_bytes(), fail).await.dmarc, Some("none"));
+}
+
+#[tokio::test]
+async fn signatures_are_bounded_and_cover_all() {
+    let mut zone = Zone::default();
+    zone.txt("s._domainkey.news.example.org", ED_KEY);
+    let partly = outcome(zone.clone(), sign(PLAIN, "news.example.org", true).as_bytes(), None).await;
+    assert_eq!((partly.dkim, partly.partial, partly.pass_domains.len()), ("policy", true, 0));
+    // Junk above the signature of From's domain does not hide it.
+    let junk = sign(PLAIN, "junk.example", false).replace(PLAIN, "");
+    let buried = junk.repeat(50) + &sign(PLAIN, "news.example.org", false);
+    let found = outcome(zone.clone(), buried.as_bytes(), None).await;
+    assert_eq!((found.dkim, found.signatures), ("pass", 51));
+    // But it is not all verified.
+    (0..50).for_each(|_| zone.txt("s._domainkey.junk.example", ED_KEY));
+    let sent = buried.repeat(1);
+    let signed = Signed::read(sent.as_bytes()).unwrap();
+    assert_eq!(signed.keys().count(), signature::SIGNATURES_MAX);
+}
+
+#[tokio::test]
+async fn seals_are_verified() {
+    let mut zone = Zone::default();
+    zone.txt("s._domainkey.lists.example.com", ED_KEY);
+    let none = authenticator();
+    let message = mail_auth::AuthenticatedMessage::parse(PLAIN.as_bytes()).unwrap();
+    let arc = none.verify_arc(mail_auth::Parameters::new(&message)).now_or_never().unwrap();
+    let results = AuthenticationResults::new("lists.example.com");
+    let sealer =
+        ArcSealer::from_key(key()).domain("lists.example.com").selector("s").headers(["From", "Subject"]);
+    let set = sealer.seal(&message, &results, &arc).unwrap();
+    let sealed = format!("{}{PLAIN}", set.to_header());
+    assert_eq!(outcome(zone.clone(), sealed.as_bytes(), None).await.arc, "pass");
+    assert_eq!(outcome(zone.clone(), sealed.replace("Bob", "Eve").as_bytes(), None).await.arc, "fail");
+    assert_eq!(outcome(zone.clone(), PLAIN.as_bytes(), None).await.arc, "none");
+    assert_eq!(outcome(Zone::default(), sealed.as_bytes(), None).await.arc, "fail");
+    let lost = sealed.replace("lists.example.com", "broken.example");
+    assert_eq!(outcome(zone, lost.as_bytes(), None).await.arc, "temperror");
+}
+
+#[tokio::test]
+async fn published_signatures_and_seals_hold() {
+    for kind in ["auth/dkim", "auth/arc"] {
+        let Some(folder) = shared(kind) else { return };
+        let cases = files(&folder);
+        assert!(!cases.is_empty());
+        for path in cases {
+            let text = std::fs::read(&path).unwrap();
+            let end = text.windows(2).position(|two| two == b"\n\n").unwrap();
+            let mut zone = Zone::default();
+            for line in String::from_utf8_lossy(&text[..end]).lines() {
+                let (name, record) = line.split_once(' ').unwrap();
+                zone.txt(name, record);
+            }
+            let found = outcome(zone.clone(), &text[end + 2..], None).await;
+            assert_eq!(found.dkim, "pass", "{}", path.display());
+            assert_eq!(found.arc, if kind == "auth/arc" { "pass" } else { found.arc }, "{}", path.display());
+            // Without keys nothing passes.
+            let found = outcome(Zone::default(), &text[end + 2..], None).await;
+            assert_ne!(found.dkim, "pass", "{}", path.display());
+        }
+    }
+}
+
+/// Nothing that is odd about them passes, or stops us, where no key is published.
+#[tokio::test]
+async fn odd_messages_are_survived() {
+    for kind in
+        ["edge-spamassassin/dkim", "edge-spamassassin/nice", "edge-spamassassin/dkim/arc", "edge-rspamd"]
+    {
+        let Some(folder) = shared(kind) else { continue };
+        for path in files(&folder) {
+            let raw = std::fs::read(&path).unwrap();
+            let sent = signature::as_sent(&raw);
+            let Some(signed) = Signed::read(&sent) else { continue };
+            let found =
+                signature::verify(&Zone::default().cache(), later(), &authenticator(), &signed, async {
+                    None
+                })
+                .await
+                .0;
+            assert!(
+                found.dkim != "pass" && found.arc != "pass" && found.pass_domains.is_empty(),
+                "{}",
+                path.display()
+            );
+        }
+    }
+}
