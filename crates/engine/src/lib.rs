@@ -47,8 +47,8 @@ pub use metrics::Metrics;
 use metrics::{ActionLabel, DisagreementLabel, NotifyLabel, PipelineLabel, RuleLabel};
 use plan::OnError;
 pub use plan::{
-    DistinctPlan, Input, JournalPlan, KindPlan, LabelPlan, ModelPlan, NodePlan, Pipeline, Plan, ServerPlan,
-    Tested,
+    DistinctPlan, Endpoint, EndpointError, Failing, Input, JournalPlan, KindPlan, LabelPlan, ListenerPlan,
+    ModelPlan, NodePlan, Pipeline, Plan, Protocol, ServerPlan, Tested,
 };
 pub use reload::{Change, Proposal, ReloadError, Reloaded, RulesInfo, VersionInfo};
 use reload::{Shelf, State};

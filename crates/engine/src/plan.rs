@@ -5,6 +5,7 @@
 //! column of its own for it, so what is read is known before any event comes.
 
 mod judging;
+mod listener;
 mod model;
 mod statistic;
 
@@ -25,6 +26,7 @@ use crate::candidate::Candidate;
 use crate::config::{Config, Document, Files, Origin, Problems, Recipe, View, expected};
 use crate::preset::{self, Preset};
 use crate::track;
+pub use listener::{Endpoint, EndpointError, Failing, ListenerPlan, Protocol};
 pub use model::ModelPlan;
 use statistic::{Kept, StatisticDraft};
 
@@ -84,8 +86,10 @@ pub struct NodePlan {
     pub ledger_segment: u32,
     /// The journal.
     pub journal: JournalPlan,
-    /// The listener.
+    /// The HTTP listener.
     pub server: ServerPlan,
+    /// Listeners of other protocols.
+    pub listeners: Vec<ListenerPlan>,
 }
 
 /// Settings of the journal.
@@ -402,6 +406,7 @@ impl Plan {
         let mut node = NodePlan::compile(config.main(), &mut problems);
         let mut drafts: Vec<Draft> =
             config.documents().iter().map(|document| Draft::compile(document, &mut problems)).collect();
+        node.listeners = listener::compile(config.main(), &drafts, &mut problems);
         let catalog = catalog(&mut drafts, now.map(|plan| &plan.catalog), &mut problems);
         node.ledger_memory = beside_sketches(node.ledger_memory, &drafts, &mut problems);
         let tested = drafts.iter_mut().flat_map(|draft| std::mem::take(&mut draft.tested)).collect();
@@ -470,6 +475,7 @@ impl NodePlan {
                 connections_max: count("connections_max"),
                 timeout: span("server", "timeout"),
             },
+            listeners: Vec::new(),
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::problem::{
 };
 
 /// Bodies above this are prepared away from the threads that serve connections.
-const INLINE_BYTES_MAX: usize = 256 << 10;
+pub(crate) const INLINE_BYTES_MAX: usize = 256 << 10;
 
 /// A JSON object, or lines of them.
 pub(crate) const JSON: &str = "application/json";

@@ -515,6 +515,7 @@ fn restart(old: &NodePlan, new: &NodePlan) -> Vec<&'static str> {
         ("[ledger]", ledger(old) != ledger(new)),
         ("[journal]", old.journal != new.journal),
         ("[server]", old.server != new.server),
+        ("[[listener]]", old.listeners != new.listeners),
     ];
     changed.into_iter().filter(|(_, changed)| *changed).map(|(section, _)| section).collect()
 }
