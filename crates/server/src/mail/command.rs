@@ -32,6 +32,9 @@ pub struct RequestLine {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, String)>);
 
+/// What was read, and how many bytes it takes; `None` while it is not whole.
+pub type Part<T> = Result<Option<(T, usize)>, HeadError>;
+
 /// Why a head was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
@@ -56,7 +59,7 @@ pub enum HeadError {
 ///
 /// # Errors
 /// If it is too long, or none of a request.
-pub fn line(bytes: &[u8]) -> Result<Option<(RequestLine, usize)>, HeadError> {
+pub fn line(bytes: &[u8]) -> Part<RequestLine> {
     let seen = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
     let Some(end) = seen.iter().position(|byte| *byte == b'\n') else {
         return if bytes.len() >= LINE_BYTES_MAX { Err(HeadError::LongLine) } else { Ok(None) };
@@ -87,7 +90,7 @@ pub fn line(bytes: &[u8]) -> Result<Option<(RequestLine, usize)>, HeadError> {
 ///
 /// # Errors
 /// If there are too many, or one is no header line.
-pub fn headers(bytes: &[u8]) -> Result<Option<(Headers, usize)>, HeadError> {
+pub fn headers(bytes: &[u8]) -> Part<Headers> {
     let mut headers = Vec::new();
     let mut at = 0;
     let seen = &bytes[..bytes.len().min(HEADERS_BYTES_MAX)];
@@ -152,24 +155,23 @@ mod tests {
 
     use super::*;
 
-    fn parsed(text: &str) -> Result<Option<(String, (u16, u16), usize)>, HeadError> {
-        let line = line(text.as_bytes())?;
-        Ok(line.map(|(line, used)| (format!("{} {}", line.command, line.protocol), line.version, used)))
-    }
-
     #[test]
     fn lines_are_read() {
-        let check = |text: &str, expected: Result<Option<(&str, (u16, u16), usize)>, HeadError>| {
-            let expected =
-                expected.map(|line| line.map(|(words, version, used)| (words.to_owned(), version, used)));
-            assert_eq!(parsed(text), expected, "{text:?}");
+        let check = |text: &str, words: &str, version: (u16, u16), used: usize| {
+            let (line, length) = line(text.as_bytes()).unwrap().unwrap();
+            assert_eq!(
+                (format!("{} {}", line.command, line.protocol).as_str(), line.version),
+                (words, version)
+            );
+            assert_eq!(length, used, "{text:?}");
         };
-        check("CHECK SPAMC/1.5\r\nUser", Ok(Some(("CHECK SPAMC", (1, 5), 17))));
-        check("check rspamc/1.3\n", Ok(Some(("CHECK RSPAMC", (1, 3), 17))));
-        check("CHECK /checkv2 RSPAMC/1.3\r\n", Ok(Some(("CHECK RSPAMC", (1, 3), 27))));
-        check("REPORT_IFSPAM SPAMC/2\r\n", Ok(Some(("REPORT_IFSPAM SPAMC", (2, 0), 23))));
-        check("", Ok(None));
-        check("CHECK SPAMC/1.5", Ok(None));
+        check("CHECK SPAMC/1.5\r\nUser", "CHECK SPAMC", (1, 5), 17);
+        check("check rspamc/1.3\n", "CHECK RSPAMC", (1, 3), 17);
+        check("CHECK /checkv2 RSPAMC/1.3\r\n", "CHECK RSPAMC", (1, 3), 27);
+        check("REPORT_IFSPAM SPAMC/2\r\n", "REPORT_IFSPAM SPAMC", (2, 0), 23);
+        for part in ["", "CHECK SPAMC/1.5"] {
+            assert_eq!(line(part.as_bytes()), Ok(None));
+        }
         for bad in [
             "\n",
             "CHECK\n",
@@ -178,9 +180,9 @@ mod tests {
             "CHECK SPAMC/1.99999\n",
             "C a b SPAMC/1.5\n",
         ] {
-            check(bad, Err(HeadError::Line));
+            assert_eq!(line(bad.as_bytes()), Err(HeadError::Line), "{bad:?}");
         }
-        check(&"C".repeat(LINE_BYTES_MAX), Err(HeadError::LongLine));
+        assert_eq!(line("C".repeat(LINE_BYTES_MAX).as_bytes()), Err(HeadError::LongLine));
     }
 
     #[test]

@@ -118,8 +118,14 @@ pub fn marked(message: &[u8], added: &[(&str, String)], stale: &str) -> Vec<u8> 
     let line_feed: &[u8] = if message[..line_end(message)].ends_with(b"\r\n") { b"\r\n" } else { b"\n" };
     let mut fields = Fields { rest: &message[start..] };
     let mut first = fields.next();
-    if let Some(path) = first.take_if(|field| field.name.eq_ignore_ascii_case(b"Return-Path")) {
-        marked.extend_from_slice(path.bytes);
+    // What continues no field stays on top, too: it would continue one that is put before it.
+    let on_top = |field: &mut Field<'_>| {
+        field.name.eq_ignore_ascii_case(b"Return-Path")
+            || field.bytes.starts_with(b" ")
+            || field.bytes.starts_with(b"\t")
+    };
+    if let Some(field) = first.take_if(on_top) {
+        marked.extend_from_slice(field.bytes);
     }
     if !marked.is_empty() && !marked.ends_with(b"\n") {
         marked.extend_from_slice(line_feed);
@@ -242,6 +248,7 @@ mod tests {
         );
         check("", "X-Spam-Flag: YES\nX-Spam-Report: \n\t  1.0 A\n\t* 2.0 B\n");
         check("\nbody", "X-Spam-Flag: YES\nX-Spam-Report: \n\t  1.0 A\n\t* 2.0 B\n\nbody");
+        check(" c\n", " c\nX-Spam-Flag: YES\nX-Spam-Report: \n\t  1.0 A\n\t* 2.0 B\n");
         check("Return-Path: a", "Return-Path: a\nX-Spam-Flag: YES\nX-Spam-Report: \n\t  1.0 A\n\t* 2.0 B\n");
     }
 

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Duration, timeout};
 
 use super::Body;
-use super::command::{self, HeadError, Headers, RequestLine};
+use super::command::{self, HeadError, Headers, Part, RequestLine};
 use crate::listen::Stream;
 
 /// Bytes that are asked for at once.
@@ -66,11 +66,7 @@ impl Reader {
         self.until(command::headers, command::HEADERS_BYTES_MAX).await
     }
 
-    async fn until<T>(
-        &mut self,
-        parse: fn(&[u8]) -> Result<Option<(T, usize)>, HeadError>,
-        max: usize,
-    ) -> Result<T, ReadError> {
+    async fn until<T>(&mut self, parse: fn(&[u8]) -> Part<T>, max: usize) -> Result<T, ReadError> {
         loop {
             if let Some((parsed, used)) = parse(&self.buffer)? {
                 self.buffer.drain(..used);

@@ -187,7 +187,7 @@ async fn respond(face: &Face, request: Request<Incoming>) -> Answer {
         Err(refused @ Refused::File(_)) => return failed(StatusCode::FORBIDDEN, &refused.to_string()),
         Err(refused) => return failed(StatusCode::BAD_REQUEST, &refused.to_string()),
     };
-    if let Err(refused) = may(face, what, &asked) {
+    if let Some(refused) = refusal(face, what, &asked) {
         return refused;
     }
     if !what.wants_message() {
@@ -240,8 +240,8 @@ fn read(headers: &HeaderMap) -> Result<Asked, Refused> {
     asked::asked(texts.iter().map(|(name, value)| (*name, value.as_str())))
 }
 
-/// Whether somebody may ask for this.
-fn may(face: &Face, what: What, asked: &Asked) -> Result<(), Answer> {
+/// What somebody is told who may not ask for this.
+fn refusal(face: &Face, what: What, asked: &Asked) -> Option<Answer> {
     let known = asked.password.as_ref().is_some_and(|password| face.node.is_token(password.as_bytes()));
     let allowed = match what {
         What::Scan { .. } | What::Ping => true,
@@ -249,14 +249,14 @@ fn may(face: &Face, what: What, asked: &Asked) -> Result<(), Answer> {
         What::Learn { .. } => known || face.plan.learn,
     };
     if allowed {
-        return Ok(());
+        return None;
     }
     let why = if face.node.wants_token() {
         "Unauthorized: `Password` is none of the node's tokens"
     } else {
         "learning is not enabled: set `learn = true` for this listener, or `tokens` for the node"
     };
-    Err(failed(StatusCode::FORBIDDEN, why))
+    Some(failed(StatusCode::FORBIDDEN, why))
 }
 
 /// Answers what needs no message.
@@ -373,7 +373,7 @@ async fn older(mut reader: Reader, face: &Face) {
     let answer = match timeout(face.idle(), older_request(&mut reader, face)).await {
         Ok(Ok(Older::Nothing)) | Err(_) => return,
         Ok(Ok(Older::Answered(answer))) => answer,
-        Ok(Ok(Older::Message(asked, body))) => scan(face, asked, &body, started).await.lines(),
+        Ok(Ok(Older::Message(asked, body))) => scan(face, *asked, &body, started).await.lines(),
         Ok(Err(ReadError::Gone(error))) => {
             tracing::debug!(%error, listener = face.plan.name, "a request was not finished");
             return;
@@ -389,7 +389,7 @@ async fn older(mut reader: Reader, face: &Face) {
 enum Older {
     Nothing,
     Answered(Vec<u8>),
-    Message(Asked, Body),
+    Message(Box<Asked>, Body),
 }
 
 async fn older_request(reader: &mut Reader, face: &Face) -> Result<Older, ReadError> {
@@ -412,7 +412,7 @@ async fn older_request(reader: &mut Reader, face: &Face) -> Result<Older, ReadEr
     let mut body = face.body();
     reader.body(headers.content_length()?, &mut body).await?;
     match plain(face, &asked, body).await {
-        Ok(body) => Ok(Older::Message(asked, body)),
+        Ok(body) => Ok(Older::Message(Box::new(asked), body)),
         Err(error) => refused(&error.to_string()),
     }
 }
