@@ -47,8 +47,9 @@ pub use metrics::Metrics;
 use metrics::{ActionLabel, DisagreementLabel, NotifyLabel, PipelineLabel, RuleLabel};
 use plan::OnError;
 pub use plan::{
-    DistinctPlan, DnsListPlan, DnsPlan, Input, JournalPlan, KindPlan, LabelPlan, Meaning, ModelPlan,
-    NodePlan, PhrasePlan, Pipeline, Plan, ServerPlan, Tested,
+    DistinctPlan, DnsListPlan, DnsPlan, Endpoint, EndpointError, Failing, Input, JournalPlan, KindPlan,
+    LabelPlan, ListenerPlan, Meaning, ModelPlan, NodePlan, PhrasePlan, Pipeline, Plan, Protocol, ServerPlan,
+    Tested,
 };
 pub use reload::{Change, Proposal, ReloadError, Reloaded, RulesInfo, VersionInfo};
 use reload::{Shelf, State};

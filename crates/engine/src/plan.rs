@@ -6,6 +6,7 @@
 
 mod authentication;
 mod judging;
+mod listener;
 mod model;
 pub(crate) mod phrases;
 mod statistic;
@@ -29,6 +30,7 @@ use crate::config::{Config, Document, Files, Origin, Problems, Recipe, View, exp
 use crate::preset::{self, Preset};
 use crate::track;
 pub use authentication::{DnsListPlan, DnsPlan, Meaning};
+pub use listener::{Endpoint, EndpointError, Failing, ListenerPlan, Protocol};
 pub use model::ModelPlan;
 pub use phrases::PhrasePlan;
 use statistic::{Kept, StatisticDraft};
@@ -91,8 +93,10 @@ pub struct NodePlan {
     pub journal: JournalPlan,
     /// Name service.
     pub dns: DnsPlan,
-    /// The listener.
+    /// The HTTP listener.
     pub server: ServerPlan,
+    /// Listeners of other protocols.
+    pub listeners: Vec<ListenerPlan>,
 }
 
 /// Settings of the journal.
@@ -437,6 +441,7 @@ impl Plan {
         let mut node = NodePlan::compile(config.main(), &mut problems);
         let mut drafts: Vec<Draft> =
             config.documents().iter().map(|document| Draft::compile(document, &mut problems)).collect();
+        node.listeners = listener::compile(config.main(), &drafts, &mut problems);
         let catalog = catalog(&mut drafts, now.map(|plan| &plan.catalog), &mut problems);
         node.ledger_memory = beside_sketches(node.ledger_memory, &drafts, &mut problems);
         let tested = drafts.iter_mut().flat_map(|draft| std::mem::take(&mut draft.tested)).collect();
@@ -506,6 +511,7 @@ impl NodePlan {
                 connections_max: count("connections_max"),
                 timeout: span("server", "timeout"),
             },
+            listeners: Vec::new(),
         }
     }
 }

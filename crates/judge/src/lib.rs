@@ -44,5 +44,5 @@ pub use rule::{
     TestRun,
 };
 pub use scope::{CounterSum, Names, ReadingRequest, Scope, ScopeError, TrackValue};
-pub use set::{Set, SetError, SetType};
+pub use set::{Network, NetworkError, Networks, Set, SetError, SetType};
 pub use verdict::{Consequence, Outcome, Reason, Verdict, judge};

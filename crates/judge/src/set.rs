@@ -217,15 +217,18 @@ fn has_domain(names: &HashSet<Box<str>>, text: &str) -> bool {
     false
 }
 
-/// A network, or an address as a network of one.
+/// A network, or an address as a network of one: its first and its last address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Network {
+pub enum Network {
+    /// Of IPv4.
     V4(u32, u32),
+    /// Of IPv6.
     V6(u128, u128),
 }
 
+/// A text is no network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NetworkError;
+pub struct NetworkError;
 
 impl std::str::FromStr for Network {
     type Err = NetworkError;
@@ -265,13 +268,14 @@ impl Network {
 
 /// Networks as ranges of addresses, both ends included, sorted and apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Networks {
+pub struct Networks {
     v4: Box<[(u32, u32)]>,
     v6: Box<[(u128, u128)]>,
 }
 
 impl Networks {
-    pub(crate) fn new(networks: impl IntoIterator<Item = Network>) -> Networks {
+    /// These networks; they may overlap. Sorts them.
+    pub fn new(networks: impl IntoIterator<Item = Network>) -> Networks {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for network in networks {
             match network {
@@ -282,11 +286,17 @@ impl Networks {
         Networks { v4: joined(v4, |high| high.checked_add(1)), v6: joined(v6, |high| high.checked_add(1)) }
     }
 
-    pub(crate) fn contain(&self, ip: IpAddr) -> bool {
+    /// Whether an address lies in one of them, by binary search. IPv4 mapped into IPv6 is IPv4.
+    pub fn contain(&self, ip: IpAddr) -> bool {
         match ip.to_canonical() {
             IpAddr::V4(ip) => within(&self.v4, ip.to_bits()),
             IpAddr::V6(ip) => within(&self.v6, ip.to_bits()),
         }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.v4.is_empty() && self.v6.is_empty()
     }
 
     fn ranges(&self) -> impl Iterator<Item = (IpAddr, IpAddr)> {

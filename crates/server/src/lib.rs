@@ -1,4 +1,5 @@
-//! Every wire. Today: HTTP/1.1 with JSON, described by the OpenAPI document that the routes themselves generate.
+//! Every wire: HTTP/1.1 with JSON, described by the OpenAPI document that the routes themselves generate, and the
+//! protocols by which mail servers ask.
 //!
 //! ```text
 //! connection ─► guard ─► input ─► engine ─► api
@@ -6,9 +7,14 @@
 //!               how large, how long
 //! ```
 //!
+//! ```text
+//! connection ─► listen ─► mail::… ─► mail ─► engine
+//!               who, how many     a protocol     message → outcome, in time
+//! ```
+//!
 //! Where resolvers are configured, `auth` looks up who vouches for a message before it is decided, through `dns`.
 //!
-//! [`Server`] owns the listener, the limits and the housekeeping; `guard` is what every request passes, `input`
+//! [`Server`] owns the listeners, the limits and the housekeeping; `guard` is what every request passes, `input`
 //! makes events of bodies, `http` holds the routes. This is the only crate that reads the clock and the only one
 //! that knows an async runtime. It decides nothing itself, and nothing that a client sends ever names a file.
 
@@ -18,6 +24,8 @@ mod dns;
 mod guard;
 mod http;
 mod input;
+mod listen;
+pub mod mail;
 mod metrics;
 mod node;
 mod patience;

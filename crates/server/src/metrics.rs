@@ -30,6 +30,26 @@ struct RequestLabel {
     status: u16,
 }
 
+/// A listener of a mail protocol.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ListenerLabel {
+    listener: String,
+}
+
+/// What a listener answered about a message: an action, or what was made of one that was not decided on.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct AnswerLabel {
+    listener: String,
+    answer: &'static str,
+}
+
+/// Why a listener refused a connection, or something on one went wrong.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct TroubleLabel {
+    listener: String,
+    reason: &'static str,
+}
+
 /// A version that pipelines judge by.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct VersionLabel {
@@ -148,6 +168,15 @@ pub(crate) struct Metrics {
     pub(crate) connections: Gauge,
     /// Name service.
     pub(crate) dns: DnsMetrics,
+    listeners: Listeners,
+}
+
+/// The counters of listeners of mail protocols.
+#[derive(Debug)]
+struct Listeners {
+    connections: Family<ListenerLabel, Gauge>,
+    decisions: Family<AnswerLabel, Histogram>,
+    troubles: Family<TroubleLabel, Counter>,
 }
 
 impl Metrics {
@@ -166,6 +195,11 @@ impl Metrics {
             upkeep_failures: Counter::default(),
             connections: Gauge::default(),
             dns: DnsMetrics::default(),
+            listeners: Listeners {
+                connections: Family::default(),
+                decisions: Family::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> Histogram),
+                troubles: Family::default(),
+            },
             registry,
         };
         metrics.registered()
@@ -193,7 +227,30 @@ impl Metrics {
             "Housekeeping that failed",
             self.upkeep_failures.clone(),
         );
+        let of = &self.listeners;
+        let listed = of.connections.clone();
+        registry.register("tollhouse_listener_connections", "Open connections of a mail protocol", listed);
+        let help = "Time for a decision on a message of a mail server, in seconds, by listener and answer";
+        registry.register("tollhouse_listener_decision_seconds", help, of.decisions.clone());
+        let help = "Refused connections, broken protocol and messages that were not decided on, by listener and reason";
+        registry.register("tollhouse_listener_troubles", help, of.troubles.clone());
         self
+    }
+
+    /// The open connections of a listener.
+    pub(crate) fn listener_connections(&self, listener: &str) -> Gauge {
+        self.listeners.connections.get_or_create_owned(&ListenerLabel { listener: listener.to_owned() })
+    }
+
+    /// Counts what a listener answered about a message.
+    pub(crate) fn listener_answered(&self, listener: &str, answer: &'static str, took: Duration) {
+        let label = AnswerLabel { listener: listener.to_owned(), answer };
+        self.listeners.decisions.get_or_create(&label).observe(took.as_secs_f64());
+    }
+
+    /// Counts what went wrong on a listener.
+    pub(crate) fn listener_trouble(&self, listener: &str, reason: &'static str) {
+        self.listeners.troubles.get_or_create(&TroubleLabel { listener: listener.to_owned(), reason }).inc();
     }
 
     /// Counts an answered request.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::body::Bytes;
-use engine::{Engine, Pipeline, ServerPlan};
+use engine::{Engine, EngineError, FeedbackOutcome, ListenerPlan, Pipeline, Prepared, ServerPlan};
 use event::Time;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
@@ -39,6 +39,7 @@ pub(crate) struct Node {
     pub(crate) checks: Option<Checks>,
     /// Its settings, as at the start.
     settings: ServerPlan,
+    listeners: Vec<ListenerPlan>,
     /// The description of the interface, as it is served.
     pub(crate) openapi: Bytes,
     /// Free places for requests.
@@ -69,6 +70,7 @@ impl Node {
             tokens: plan.tokens.iter().map(|token| Sha256::digest(token).into()).collect(),
             stopping: AtomicBool::new(false),
             settings: plan,
+            listeners: engine.plan().node.listeners.clone(),
             engine,
             clock,
             openapi,
@@ -77,6 +79,11 @@ impl Node {
 
     pub(crate) fn plan(&self) -> &ServerPlan {
         &self.settings
+    }
+
+    /// The listeners of mail protocols, as at the start.
+    pub(crate) fn listeners(&self) -> &[ListenerPlan] {
+        &self.listeners
     }
 
     /// The longest time for a request.
@@ -111,6 +118,21 @@ impl Node {
                 .failure(format!("there is no pipeline `{what}`"))
                 .help(format!("there are: {}", names.join(", ")))
         })
+    }
+
+    /// Takes in what somebody says about an event that was not decided here. Without an id the same of the same body
+    /// counts once.
+    pub(crate) async fn learn(
+        &self,
+        prepared: Prepared,
+        id: Option<String>,
+        body: &[u8],
+        class: &str,
+    ) -> Result<(String, FeedbackOutcome), EngineError> {
+        let digest = || Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = id.unwrap_or_else(digest);
+        let outcome = self.engine.learn(prepared, &id, class).await?;
+        Ok((id, outcome))
     }
 
     /// Why requests should go elsewhere, if they should.

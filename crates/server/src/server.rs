@@ -1,4 +1,4 @@
-//! The listener: connections, housekeeping, and an end that loses nothing.
+//! The server: connections, housekeeping, and an end that loses nothing.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use engine::{Change, Engine, EngineError, Proposal, ReloadError, Reloaded};
+use engine::{Change, Endpoint, Engine, EngineError, Proposal, Protocol, ReloadError, Reloaded};
 use event::Time;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -15,9 +15,11 @@ use hyper_util::service::TowerToHyperService;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::http;
+use crate::listen::{Bound, Stop};
 use crate::node::{Clock, Node, blocking};
 use crate::patience::Patient;
 
@@ -26,7 +28,7 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Time between two rounds of housekeeping.
 const UPKEEP: Duration = Duration::from_secs(10);
 /// Time before accepting is tried again when the system has no descriptors left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a server cannot start, or did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +37,7 @@ pub enum ServeError {
     #[error("cannot listen on {listen}: {error}; is another node running there?")]
     Listen {
         /// The address.
-        listen: SocketAddr,
+        listen: Endpoint,
         /// What the system said.
         error: std::io::Error,
     },
@@ -44,33 +46,41 @@ pub enum ServeError {
     Close(#[from] EngineError),
 }
 
-/// A listener with an engine behind it.
+/// Listeners with an engine behind them.
 #[derive(Debug)]
 pub struct Server {
     listener: std::net::TcpListener,
     address: SocketAddr,
     node: Arc<Node>,
     router: Router,
+    listeners: Vec<Bound>,
 }
 
 impl Server {
-    /// Listens on the address of the engine's plan; port 0 takes a free one. Connections wait until
+    /// Listens on the addresses of the engine's plan; port 0 takes a free one. Connections wait until
     /// [`Server::serve`].
     ///
     /// # Errors
-    /// If the address is taken, or not this machine's.
+    /// If an address is taken, or not this machine's, or a unix socket cannot be made.
     pub fn bind(engine: Arc<Engine>, clock: Clock) -> Result<Server, ServeError> {
         let listen = engine.plan().node.server.listen;
         let bound = std::net::TcpListener::bind(listen).and_then(|listener| {
             listener.set_nonblocking(true)?;
             Ok((listener.local_addr()?, listener))
         });
-        let (address, listener) = bound.map_err(|error| ServeError::Listen { listen, error })?;
+        let (address, listener) =
+            bound.map_err(|error| ServeError::Listen { listen: Endpoint::Tcp(listen), error })?;
         let (node, router) = http::router(engine, clock);
-        Ok(Server { listener, address, node, router })
+        let listeners: Result<_, _> = node.listeners().iter().map(Bound::bind).collect();
+        Ok(Server { listener, address, listeners: listeners?, node, router })
     }
 
-    /// Where it listens.
+    /// Where mail servers may ask: name, protocol and address of each listener.
+    pub fn listeners(&self) -> impl Iterator<Item = (&str, Protocol, &Endpoint)> {
+        self.listeners.iter().map(Bound::told)
+    }
+
+    /// Where it listens for HTTP.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
@@ -82,9 +92,14 @@ impl Server {
     /// # Errors
     /// If the engine could not write everything when it was closed.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let Server { listener, address, node, router } = self;
-        let listener =
-            TcpListener::from_std(listener).map_err(|error| ServeError::Listen { listen: address, error })?;
+        let Server { listener, address, node, router, listeners } = self;
+        let listener = TcpListener::from_std(listener)
+            .map_err(|error| ServeError::Listen { listen: Endpoint::Tcp(address), error })?;
+        let (stop, stopped) = Stop::new();
+        let mut mail = JoinSet::new();
+        for bound in listeners {
+            mail.spawn(bound.serve(Arc::clone(&node), stopped.clone())?);
+        }
         tracing::info!(%address, pipelines = node.engine.plan().pipelines.len(), "serving");
         let upkeep = tokio::spawn(keep_up(Arc::clone(&node)));
         let watch = tokio::spawn(watch(Arc::clone(&node)));
@@ -96,10 +111,15 @@ impl Server {
         tracing::info!("shutting down");
         drop(listener);
         node.stop();
+        stop.send_replace(true);
         let patience = node.timeout();
         if timeout(patience, connections.shutdown()).await.is_err() {
             tracing::warn!("some connections were still open");
         }
+        if timeout(patience, async { while mail.join_next().await.is_some() {} }).await.is_err() {
+            tracing::warn!("some conversations with mail servers were not at their end");
+        }
+        drop(mail);
         // Requests whose clients have gone work on by themselves.
         let places = node.plan().requests_max.min(Semaphore::MAX_PERMITS);
         let all = u32::try_from(places).unwrap_or(u32::MAX);
@@ -158,10 +178,10 @@ async fn connection(
 }
 
 /// Counts a connection as long as it lives.
-struct Open(Gauge);
+pub(crate) struct Open(Gauge);
 
 impl Open {
-    fn new(gauge: Gauge) -> Open {
+    pub(crate) fn new(gauge: Gauge) -> Open {
         gauge.inc();
         Open(gauge)
     }

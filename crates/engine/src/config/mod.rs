@@ -26,6 +26,7 @@ use layers::{Main, source};
 pub use layout::format;
 pub(crate) use problem::expected;
 pub use problem::{Origin, Problem, Problems, Source, SourceKind};
+pub(crate) use spec::file_mode;
 use spec::{Form, SECTIONS, Shape};
 use tree::{Entry, Node, Table, Tree};
 
@@ -696,17 +697,44 @@ fn override_layers(main: bool, overrides: &Overrides, problems: &mut Problems) -
             let variable = format!("TOLLHOUSE_{}", path.trim_start_matches('_').to_uppercase());
             if let Some((_, text)) = overrides.environment.iter().find(|(name, _)| *name == variable) {
                 let source = Source { kind: SourceKind::Environment, name: variable, text: text.clone() };
-                layers.push(override_layer(section, setting, source, problems));
+                layers.push(override_layer(section, "", setting, source, problems));
+            }
+        }
+    }
+    for section in SECTIONS.iter().filter(|section| is_list_of_node(section)) {
+        let prefix = format!("TOLLHOUSE_{}_", section.name.to_uppercase());
+        for (variable, text) in &overrides.environment {
+            let Some(path) = variable.strip_prefix(&prefix).map(str::to_lowercase) else { continue };
+            // One key may end like another: the longest is meant.
+            let named = |setting: &'static spec::Setting| {
+                let name = path.strip_suffix(setting.key)?.strip_suffix('_')?;
+                Some((name, setting)).filter(|(name, _)| !name.is_empty())
+            };
+            let named =
+                section.settings.iter().filter_map(named).max_by_key(|(_, setting)| setting.key.len());
+            if let Some((name, setting)) = named {
+                let source =
+                    Source { kind: SourceKind::Environment, name: variable.clone(), text: text.clone() };
+                layers.push(override_layer(section, name, setting, source, problems));
             }
         }
     }
     for (path, text) in &overrides.flags {
         let (section_name, key) = path.rsplit_once('.').unwrap_or(("", path));
         let source = Source { kind: SourceKind::Flag, name: format!("--set {path}"), text: text.clone() };
-        let section =
-            spec::section(section_name).filter(|section| matches!(section.form, Form::Top | Form::Table));
-        match section.and_then(|section| Some((section, section.setting(key)?))) {
-            Some((section, setting)) => layers.push(override_layer(section, setting, source, problems)),
+        let of_table = || {
+            let section = spec::section(section_name)?;
+            Some((section, "")).filter(|_| matches!(section.form, Form::Top | Form::Table))
+        };
+        let of_list = || {
+            let (section, name) = section_name.split_once('.')?;
+            Some((spec::section(section).filter(|section| is_list_of_node(section))?, name))
+        };
+        let section = of_table().or_else(of_list);
+        match section.and_then(|(section, name)| Some((section, name, section.setting(key)?))) {
+            Some((section, name, setting)) => {
+                layers.push(override_layer(section, name, setting, source, problems));
+            }
             None => {
                 let paths: Vec<String> = SECTIONS
                     .iter()
@@ -723,15 +751,22 @@ fn override_layers(main: bool, overrides: &Overrides, problems: &mut Problems) -
     layers
 }
 
+/// Whether entries of a section can be given from outside by their name. Pipelines are what their files say.
+fn is_list_of_node(section: &spec::Section) -> bool {
+    section.node && matches!(section.form, Form::List(_))
+}
+
+/// A layer of one setting; `name` is that of the entry where the section is a list.
 fn override_layer(
     section: &spec::Section,
+    name: &str,
     setting: &spec::Setting,
     source: Source,
     problems: &mut Problems,
 ) -> Table {
     let text = source.text.clone();
     let origin = Origin { range: 0..text.len(), source: Arc::new(source) };
-    let bare = matches!(setting.shape, Shape::Integer(..) | Shape::Float | Shape::List(_));
+    let bare = matches!(setting.shape, Shape::Bool | Shape::Integer(..) | Shape::Float | Shape::List(_));
     let value = if bare {
         let assignment = Source {
             kind: SourceKind::Flag,
@@ -749,6 +784,13 @@ fn override_layer(
     let table = wrap(setting.key, Node { value, origin: origin.clone() });
     let layer = match section.form {
         Form::Top => table,
+        Form::List(identity) => {
+            let node = Node { value: Tree::String(name.to_owned()), origin: origin.clone() };
+            let mut entry = wrap(identity, node);
+            entry.entries.extend(table.entries);
+            let entry = Node { value: Tree::Table(entry), origin: origin.clone() };
+            wrap(section.name, Node { value: Tree::List(vec![entry]), origin: origin.clone() })
+        }
         _ => wrap(section.name, Node { value: Tree::Table(table), origin: origin.clone() }),
     };
     spec::check(&layer, true, problems);
@@ -904,7 +946,8 @@ pub fn reference() -> String {
     let mut text = String::from(
         "# Configuration reference\n\nGenerated from the lists of settings and facts that the program itself reads; a test holds it to that.\n\
          A setting of a table can also be given as the environment variable `TOLLHOUSE_<SECTION>_<KEY>` or as\n\
-         `--set section.key=value`; flags override the environment, that the file, that the preset, that the default.\n",
+         `--set section.key=value`, one of an entry of `[[listener]]` as `TOLLHOUSE_LISTENER_<NAME>_<KEY>` (for names in lower\n\
+         case without `-` and `.`) or `--set listener.name.key=value`; flags override the environment, that the file, that the preset, that the default.\n",
     );
     for section in SECTIONS {
         text += &format!(
@@ -964,6 +1007,9 @@ fn shape_doc(shape: &Shape) -> String {
         Shape::Interval => "`off`, length of time".into(),
         Shape::Size(max) => format!("size such as `64MiB`, up to {}", spec::print_size(*max)),
         Shape::Socket => "address and port".into(),
+        Shape::Endpoint => "address and port, or `unix:PATH`".into(),
+        Shape::FileMode => "octal digits".into(),
+        Shape::Network => "address or network".into(),
         Shape::Sightings => {
             format!("integer, {} to {}", stats::Admit::AFTER.start(), stats::Admit::AFTER.end())
         }

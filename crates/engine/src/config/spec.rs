@@ -5,6 +5,7 @@ use event::{Span, Time, Value};
 
 use super::problem::{Origin, Problems, expected};
 use super::tree::{Node, Table, Tree};
+use crate::plan::Endpoint;
 
 /// What a value must look like.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,6 +34,12 @@ pub(super) enum Shape {
     Size(u64),
     /// Address and port of a socket.
     Socket,
+    /// Address and port, or `unix:` and the path of a socket.
+    Endpoint,
+    /// A file's permissions as octal digits, such as `0660`.
+    FileMode,
+    /// An address, or a network in CIDR notation.
+    Network,
     /// How often a key is to be seen before it is admitted: what a sketch can count to.
     Sightings,
     /// A list of values of another shape.
@@ -98,6 +105,8 @@ const fn required(key: &'static str, shape: Shape, doc: &'static str) -> Setting
 
 /// The words for a rule's mode.
 const MODES: &[&str] = &["enforce", "shadow", "off"];
+/// The protocols of listeners.
+const PROTOCOLS: &[&str] = &["milter", "policy", "rspamd", "spamc"];
 /// The words for what is counted from.
 pub(super) const INPUTS: &[&str] = &["message", "access-log", "json"];
 const ACTIONS: &[&str] =
@@ -800,6 +809,82 @@ pub(super) static SECTIONS: &[Section] = &[
             ),
         ],
     },
+    Section {
+        name: "listener",
+        form: Form::List("name"),
+        node: true,
+        doc: "A socket on which mail servers ask in a protocol of theirs.",
+        settings: &[
+            required("name", Shape::Name, "Its name in the log and in metrics"),
+            required("protocol", Shape::Choice(PROTOCOLS), "What is spoken there"),
+            required(
+                "listen",
+                Shape::Endpoint,
+                "Address and port, or `unix:` and the path of a socket. Any address but a loopback one needs `clients`",
+            ),
+            setting(
+                "mode",
+                Shape::FileMode,
+                Some("\"0660\""),
+                "Permissions of a unix socket: who may write may ask",
+            ),
+            setting(
+                "clients",
+                Shape::List(&Shape::Network),
+                Some("[]"),
+                "Networks whose hosts may ask over TCP, the own host included. Without any a loopback address is open to its host",
+            ),
+            setting(
+                "pipeline",
+                Shape::Name,
+                None,
+                "Pipeline that decides; without it the first whose input is `message`",
+            ),
+            setting(
+                "on_error",
+                Shape::Choice(&["open", "closed"]),
+                Some("\"open\""),
+                "What becomes of a message that could not be decided on (journal failing, `timeout`, too much at work): let it pass (`open`) or ask the client to come again (`closed`). Where statistics alone are missing, the pipeline's `on_error` says what that means",
+            ),
+            setting("timeout", Shape::Span, Some("\"5s\""), "Longest time for one decision"),
+            setting(
+                "idle",
+                Shape::Span,
+                Some("\"10m\""),
+                "Time after which a connection is closed on which nothing comes",
+            ),
+            setting(
+                "learn",
+                Shape::Bool,
+                Some("false"),
+                "Whether all who may connect may also say what messages are: `spamc` and `rspamc` learn. With one of the node's `tokens` as password `rspamc` may in any case",
+            ),
+            setting(
+                "body_max",
+                Shape::Size(1 << 50),
+                Some("\"32MiB\""),
+                "Longest part of a message that is kept to be judged; all that is at work, requests to `[server]` included, takes at most eight of its `body_max`",
+            ),
+            setting(
+                "oversize",
+                Shape::Choice(&["judge", "error"]),
+                Some("\"judge\""),
+                "A message beyond `body_max`: judged by its first part, or as `on_error` says",
+            ),
+            setting(
+                "connections_max",
+                Shape::Integer(1, 1_000_000),
+                Some("1000"),
+                "Most open connections; beyond it they wait to be accepted",
+            ),
+            setting(
+                "client_connections_max",
+                Shape::Integer(1, 1_000_000),
+                Some("500"),
+                "Most open connections of one address; beyond it they are closed at once",
+            ),
+        ],
+    },
 ];
 
 /// The section of this name.
@@ -1066,6 +1151,18 @@ fn fit(value: &Tree, shape: Shape) -> Result<(), String> {
             text.is_some_and(|text| text.parse::<std::net::SocketAddr>().is_ok()),
             "expected an IP address and a port such as \"127.0.0.1:8377\" or \"[::1]:8377\"".to_owned(),
         ),
+        Shape::Endpoint => (
+            text.is_some_and(|text| text.parse::<Endpoint>().is_ok()),
+            "expected an address and a port such as \"127.0.0.1:11332\", or a path such as \"unix:/run/tollhouse/milter.sock\"".to_owned(),
+        ),
+        Shape::FileMode => (
+            text.is_some_and(|text| file_mode(text).is_some()),
+            "expected permissions of a file as octal digits such as \"0660\"".to_owned(),
+        ),
+        Shape::Network => (
+            text.is_some_and(|text| text.parse::<judge::Network>().is_ok()),
+            "expected an address or a network such as \"10.0.0.0/8\" or \"2001:db8::/32\"".to_owned(),
+        ),
         Shape::Sightings => {
             let (least, most) = (*stats::Admit::AFTER.start(), *stats::Admit::AFTER.end());
             (
@@ -1136,6 +1233,12 @@ pub(super) fn fact_value(value: &Tree) -> Option<Value> {
         }
         Tree::Table(_) => return None,
     })
+}
+
+/// The permissions that octal digits stand for.
+pub(crate) fn file_mode(text: &str) -> Option<u32> {
+    let digits = (3..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    u32::from_str_radix(text, 8).ok().filter(|mode| digits && *mode <= 0o777)
 }
 
 /// The form that [`parse_size`] reads, for a whole number of the largest fitting unit.

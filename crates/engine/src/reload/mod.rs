@@ -528,6 +528,7 @@ fn restart(old: &NodePlan, new: &NodePlan) -> Vec<&'static str> {
         ("[journal]", old.journal != new.journal),
         ("[dns]", old.dns != new.dns),
         ("[server]", old.server != new.server),
+        ("[[listener]]", old.listeners != new.listeners),
     ];
     changed.into_iter().filter(|(_, changed)| *changed).map(|(section, _)| section).collect()
 }

@@ -391,3 +391,66 @@ fn the_documented_conditions_compile() {
         assert_eq!(problems(&text), "fine", "{condition}");
     }
 }
+
+#[test]
+fn listeners_are_checked() {
+    const MAIL: &str = "preset = \"mail\"\n[[listener]]\nname = \"m\"\nprotocol = \"milter\"\n";
+    let with = |keys: &str| format!("{MAIL}{keys}\n");
+    check(&with("listen = \"127.0.0.1:0\""), &[]);
+    check(&with("listen = \"0.0.0.0:0\"\nclients = [\"10.0.0.0/8\", \"2001:db8::1\"]"), &[]);
+    check(MAIL, &["2:1: [[listener]] has no `listen` / add `listen = ...`"]);
+    check(
+        &with("listen = \"unix:milter.sock\""),
+        &["5:10: `listen` cannot be \"unix:milter.sock\" / or a path"],
+    );
+    check(
+        &with("listen = \"0.0.0.0:11332\""),
+        &["5:10: 0.0.0.0:11332 can be reached from outside and anybody may ask there / add clients ="],
+    );
+    check(
+        &with("listen = \"[::1]:0\"\nclients = [\"10.0.0.0/33\"]\nmode = \"0999\""),
+        &[
+            "6:12: `clients` cannot be \"10.0.0.0/33\" / a network",
+            "7:8: `mode` cannot be \"0999\" / octal digits",
+        ],
+    );
+    check(
+        &with("listen = \"[::1]:0\"\npipeline = \"mial\""),
+        &["6:12: no pipeline that reads messages is called `mial` / did you mean `mail`?"],
+    );
+    check(
+        "preset = \"web\"\n[[listener]]\nname = \"m\"\nprotocol = \"milter\"\nlisten = \"[::1]:0\"\n",
+        &["2:1: no pipeline reads messages / the preset `mail`"],
+    );
+    let twice =
+        "listen = \"unix:/a\"\n[[listener]]\nname = \"m\"\nprotocol = \"spamc\"\nlisten = \"unix:/a\"";
+    check(&with(twice), &["7:8: listener `m` is defined twice", "9:10: two listeners have unix:/a"]);
+}
+
+#[test]
+fn listeners_can_be_given_from_outside() {
+    let text =
+        "preset = \"mail\"\n[[listener]]\nname = \"m\"\nprotocol = \"milter\"\nlisten = \"127.0.0.1:1\"\n";
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let overrides = Overrides {
+        environment: vec![
+            pair("TOLLHOUSE_LISTENER_MINE_PROTOCOL", "policy"),
+            pair("TOLLHOUSE_LISTENER_MINE_LISTEN", "unix:/p"),
+            pair("TOLLHOUSE_LISTENER_MINE_CLIENT_CONNECTIONS_MAX", "7"),
+            pair("TOLLHOUSE_LISTENER_M_LISTEN", "127.0.0.1:2"),
+        ],
+        flags: vec![pair("listener.m.listen", "127.0.0.1:3"), pair("listener.m.on_error", "closed")],
+    };
+    let plan = Plan::compile(&Config::from_text("test.toml", text, &overrides)).unwrap();
+    let told = |listener: &engine::ListenerPlan| {
+        let engine::ListenerPlan { name, protocol, listen, on_error, client_connections_max, .. } = listener;
+        format!("{name} {protocol} {listen} {on_error:?} {client_connections_max}")
+    };
+    let listeners: Vec<String> = plan.node.listeners.iter().map(told).collect();
+    assert_eq!(listeners, ["m milter 127.0.0.1:3 Closed 500", "mine policy unix:/p Open 7"]);
+    let flags = vec![pair("listener.m.listne", "127.0.0.1:3"), pair("rule.X.score", "1")];
+    let overrides = Overrides { flags, ..Overrides::default() };
+    let problems = Plan::compile(&Config::from_text("test.toml", text, &overrides)).unwrap_err().to_string();
+    assert!(problems.contains("there is no setting `listener.m.listne`"), "{problems}");
+    assert!(problems.contains("there is no setting `rule.X.score`"), "{problems}");
+}

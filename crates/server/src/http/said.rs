@@ -8,7 +8,6 @@ use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use engine::RecordId;
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 use utoipa::IntoParams;
 
@@ -100,9 +99,7 @@ pub(super) async fn learn(
     let pipeline = &node.pipeline(params.pipeline.as_deref())?;
     let reading = Reading { message_time: params.message_time, envelope: params.envelope };
     let event = input::submitted(&node, pipeline, &headers, reading, body.clone(), Lookups::None).await?;
-    let digest = || Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
-    let id: String = event.id.unwrap_or_else(digest);
-    let outcome = node.engine.learn(event.prepared, &id, &params.class).await?;
+    let (id, outcome) = node.learn(event.prepared, event.id, &body, &params.class).await?;
     let engine::FeedbackOutcome { keys, duplicate } = outcome;
     Ok(Json(api::Said { id, class: params.class, keys, duplicate }))
 }

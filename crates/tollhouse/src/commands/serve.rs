@@ -1,4 +1,4 @@
-//! `tollhouse serve`: the HTTP server.
+//! `tollhouse serve`: HTTP, and the protocols of mail servers.
 
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
@@ -52,17 +52,20 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     options.set.extend(args.listen.map(|listen| Setting::new("server.listen", listen)));
     let engine = options.open_engine()?;
     let json = args.log_format == LogFormat::Json;
-    serve(Arc::new(engine), |address| {
-        // A program that reads JSON lines finds the address in the log.
+    serve(Arc::new(engine), |server| {
+        // A program that reads JSON lines finds the addresses in the log.
         if !json {
-            say(format_args!("Tollhouse listens on http://{address}"));
+            say(format_args!("Tollhouse listens on http://{}", server.local_addr()));
+            for (_, protocol, listen) in server.listeners() {
+                say(format_args!("                   {listen} for {protocol}"));
+            }
         }
     })?;
     Ok(Exit::Fine)
 }
 
 /// Serves until SIGINT or SIGTERM, and closes the engine.
-fn serve(engine: Arc<Engine>, listening: impl FnOnce(SocketAddr)) -> Result<(), Failure> {
+fn serve(engine: Arc<Engine>, listening: impl FnOnce(&Server)) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::new)?;
     runtime.block_on(async {
         // Signals are listened for first, so that none is missed while the server comes up.
@@ -78,7 +81,7 @@ fn serve(engine: Arc<Engine>, listening: impl FnOnce(SocketAddr)) -> Result<(), 
             }
         });
         let server = Server::bind(engine, system_clock())?;
-        listening(server.local_addr());
+        listening(&server);
         server
             .serve(async move {
                 tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }

@@ -1,0 +1,212 @@
+//! Listeners of mail protocols: where they listen, who may ask, and what they make of trouble.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use event::Span;
+use judge::{Network, Networks};
+
+use super::{Draft, Input};
+use crate::config::{Document, Problems, View, expected, file_mode};
+
+/// A listener of a protocol by which mail servers ask.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListenerPlan {
+    /// Its name in the log and in metrics.
+    pub name: String,
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// Where it listens.
+    pub listen: Endpoint,
+    /// Permissions of a unix socket.
+    pub mode: u32,
+    /// Hosts that may ask over TCP; where there are none, all that reach a loopback address may.
+    pub clients: Networks,
+    /// Name of the pipeline that decides; its input is [`Input::Message`].
+    pub pipeline: String,
+    /// What becomes of a message that could not be decided on.
+    pub on_error: Failing,
+    /// Time for one decision.
+    pub timeout: Span,
+    /// Time after which a silent connection is closed.
+    pub idle: Span,
+    /// Whether whoever may connect may also say what messages are, without a token.
+    pub learn: bool,
+    /// Bytes of a message that are kept.
+    pub body_max: u64,
+    /// Whether a longer message is judged by its first part; else it is as if it could not be decided on.
+    pub judges_first_part: bool,
+    /// Open connections.
+    pub connections_max: usize,
+    /// Open connections of one address.
+    pub client_connections_max: usize,
+}
+
+/// What is spoken on a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Sendmail's mail filter protocol, which Postfix speaks, too.
+    Milter,
+    /// Postfix's policy delegation.
+    Policy,
+    /// The HTTP interface of Rspamd.
+    Rspamd,
+    /// What SpamAssassin's `spamc` speaks.
+    Spamc,
+}
+
+impl Protocol {
+    /// All protocols.
+    pub const ALL: [Protocol; 4] = [Protocol::Milter, Protocol::Policy, Protocol::Rspamd, Protocol::Spamc];
+
+    /// What configurations call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Milter => "milter",
+            Protocol::Policy => "policy",
+            Protocol::Rspamd => "rspamd",
+            Protocol::Spamc => "spamc",
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What becomes of a message that could not be decided on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failing {
+    /// It passes.
+    Open,
+    /// Its client is asked to come again.
+    Closed,
+}
+
+/// Where a listener listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// Address and port.
+    Tcp(SocketAddr),
+    /// Path of a unix socket.
+    Unix(PathBuf),
+}
+
+/// A text is no [`Endpoint`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected an address and a port, or `unix:` and an absolute path")]
+pub struct EndpointError;
+
+/// What stands before the path of a unix socket.
+const UNIX: &str = "unix:";
+/// Longest path of a socket that all systems take.
+const PATH_BYTES_MAX: usize = 103;
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Endpoint, EndpointError> {
+        match text.strip_prefix(UNIX) {
+            Some(path) => {
+                let fits = path.starts_with('/') && path.len() <= PATH_BYTES_MAX && !path.contains('\0');
+                fits.then(|| Endpoint::Unix(path.into())).ok_or(EndpointError)
+            }
+            None => text.parse().map(Endpoint::Tcp).map_err(|_| EndpointError),
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Endpoint::Tcp(address) => address.fmt(f),
+            Endpoint::Unix(path) => write!(f, "{UNIX}{}", path.display()),
+        }
+    }
+}
+
+/// The listeners of the main file, whose pipelines are among these.
+pub(super) fn compile(
+    document: &Document,
+    drafts: &[Draft<'_>],
+    problems: &mut Problems,
+) -> Vec<ListenerPlan> {
+    let mut listeners = Vec::new();
+    let (mut names, mut endpoints) = (HashSet::new(), HashSet::new());
+    for view in document.list("listener") {
+        // What is absent here failed its check, and its listener is never used.
+        let Some((name, listen)) = view.str("name").zip(view.str("listen")) else { continue };
+        if !names.insert(name) {
+            problems.add(view.origin("name"), format!("listener `{name}` is defined twice"), None);
+        }
+        let Ok(endpoint) = listen.parse::<Endpoint>() else { continue };
+        let free_port = matches!(endpoint, Endpoint::Tcp(address) if address.port() == 0);
+        if !endpoints.insert(endpoint.clone()) && !free_port {
+            problems.add(view.origin("listen"), format!("two listeners have {endpoint}"), None);
+        }
+        let clients = view.strings("clients").into_iter();
+        let clients = Networks::new(clients.filter_map(|(network, _)| network.parse::<Network>().ok()));
+        if let Endpoint::Tcp(address) = endpoint
+            && !address.ip().is_loopback()
+            && clients.is_empty()
+        {
+            let message = format!("{address} can be reached from outside and anybody may ask there");
+            let help = "add clients = [\"...\"] with the networks of your mail servers, or listen on a loopback address";
+            problems.add(view.origin("listen"), message, Some(help.to_owned()));
+        }
+        let Some(pipeline) = pipeline(&view, drafts, problems) else { continue };
+        listeners.extend(plan(&view, name, endpoint, clients, pipeline));
+    }
+    listeners
+}
+
+fn plan(
+    view: &View<'_>,
+    name: &str,
+    listen: Endpoint,
+    clients: Networks,
+    pipeline: String,
+) -> Option<ListenerPlan> {
+    let count = |key: &str| usize::try_from(view.integer(key)?).ok();
+    let protocol = view.str("protocol")?;
+    Some(ListenerPlan {
+        name: name.to_owned(),
+        protocol: Protocol::ALL.into_iter().find(|known| known.name() == protocol)?,
+        listen,
+        mode: file_mode(view.str("mode")?)?,
+        clients,
+        pipeline,
+        on_error: if view.str("on_error")? == "closed" { Failing::Closed } else { Failing::Open },
+        timeout: view.span("timeout")?,
+        idle: view.span("idle")?,
+        learn: view.bool("learn")?,
+        body_max: view.size("body_max")?,
+        judges_first_part: view.str("oversize")? == "judge",
+        connections_max: count("connections_max")?,
+        client_connections_max: count("client_connections_max")?,
+    })
+}
+
+/// The pipeline that a listener names, or the first that reads messages.
+fn pipeline(view: &View<'_>, drafts: &[Draft<'_>], problems: &mut Problems) -> Option<String> {
+    let reads = |draft: &&Draft<'_>| draft.pipeline.input == Input::Message;
+    let mut readers = drafts.iter().filter(reads).map(|draft| draft.pipeline.name.as_str());
+    match view.str("pipeline") {
+        Some(name) if readers.clone().any(|reader| reader == name) => Some(name.to_owned()),
+        Some(name) => {
+            let message = format!("no pipeline that reads messages is called `{name}`");
+            problems.add(view.origin("pipeline"), message, Some(expected(name, readers)));
+            None
+        }
+        None => readers.next().map(str::to_owned).or_else(|| {
+            let help = "add one, such as the preset `mail`, to `pipelines` of [node]".to_owned();
+            problems.add(view.origin(""), "no pipeline reads messages".to_owned(), Some(help));
+            None
+        }),
+    }
+}
