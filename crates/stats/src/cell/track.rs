@@ -267,12 +267,7 @@ impl TrackPlan {
     }
 
     #[inline(always)]
-    fn put_in_place<'a>(
-        &self,
-        words: &mut [u64],
-        seen: Base,
-        values: impl FnOnce() -> Values<'a>,
-    ) -> bool {
+    fn put_in_place<'a>(&self, words: &mut [u64], seen: Base, values: impl FnOnce() -> Values<'a>) -> bool {
         let Some(mut base) = Base::read(words) else { return false };
         let before = base.last;
         base.see(seen.first, seen.last, seen.count);
