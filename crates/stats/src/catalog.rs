@@ -83,6 +83,22 @@ impl Measure {
     /// Greatest precision of an approximate count.
     pub const PRECISION_MAX: u8 = 14;
 
+    /// The names of the counters that its readings have: without those of what was taken back.
+    pub fn shown(&self) -> Vec<String> {
+        match self {
+            Measure::Windows(layout) => layout.shown().to_vec(),
+            other => other.counters(),
+        }
+    }
+
+    /// For each counter of what was taken back the one of which it was.
+    pub(crate) fn taken(&self) -> Vec<u8> {
+        match self {
+            Measure::Windows(layout) => layout.taken(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The names of the counters of its cells. A track has none, it has [`Track::columns`].
     pub fn counters(&self) -> Vec<String> {
         match self {

@@ -230,9 +230,16 @@ impl Trail {
 
 /// What is kept per key: named counters over one or two tiers, first and last event time, and the windows that
 /// readings carry.
+///
+/// Counters only ever go up, so that a cell is a function of the set of its additions whatever their order. What was
+/// counted is taken back by a second counter: `~complaint`, after all that have no `~`, holds what was taken back of
+/// `complaint`. To be exact it is to go up at the *time* of what is taken back: both then lie in one bucket, age
+/// together, and no window sees one without the other. Readings have no such counters, but the differences, at least
+/// zero. (Behind an admission sketch what came before a key's cell was not counted, and must not be taken back.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     counters: Vec<String>,
+    shown: usize,
     shape: Shape,
     windows: Vec<Span>,
     trails: Vec<Trail>,
@@ -367,6 +374,10 @@ impl Track {
 impl Layout {
     /// Longest name of a counter, in bytes.
     pub const NAME_BYTES_MAX: usize = 64;
+    /// What the name of a counter begins with that holds what was taken back of another.
+    pub const TAKEN_BACK: char = '~';
+    /// Most counters of what was taken back.
+    pub const TAKEN_MAX: usize = 16;
     /// Most windows.
     pub const WINDOWS_MAX: usize = 64;
 
@@ -391,17 +402,43 @@ impl Layout {
                 return Err(LayoutError::Counters(format!("`{name}` is there twice")));
             }
         }
+        let shown = counters.iter().take_while(|name| !name.starts_with(Layout::TAKEN_BACK)).count();
+        for name in &counters[shown..] {
+            let of = name.strip_prefix(Layout::TAKEN_BACK);
+            if of.is_none_or(|of| !counters[..shown].iter().any(|counter| counter == of)) {
+                return Err(LayoutError::Counters(format!(
+                    "`{name}` is not what was taken back of one before"
+                )));
+            }
+        }
+        if counters.len() - shown > Layout::TAKEN_MAX {
+            return Err(LayoutError::Counters(format!(
+                "of more than {} something can be taken back",
+                Layout::TAKEN_MAX
+            )));
+        }
         let shape = Shape::new(counters.len(), tiers, keep)?;
         if windows.len() > Layout::WINDOWS_MAX {
             return Err(LayoutError::Tiers(format!("more than {} windows", Layout::WINDOWS_MAX)));
         }
         let trails = windows.iter().map(|window| shape.trail(*window)).collect::<Result<_, _>>()?;
-        Ok(Layout { counters, shape, windows, trails })
+        Ok(Layout { counters, shown, shape, windows, trails })
     }
 
     /// Names of the counters, in the order of their indices.
     pub fn counters(&self) -> &[String] {
         &self.counters
+    }
+
+    /// The first of them, which readings have.
+    pub fn shown(&self) -> &[String] {
+        &self.counters[..self.shown]
+    }
+
+    /// For each of the others the one of which it was taken back.
+    pub(crate) fn taken(&self) -> Vec<u8> {
+        let others = self.counters[self.shown..].iter();
+        others.filter_map(|name| self.counter(name.strip_prefix(Layout::TAKEN_BACK)?)).collect()
     }
 
     /// The index of a counter.

@@ -107,7 +107,7 @@ impl Plan {
     fn compile(measure: &Measure, trails: &[Trail]) -> Result<Plan, LayoutError> {
         Ok(Plan(match measure {
             Measure::Windows(_) | Measure::Distinct { .. } | Measure::Once { .. } => {
-                Form::Windows(Windows::new(&measure.shape()?, trails))
+                Form::Windows(Windows::new(&measure.shape()?, measure.taken(), trails))
             }
             Measure::Track(track) => Form::Track(TrackPlan::new(track)),
             Measure::Approx { precision, .. } => {
@@ -119,7 +119,7 @@ impl Plan {
     /// Values that a reading has for each window; for a track, which has no windows, all of them.
     pub fn columns(&self) -> usize {
         match &self.0 {
-            Form::Windows(plan) => plan.counters(),
+            Form::Windows(plan) => plan.shown(),
             Form::Track(plan) => plan.columns().len(),
             Form::Approx(_) => 1,
         }
@@ -304,6 +304,16 @@ impl Plan {
             Bucket { start: Time(bucket.saturating_mul(width.0)), width, counts }
         };
         rows.into_iter().map(row).collect()
+    }
+
+    /// The same as readings have it: without what was taken back, and buckets of which nothing is left.
+    pub fn net_rows(&self, words: &[u64]) -> Vec<Bucket> {
+        let mut rows = self.rows(words);
+        if let Form::Windows(plan) = &self.0 {
+            rows.iter_mut().for_each(|row| plan.net(&mut row.counts));
+            rows.retain(|row| row.counts.iter().any(|count| *count > 0));
+        }
+        rows
     }
 
     /// All that a cell holds, spelled out; [`Plan::restore`] makes the cell of it again. Allocates.

@@ -721,3 +721,73 @@ fn approximate_counts_survive_all_their_forms() {
         }
     }
 }
+
+/// A layout of three counters, of two of which something can be taken back.
+fn with_taken(tiers: &[Tier], windows: &[i64]) -> Measure {
+    let names = ["seen", "a", "b", "~b", "~a"].map(str::to_owned).to_vec();
+    let windows = windows.iter().map(|window| Span(*window)).collect();
+    Measure::Windows(Layout::new(names, tiers, windows, None).unwrap())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// What is taken back at the time of what was added leaves every window as if neither had been, in whatever order
+    /// all comes and however it is spread over cells that are merged.
+    #[test]
+    fn what_is_taken_back_was_never_counted(
+        kept in proptest::collection::vec((0i64..3000, 0u8..3, 1u64..40), 0..60),
+        gone in proptest::collection::vec((0i64..3000, 1u8..3, 1u64..40), 0..60),
+        order in proptest::collection::vec(any::<u64>(), 180), split in any::<u64>(), now in 0i64..4000,
+    ) {
+        for (tiers, windows) in [
+            (vec![tier(10, 40), tier(100, 30)], vec![10, 400, 105, 3000, 2000]),
+            (vec![tier(7, 400)], vec![7, 2800, 70]),
+        ] {
+            let plan = Plan::new(&with_taken(&tiers, &windows)).unwrap();
+            prop_assert_eq!((plan.columns(), plan.reading()), (3, 3 * windows.len()));
+            let taken = |counter: u8| 5 - counter;
+            let once = kept.iter().copied();
+            let twice = gone.iter().flat_map(|(time, of, amount)| [(*time, *of, *amount), (*time, taken(*of), *amount)]);
+            let mut adds: Vec<_> = once.clone().chain(twice).zip(&order).collect();
+            adds.sort_by_key(|(_, order)| **order);
+            let (mut all, mut parts, mut plain) = (Vec::new(), [Vec::new(), Vec::new()], Vec::new());
+            for (at, ((time, counter, amount), _)) in adds.into_iter().enumerate() {
+                plan.add(&mut all, Time(time), [(counter, amount)]);
+                plan.add(&mut parts[(split >> (at % 64) & 1) as usize], Time(time), [(counter, amount)]);
+            }
+            once.for_each(|(time, counter, amount)| plan.add(&mut plain, Time(time), [(counter, amount)]));
+            // Both have seen as late an event: what is told apart is what is left of it.
+            let last = gone.iter().map(|(time, ..)| *time).max();
+            last.into_iter().for_each(|last| plan.add(&mut plain, Time(last), []));
+            prop_assert!(plan.check(&all));
+            let expected = reading(&plan, &plain, now);
+            prop_assert_eq!(&reading(&plan, &all, now), &expected);
+            prop_assert_eq!(&reading(&plan, &merged(&plan, &parts[0], &parts[1]), now), &expected);
+            prop_assert_eq!(plan.net_rows(&all), plan.net_rows(&plain));
+        }
+    }
+}
+
+#[test]
+fn more_taken_back_than_counted_is_none() {
+    let plan = Plan::new(&with_taken(&[tier(10, 4)], &[40])).unwrap();
+    let mut words = Vec::new();
+    plan.add(&mut words, Time(5), [(0, 2), (1, 3), (4, 9)]);
+    assert_eq!(reading(&plan, &words, 5), [2, 0, 0]);
+    assert_eq!(plan.net_rows(&words)[0].counts, [2, 0, 0]);
+    assert_eq!(plan.rows(&words)[0].counts, [2, 3, 0, 0, 9], "what is stored is all that was added");
+}
+
+#[test]
+fn what_is_taken_back_is_of_a_counter_before() {
+    let check = |names: &[&str], expected: &str| {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        let made = Layout::new(names, &[tier(10, 4)], Vec::new(), None);
+        assert_eq!(made.err().map_or(String::new(), |error| error.to_string()), expected);
+    };
+    check(&["a", "b", "~b", "~a"], "");
+    check(&["a", "~b"], "counters: `~b` is not what was taken back of one before");
+    check(&["~a", "a"], "counters: `~a` is not what was taken back of one before");
+    check(&["a", "~a", "b"], "counters: `b` is not what was taken back of one before");
+}

@@ -10,6 +10,10 @@
 //! An event that arrives late goes straight to where it would be by now. Adding saturates, so cells form a
 //! commutative monoid under [`Windows::merge`].
 //!
+//! Some counters may hold what was taken back of others (see [`crate::Layout`]). They add like all counters, and cells
+//! stay a monoid; a reading is of the others, less what was taken back of them: a PN-counter (Shapiro et al., A
+//! comprehensive study of convergent and commutative replicated data types, 2011) in each bucket.
+//!
 //! The `N + 1` kept fine buckets lie in a ring: bucket `b` has slot `b mod (N + 1)`, whatever the head, so nothing
 //! moves when the head does. The `M + 1` coarse ones have the slots after them.
 //!
@@ -30,7 +34,7 @@ use super::divisor::Divisor;
 use super::head::{Head, LONG_WORDS};
 use super::lanes;
 use super::{Room, ensure, fit_down};
-use crate::layout::{Shape, Trail};
+use crate::layout::{Layout, Shape, Trail};
 use crate::ledger::Bucket;
 
 /// Size of entries that says: no entry, one event, 1 in counter 0.
@@ -46,6 +50,10 @@ const CODES: usize = 16;
 pub(crate) struct Windows {
     shape: Shape,
     counters: usize,
+    /// Counters that readings have: the first ones.
+    shown: usize,
+    /// For each counter after those the one of which it was taken back.
+    taken: Vec<u8>,
     fine: Ring,
     coarse: Option<Ring>,
     /// Fine buckets in a coarse one.
@@ -147,7 +155,7 @@ impl Ring {
 }
 
 impl Windows {
-    pub(super) fn new(shape: &Shape, trails: &[Trail]) -> Windows {
+    pub(super) fn new(shape: &Shape, taken: Vec<u8>, trails: &[Trail]) -> Windows {
         let counters = shape.counters();
         let ring = |tier: crate::Tier| Ring::new(tier.width, tier.buckets);
         let (fine, coarse) = (ring(shape.fine()), shape.coarse().map(ring));
@@ -163,6 +171,8 @@ impl Windows {
         let mut plan = Windows {
             shape: shape.clone(),
             counters,
+            shown: counters - taken.len(),
+            taken,
             fine,
             coarse,
             ratio: Divisor::new(shape.ratio()),
@@ -183,12 +193,13 @@ impl Windows {
         &self.shape
     }
 
-    pub(super) fn counters(&self) -> usize {
-        self.counters
+    /// Counters that readings have.
+    pub(super) fn shown(&self) -> usize {
+        self.shown
     }
 
     pub(super) fn reading(&self) -> usize {
-        self.windows.len() * self.counters
+        self.windows.len() * self.shown
     }
 
     pub(super) fn bucket(&self, time: Time) -> i64 {
@@ -367,7 +378,7 @@ impl Windows {
                 if let Some(sum) = out.get_mut(at) {
                     *sum = u64::from(self.reaches(window, &moment)[0].holds(0));
                 }
-                at += self.counters;
+                at += self.shown;
             }
             return;
         }
@@ -383,15 +394,60 @@ impl Windows {
                 *reaches = self.reaches(window, &moment);
             }
             let reaches = &reaches[..windows.len()];
-            if head.dense {
-                self.read_dense(words, newest, reaches, out);
+            let taken = if head.dense {
+                self.read_dense(words, newest, reaches, out)
             } else {
-                self.read_sparse(words, &head, newest, reaches, out);
+                self.read_sparse(words, &head, newest, reaches, out)
+            };
+            if taken {
+                self.take_back(words, &head, newest, reaches, out);
             }
-            out = out.get_mut(windows.len() * self.counters..).unwrap_or_default();
+            out = out.get_mut(windows.len() * self.shown..).unwrap_or_default();
         }
     }
 
+    /// Subtracts what was taken back from the sums of a few windows. Few cells hold any.
+    #[inline(never)]
+    fn take_back(
+        &self,
+        words: &[u64],
+        head: &Head,
+        newest: [i64; 2],
+        reaches: &[[Reach; 2]],
+        out: &mut [u64],
+    ) {
+        let mut taken = [[0u64; FEW]; Layout::TAKEN_MAX];
+        self.for_each(words, head, |slot, counter, amount| {
+            let Some(sums) = counter.checked_sub(self.shown).and_then(|taken_of| taken.get_mut(taken_of))
+            else {
+                return;
+            };
+            let (tier, distance) = self.distance(slot, newest);
+            for (sum, reach) in sums.iter_mut().zip(reaches) {
+                if reach[tier].holds(distance) {
+                    *sum = sum.saturating_add(amount);
+                }
+            }
+        });
+        for (sums, of) in taken.iter().zip(&self.taken) {
+            for (window, sum) in sums.iter().enumerate().take(reaches.len()) {
+                if let Some(out) = out.get_mut(window * self.shown + usize::from(*of)) {
+                    *out = out.saturating_sub(*sum);
+                }
+            }
+        }
+    }
+
+    /// The tier of a slot, and how far its bucket is before the newest.
+    #[inline]
+    fn distance(&self, slot: i64, newest: [i64; 2]) -> (usize, i64) {
+        match &self.coarse {
+            Some(ring) if slot >= self.fine.len() => (1, ring.distance(newest[1], slot - self.fine.len())),
+            _ => (0, self.fine.distance(newest[0], slot)),
+        }
+    }
+
+    /// Whether something was taken back.
     #[inline]
     fn read_sparse(
         &self,
@@ -400,30 +456,31 @@ impl Windows {
         newest: [i64; 2],
         reaches: &[[Reach; 2]],
         out: &mut [u64],
-    ) {
+    ) -> bool {
         let mask = (1 << self.counter_bits) - 1;
+        let mut any = false;
         self.entries(words, head, |place, amount| {
-            let slot = (place >> self.counter_bits) as i64;
-            let (tier, distance) = match &self.coarse {
-                Some(ring) if slot >= self.fine.len() => {
-                    (1, ring.distance(newest[1], slot - self.fine.len()))
-                }
-                _ => (0, self.fine.distance(newest[0], slot)),
-            };
+            let (tier, distance) = self.distance((place >> self.counter_bits) as i64, newest);
             let mut at = (place & mask) as usize;
+            if at >= self.shown {
+                any = true;
+                return;
+            }
             for reach in reaches {
                 if let Some(sum) = out.get_mut(at) {
                     *sum = sum.saturating_add(if reach[tier].holds(distance) { amount } else { 0 });
                 }
-                at += self.counters;
+                at += self.shown;
             }
         });
+        any
     }
 
+    /// Whether something was taken back.
     #[inline]
-    fn read_dense(&self, words: &[u64], newest: [i64; 2], reaches: &[[Reach; 2]], out: &mut [u64]) {
+    fn read_dense(&self, words: &[u64], newest: [i64; 2], reaches: &[[Reach; 2]], out: &mut [u64]) -> bool {
         let mut columns = Columns::new(self, words);
-        for counter in 0..self.counters {
+        for counter in 0..self.shown {
             for (tier, ring) in [Some(&self.fine), self.coarse.as_ref()].into_iter().enumerate() {
                 let Some(ring) = ring else { continue };
                 let (column, code) = columns.next(&ring.words);
@@ -436,10 +493,13 @@ impl Windows {
                     {
                         *sum = sum.saturating_add(memo.sum(column, code, ring, newest[tier], reach));
                     }
-                    at += self.counters;
+                    at += self.shown;
                 }
             }
         }
+        let rings = [Some(&self.fine), self.coarse.as_ref()].into_iter().flatten();
+        let mut taken = (0..self.taken.len()).flat_map(|_| rings.clone());
+        taken.any(|ring| columns.next(&ring.words).1 != 0)
     }
 
     #[inline]
@@ -584,6 +644,17 @@ impl Windows {
             }
         });
         rows.into_iter().map(|((fine, bucket), counts)| (!fine, bucket, counts)).collect()
+    }
+
+    /// Makes a row's counts those of a reading: without what was taken back.
+    pub(super) fn net(&self, counts: &mut Vec<u64>) {
+        for (taken, of) in self.taken.iter().enumerate() {
+            let taken = counts.get(self.shown + taken).copied().unwrap_or(0);
+            if let Some(count) = counts.get_mut(usize::from(*of)) {
+                *count = count.saturating_sub(taken);
+            }
+        }
+        counts.truncate(self.shown);
     }
 
     fn tiers(&self) -> usize {

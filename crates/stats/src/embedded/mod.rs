@@ -640,7 +640,7 @@ impl Inner {
             definition::translated(&words, old, &planned.defined, &mut current);
         }
         let horizon = self.horizon.load(Ordering::Acquire);
-        Ok(timeline(&planned.statistic.measure.counters(), &planned.plan, &current, horizon))
+        Ok(timeline(&planned.statistic.measure.shown(), &planned.plan, &current, horizon))
     }
 
     fn hottest(
@@ -701,7 +701,7 @@ fn timeline(counters: &[String], plan: &Plan, words: &[u64], horizon: i64) -> Op
     if plan.expires_after(last).0 <= horizon {
         return None;
     }
-    Some(Timeline { counters: counters.to_vec(), first, last, buckets: plan.rows(words) })
+    Some(Timeline { counters: counters.to_vec(), first, last, buckets: plan.net_rows(words) })
 }
 
 fn key_of(record: RecordKey) -> Key {
