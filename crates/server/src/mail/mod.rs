@@ -26,9 +26,9 @@ use tokio::time::timeout;
 
 pub(crate) use body::Body;
 
-use crate::input::INLINE_BYTES_MAX;
+use crate::input::Lookups;
 use crate::listen::{Stop, Stream};
-use crate::node::{Node, blocking};
+use crate::node::Node;
 use unpack::{Packing, UnpackError, unpack};
 
 /// What a conversation with a mail server has to know: the node, and the settings of its listener.
@@ -154,7 +154,7 @@ impl Face {
     /// message is counted and then left unjudged.
     pub(crate) async fn decide(&self, message: Message) -> Outcome {
         let started = Instant::now();
-        let decided = self.in_time(message, |node, prepared, _, _| async move {
+        let decided = self.in_time(message, Lookups::Configured, |node, prepared, _, _| async move {
             let decisions = node.engine.decide(vec![prepared]).await?;
             Ok(decisions.into_iter().next())
         });
@@ -193,7 +193,7 @@ impl Face {
     /// id, or without one of the same message, counts once.
     pub(crate) async fn learn(&self, message: Message, class: &str) -> Result<FeedbackOutcome, LearnError> {
         let class = class.to_owned();
-        let learned = self.in_time(message, |node, prepared, id, raw| async move {
+        let learned = self.in_time(message, Lookups::None, |node, prepared, id, raw| async move {
             node.learn(prepared, id, &raw, &class).await
         });
         match learned.await.map_err(LearnError::Trouble)? {
@@ -211,6 +211,7 @@ impl Face {
     async fn in_time<T, W>(
         &self,
         message: Message,
+        lookups: Lookups,
         work: impl FnOnce(Arc<Node>, Prepared, Option<String>, Arc<[u8]>) -> W + Send + 'static,
     ) -> Result<T, Trouble>
     where
@@ -226,16 +227,11 @@ impl Face {
         let pipeline = self.node.pipeline(Some(&self.plan.pipeline)).map_err(|_| Trouble::Unavailable)?;
         let (node, arrival) = (Arc::clone(&self.node), self.node.now());
         let task = tokio::spawn(async move {
-            let large = raw.len() > INLINE_BYTES_MAX;
-            let (engine, own_id) = (Arc::clone(&node.engine), id.clone());
-            let prepare = move || {
-                let raw: Arc<[u8]> = raw.into();
-                let mut event = content::message::event(Arc::clone(&raw), envelope);
-                event.id = own_id;
-                event.time = time;
-                (engine.prepare(&pipeline, event, arrival), raw)
-            };
-            let (prepared, raw) = if large { blocking(prepare).await } else { prepare() };
+            let raw: Arc<[u8]> = raw.into();
+            let mut event = content::message::event(Arc::clone(&raw), envelope);
+            event.id = id.clone();
+            event.time = time;
+            let prepared = node.prepare(&pipeline, event, arrival, lookups).await;
             let done = work(node, prepared, id, raw).await;
             drop((place, room));
             done
