@@ -61,8 +61,8 @@ impl Share {
 
     /// Between 0 and 1; 0 where it depends on something missing.
     pub(crate) fn evaluate_in(&self, env: Env<'_>) -> f64 {
-        // NaN is no larger than 0.
-        self.root.eval(env).map_or(0.0, |share| share.max(0.0).min(1.0))
+        // What is evaluated is always finite.
+        self.root.eval(env).map_or(0.0, |share| share.clamp(0.0, 1.0))
     }
 
     pub(crate) fn refers(&self) -> &[(Reference, Range<usize>)] {
