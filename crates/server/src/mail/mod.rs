@@ -28,7 +28,7 @@ pub(crate) use body::Body;
 
 use crate::input::Lookups;
 use crate::listen::{Stop, Stream};
-use crate::node::Node;
+use crate::node::{Node, blocking};
 use unpack::{Packing, UnpackError, unpack};
 
 /// What a conversation with a mail server has to know: the node, and the settings of its listener.
