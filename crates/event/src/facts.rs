@@ -123,6 +123,11 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// A row of these values, in the schema's order.
+    pub fn from_values(values: Vec<Option<Value>>) -> Facts {
+        Facts { values }
+    }
+
     /// The value in a slot; `None` where it is missing.
     pub fn get(&self, slot: Slot) -> Option<&Value> {
         self.values.get(usize::from(slot.0))?.as_ref()

@@ -14,14 +14,15 @@ use std::fmt;
 use std::ops::Range;
 
 use event::Span;
+use serde::{Deserialize, Serialize};
 
 use crate::Diagnostic;
 use crate::action::Action;
 use crate::diagnostic::did_you_mean;
 use crate::scope::{Names, Scope, ScopeError};
 
-/// One thing that a rule does when it fires.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One thing that a rule does when it fires. Journals store it by the order of variants and fields: new ones come last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Effect {
     /// The verdict's action is this one, whatever the score; of several rules, the last has the say.
     Set(Action),

@@ -25,18 +25,18 @@ pub struct Verdict {
     pub shadow: Vec<Reason>,
     /// The next band above the score.
     pub next: Option<Next>,
-    /// What is to be done beside the action, in the order of the rules that ask for it. Not part of a stored
-    /// verdict: reasons tell it, and the rules of the verdict's version have it.
+    /// What the enforced rules that fired ask for beside their scores, in the order of the rules. Not part of a
+    /// verdict's own encoding: journals keep it beside.
     #[serde(skip)]
     pub effects: Vec<Consequence>,
 }
 
 /// An effect that a rule asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Consequence {
     /// The rule's name.
     pub rule: String,
-    /// What is to be done: marks, additions and notifications; actions are in [`Verdict::action`].
+    /// What is to be done. Actions that are set or lifted are in [`Verdict::action`] already.
     pub effect: Effect,
 }
 
@@ -206,8 +206,7 @@ impl RuleSet {
         };
         let mut effects = Vec::new();
         for rule in outcome.fired.iter().filter_map(|index| self.rules.get(*index as usize)) {
-            let due =
-                rule.effects.iter().filter(|effect| !matches!(effect, Effect::Set(_) | Effect::Lift(_)));
+            let due = rule.effects.iter();
             effects.extend(due.map(|effect| Consequence { rule: rule.name.clone(), effect: effect.clone() }));
         }
         let lifted = |action| outcome.lifted & bit(action) != 0;

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use engine::json_value;
 use event::{Span, Time, Value};
-use judge::Action;
+use judge::{Action, Effect};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
@@ -215,6 +215,9 @@ pub struct Explanation {
     pub reasons: Vec<Reason>,
     /// The rules in shadow that fired.
     pub shadow: Vec<Reason>,
+    /// What enforced rules asked for beside their scores, in the order of the rules.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<Due>,
     /// What each of these rules is about.
     pub rules: BTreeMap<String, String>,
     /// The facts that have a value, by name; readings are among them.
@@ -233,6 +236,62 @@ pub struct Explanation {
     /// Why shares, closest rules and models are missing or not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
+}
+
+/// An effect that a rule asked for. Labels and counters of an event that had been counted before stay as they are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Due {
+    /// The rule.
+    pub rule: String,
+    /// The effect as rules write it.
+    pub effect: String,
+    /// Its first word: `set`, `lift`, `mark`, `add` or `notify`.
+    pub verb: String,
+    /// The action that was set or lifted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    /// The kind whose keys were marked or counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// The label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// How long it holds, from the event's time on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lasts: Option<String>,
+    /// The counter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counter: Option<String>,
+    /// By how much it went up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amount: Option<u64>,
+    /// Who was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whom: Option<String>,
+}
+
+impl From<&judge::Consequence> for Due {
+    fn from(due: &judge::Consequence) -> Due {
+        let effect = due.effect.to_string();
+        let verb = effect.split(' ').next().unwrap_or_default().to_owned();
+        let told = Due { rule: due.rule.clone(), effect, verb, ..Due::default() };
+        match &due.effect {
+            Effect::Set(action) | Effect::Lift(action) => Due { action: Some(action.to_string()), ..told },
+            Effect::Mark { kind, label, lasts } => Due {
+                kind: Some(kind.clone()),
+                label: Some(label.clone()),
+                lasts: Some(lasts.to_string()),
+                ..told
+            },
+            Effect::Add { kind, counter, amount } => Due {
+                kind: Some(kind.clone()),
+                counter: Some(counter.clone()),
+                amount: Some(*amount),
+                ..told
+            },
+            Effect::Notify(whom) => Due { whom: Some(whom.clone()), ..told },
+        }
+    }
 }
 
 /// What a rule adds to the score of a decision.
@@ -420,6 +479,7 @@ impl From<&engine::Explanation> for Explanation {
             next: verdict.and_then(|verdict| verdict.next).map(Next::from),
             reasons: verdict.map_or_else(Vec::new, |verdict| reasons(&verdict.reasons)),
             shadow: verdict.map_or_else(Vec::new, |verdict| reasons(&verdict.shadow)),
+            effects: verdict.map_or_else(Vec::new, |verdict| verdict.effects.iter().map(Due::from).collect()),
             rules: explanation.descriptions.iter().map(|(name, text)| (name.clone(), text.clone())).collect(),
             facts: explanation.facts.iter().map(|(name, value)| (name.clone(), json_value(value))).collect(),
             keys: explanation.keys.iter().map(KeyReading::from).collect(),

@@ -84,6 +84,22 @@ fn rules(
     Ok(())
 }
 
+/// What rules asked for beside their scores.
+pub(crate) fn effects(out: &mut Output, explained: &Explanation) -> Result<(), Failure> {
+    if explained.effects.is_empty() {
+        return Ok(());
+    }
+    out.line(format_args!("{BOLD}effects{BOLD:#}"))?;
+    let mut table = Table::default();
+    for due in &explained.effects {
+        table.row([
+            Cell::text(format!("  {}", cut(&due.effect, 60)), PLAIN),
+            Cell::text(cut(&due.rule, 40), DIM),
+        ]);
+    }
+    out.line(table)
+}
+
 /// The rules that came closest to firing, with what was missing to each and what would have been.
 pub(crate) fn closest(out: &mut Output, explained: &Explanation) -> Result<(), Failure> {
     if let Some(unknown) = &explained.unknown {

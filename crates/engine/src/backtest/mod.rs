@@ -13,14 +13,14 @@ mod report;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use event::{Facts, Time};
+use event::{Facts, Slot, Time};
 use judge::catboost::Scratch;
 use judge::{Action, Mode, Outcome};
 use serde::Serialize;
 
 use crate::LEDGER_UNAVAILABLE;
 use crate::id::RecordId;
-use crate::journal::slim::{Decided, Reader, Start};
+use crate::journal::slim::{Decided, Head, Look};
 use crate::journal::{Block, Description, Row, SegmentError};
 use crate::plan::{OnError, Pipeline};
 use known::Version;
@@ -139,53 +139,13 @@ impl Backtest {
     /// # Errors
     /// If the block is damaged.
     pub fn judge(&self, block: &Block) -> Result<Judgement, SegmentError> {
-        let raw = block.raw()?;
-        let damaged = |_| SegmentError::Damaged(block.head.at);
-        let mut bench = Bench::new(self, block.disk_bytes());
-        let mut reader = Reader::new(&raw);
-        let mut before: HashMap<&str, [u64; 2]> = HashMap::new();
-        let mut last: Option<(&str, Option<&Version>)> = None;
-        for _ in 0..block.head.count {
-            let (id, start) = reader.start().map_err(damaged)?;
-            let head = match start {
-                Start::Decision(head) => head,
-                Start::Feedback { decision, class, time } => {
-                    bench.judgement.feedback.push((decision, class.to_owned(), time, id));
-                    continue;
-                }
-            };
-            let wanted = head.pipeline == self.pipeline.name && self.question.takes(head.time);
-            let version = match last {
-                Some((name, version)) if name == head.version => version,
-                _ => self.versions.get(head.version),
-            };
-            last = Some((head.version, version));
-            match version.filter(|_| wanted) {
-                Some(version) => {
-                    let facts = bench.row();
-                    reader.facts(&version.wanted, facts).map_err(damaged)?;
-                    let mut failed = false;
-                    let decided = reader.verdict(|rule, shadow| {
-                        before.entry(rule).or_default()[usize::from(shadow)] += 1;
-                        failed |= rule == LEDGER_UNAVAILABLE;
-                    });
-                    let Decided { score, action } = decided.map_err(damaged)?;
-                    let before = Said { score, action };
-                    bench.keep(Waiting { id, version, before, failed }, head.version);
-                }
-                None => {
-                    bench.judgement.undescribed += u64::from(wanted);
-                    reader.facts(&[], &mut Facts::default()).map_err(damaged)?;
-                    reader.verdict(|_, _| ()).map_err(damaged)?;
-                }
-            }
-        }
-        if !reader.is_at_end() {
-            return Err(SegmentError::Damaged(block.head.at));
-        }
+        let bench = Bench::new(self, block.disk_bytes());
+        let mut judging = Judging { bench, last: None, current: None, fired: HashMap::new() };
+        block.look(&mut judging)?;
+        let Judging { mut bench, fired, .. } = judging;
         bench.settle();
         let mut judgement = bench.judgement;
-        judgement.before = before.into_iter().map(|(rule, hits)| (rule.to_owned(), hits)).collect();
+        judgement.before = fired;
         Ok(judgement)
     }
 
@@ -213,6 +173,70 @@ struct Waiting<'a> {
     before: Said,
     /// The ledger could not be had.
     failed: bool,
+}
+
+/// Takes the rows of a block to the bench.
+struct Judging<'a> {
+    bench: Bench<'a>,
+    /// The version that was asked for last, if anything is known of it.
+    last: Option<(String, Option<&'a Version>)>,
+    /// The row whose facts are being read.
+    current: Option<(RecordId, &'a Version, bool)>,
+    /// How often each enforced and each shadow rule had fired.
+    fired: HashMap<String, [u64; 2]>,
+}
+
+impl<'a> Judging<'a> {
+    fn known(&mut self, version: &str) -> Option<&'a Version> {
+        match &self.last {
+            Some((name, known)) if name == version => *known,
+            _ => {
+                let known = self.bench.backtest.versions.get(version);
+                self.last = Some((version.to_owned(), known));
+                known
+            }
+        }
+    }
+}
+
+impl<'a> Look<'a> for Judging<'a> {
+    fn version(&mut self, pipeline: &str, version: &str) -> Option<&'a [Option<Slot>]> {
+        let known = self.known(version).filter(|_| pipeline == self.bench.backtest.pipeline.name);
+        known.map(|version| version.wanted.as_slice())
+    }
+
+    fn decision(&mut self, head: &Head<'_>) -> Option<&mut Facts> {
+        let Backtest { pipeline, question, .. } = self.bench.backtest;
+        if head.pipeline != pipeline.name || !question.takes(head.time) {
+            return None;
+        }
+        let Some(version) = self.known(head.version) else {
+            self.bench.judgement.undescribed += 1;
+            return None;
+        };
+        self.current = Some((head.id, version, false));
+        Some(self.bench.row())
+    }
+
+    fn fired(&mut self, rule: &str, shadow: bool) {
+        match self.fired.get_mut(rule) {
+            Some(hits) => hits[usize::from(shadow)] += 1,
+            None => self.fired.entry(rule.to_owned()).or_default()[usize::from(shadow)] += 1,
+        }
+        if let Some((.., failed)) = &mut self.current {
+            *failed |= rule == LEDGER_UNAVAILABLE;
+        }
+    }
+
+    fn decided(&mut self, Decided { score, action }: Decided) {
+        if let (Some((id, version, failed)), Some((name, _))) = (self.current.take(), &self.last) {
+            self.bench.keep(Waiting { id, version, before: Said { score, action }, failed }, name);
+        }
+    }
+
+    fn feedback(&mut self, id: RecordId, decision: RecordId, class: &str, time: Time) {
+        self.bench.judgement.feedback.push((decision, class.to_owned(), time, id));
+    }
 }
 
 /// Rows that are judged together, and room for them.

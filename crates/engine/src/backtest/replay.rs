@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use event::{Key, Secret, Shingle, Slot, Time, Value};
+use event::{Facts, Key, Secret, Shingle, Slot, Time, Value};
 use judge::Outcome;
 use judge::catboost::Scratch;
 use stats::{Embedded, Ledger, LedgerError, Observation, Request};
@@ -16,7 +16,7 @@ use super::known::Version;
 use super::{Backtest, Judged, Judgement, Question, Said, Tally};
 use crate::OpenError;
 use crate::id::RecordId;
-use crate::journal::slim::{Reader, Start};
+use crate::journal::slim::{Decided, Head, Look};
 use crate::journal::{Block, Description, Feedback, Record, Row, SegmentError};
 use crate::plan::{KindPlan, Pipeline, Plan, ReadingSource};
 use crate::stage::fields::Fielded;
@@ -47,6 +47,28 @@ pub struct Replay {
     earliest: Time,
     outcome: Outcome,
     scratch: Scratch,
+}
+
+/// Decision, class, when it was said, and the id of that.
+#[derive(Default)]
+struct Answers(Vec<(RecordId, String, Time, RecordId)>);
+
+impl<'w> Look<'w> for Answers {
+    fn version(&mut self, _: &str, _: &str) -> Option<&'w [Option<Slot>]> {
+        None
+    }
+
+    fn decision(&mut self, _: &Head<'_>) -> Option<&mut Facts> {
+        None
+    }
+
+    fn fired(&mut self, _: &str, _: bool) {}
+
+    fn decided(&mut self, _: Decided) {}
+
+    fn feedback(&mut self, id: RecordId, decision: RecordId, class: &str, time: Time) {
+        self.0.push((decision, class.to_owned(), time, id));
+    }
 }
 
 /// Where the keys of a kind come from.
@@ -100,25 +122,9 @@ impl Replay {
     /// # Errors
     /// If the block is damaged.
     pub fn note(&mut self, block: &Block) -> Result<(), SegmentError> {
-        let raw = block.raw()?;
-        let mut reader = Reader::new(&raw);
-        let mut feedback = Vec::new();
-        for _ in 0..block.head.count {
-            let mut next = || {
-                let (id, start) = reader.start()?;
-                match start {
-                    Start::Feedback { decision, class, time } => {
-                        feedback.push((decision, class.to_owned(), time, id));
-                    }
-                    Start::Decision(_) => {
-                        reader.facts(&[], &mut event::Facts::default())?;
-                        reader.verdict(|_, _| ())?;
-                    }
-                }
-                Ok(())
-            };
-            next().map_err(|_: crate::journal::slim::Broken| SegmentError::Damaged(block.head.at))?;
-        }
+        let mut answers = Answers::default();
+        block.look(&mut answers)?;
+        let Answers(feedback) = answers;
         self.answered.extend(feedback.iter().map(|(decision, ..)| (*decision, Vec::new())));
         self.tally.add(Judgement { feedback, ..Judgement::default() });
         Ok(())

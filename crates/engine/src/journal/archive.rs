@@ -3,13 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::segment::{self, NewestFirst};
-use super::{
-    Block, DESCRIPTION_SUFFIX, Description, JournalError, Record, io_error, read_description, segments_in,
-};
+use super::files::{self, NewestFirst, segments_in};
+use super::{Block, DESCRIPTION_SUFFIX, Description, JournalError, Record, io_error, read_description};
 use crate::id::RecordId;
 
-/// The files of a journal. Nothing is locked: a server may go on writing, and segments may become too old and go.
+/// The files of a journal. Nothing is locked: a server may go on writing, and segments may become columns, or too old
+/// and go.
 /// What is not written yet is not seen.
 #[derive(Debug)]
 pub struct Archive {
@@ -27,7 +26,9 @@ impl Archive {
 
     /// Bytes of all segments.
     pub fn bytes(&self) -> u64 {
-        self.segments.iter().filter_map(|(_, path)| fs::metadata(path).ok()).map(|file| file.len()).sum()
+        let length = |path: &Path| fs::metadata(path).map(|file| file.len());
+        let either = |path: &Path| length(path).or_else(|_| length(&path.with_extension(files::COLUMNS)));
+        self.segments.iter().filter_map(|(_, path)| either(path).ok()).sum()
     }
 
     /// What the rows of each version mean that was ever described here.
@@ -54,15 +55,15 @@ impl Archive {
 
     /// Every block, the oldest first, on the same terms.
     pub fn oldest_first(&self) -> impl Iterator<Item = Result<Block, JournalError>> + Send + use<> {
-        segment::oldest_first(self.segments.iter().map(|(_, path)| path.clone()).collect())
+        files::oldest_first(self.segments.iter().map(|(_, path)| path.clone()).collect())
     }
 
-    /// The record of this id. Reads the heads of all blocks of a segment or two.
+    /// The record of this id. Of a segment or two reads the heads of all blocks, or the index of columns.
     pub fn find(&self, id: RecordId) -> Result<Option<Record>, JournalError> {
         let after = self.segments.partition_point(|(first, _)| *first <= id);
         // Ids that raced each other can lie in the segment before.
         for (_, path) in self.segments[..after].iter().rev().take(2) {
-            if let Some(record) = segment::find(path, 0, u64::MAX, id)? {
+            if let Some(record) = files::find(path, 0, u64::MAX, id)? {
                 return Ok(Some(record));
             }
         }

@@ -4,10 +4,12 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use event::Shingle;
+use event::{Shingle, Time};
 
-use super::segment::{self, Writer};
-use super::{Archive, JournalError, Record, io_error, segment_error, segments_in, sync_directory};
+use super::columns::{self, Columns, Form};
+use super::files::{self, segments_in};
+use super::segment;
+use super::{Archive, JournalError, Record, io_error, segment_error, sync_directory};
 use crate::id::RecordId;
 
 /// What was taken out.
@@ -22,7 +24,8 @@ pub struct ErasedRecords {
 /// Takes out every decision whose event had a key of one of these shingles, of whatever kind, and all feedback on it.
 /// Nobody may have the journal open. Segments that hold none are not touched; others are written anew beside and put in
 /// their places one by one, with their age. Interrupted, it is to be begun again. With `pretend` nothing is changed.
-/// Takes memory for a block, and some bytes for each decision that is taken out.
+/// What an interruption left of segments
+/// that were being written goes, too. Takes memory for a block, and some bytes for each decision that is taken out.
 ///
 /// # Errors
 /// What cannot be read or written. If a block is damaged nothing was changed.
@@ -35,7 +38,7 @@ pub(crate) fn erase(
     let mut decisions: HashSet<RecordId> = HashSet::new();
     for block in Archive::open(directory)?.oldest_first() {
         let block = block?;
-        for (id, record) in block.records().map_err(segment_error(directory))? {
+        for (id, record) in block.records().map_err(|error| block.error(error))? {
             match record {
                 Record::Decision(row) if row.keys.iter().any(|key| shingles.contains(&key.shingle)) => {
                     erased.decisions += 1;
@@ -46,23 +49,32 @@ pub(crate) fn erase(
             }
         }
     }
-    if decisions.is_empty() || pretend {
+    if pretend {
         return Ok(erased);
     }
-    for (_, path) in segments_in(directory)? {
-        without(&path, &decisions)?;
+    if directory.exists() {
+        // They may have what is erased, too.
+        files::mend(directory)?;
+    }
+    if decisions.is_empty() {
+        return Ok(erased);
+    }
+    let segments = segments_in(directory)?;
+    for (index, (_, path)) in segments.iter().enumerate() {
+        without(path, index + 1 == segments.len(), &decisions)?;
     }
     sync_directory(directory)?;
     Ok(erased)
 }
 
-/// Writes a segment anew without these decisions and what was said of them, if it has any.
-fn without(path: &Path, decisions: &HashSet<RecordId>) -> Result<(), JournalError> {
+/// Writes a segment anew without these decisions and what was said of them, in its form, if it has any. The newest one
+/// is kept even if it is empty: it says which format the others have.
+fn without(path: &Path, newest: bool, decisions: &HashSet<RecordId>) -> Result<(), JournalError> {
     let is_erased = |(id, record): &(RecordId, Record)| match record {
         Record::Decision(_) => decisions.contains(id),
         Record::Feedback(feedback) => decisions.contains(&feedback.decision),
     };
-    let blocks = || segment::oldest_first(vec![path.to_path_buf()]);
+    let blocks = || files::oldest_first(vec![path.to_path_buf()]);
     let mut is_touched = false;
     for block in blocks() {
         is_touched |= block?.records().map_err(segment_error(path))?.iter().any(is_erased);
@@ -70,22 +82,19 @@ fn without(path: &Path, decisions: &HashSet<RecordId>) -> Result<(), JournalErro
     if !is_touched {
         return Ok(());
     }
-    let half: PathBuf = path.with_extension("half");
-    let mut writer = Writer::create(&half)?;
+    let half: PathBuf = path.with_extension(files::HALF);
+    let mut writer = Anew::create(path, &half)?;
     let mut is_empty = true;
     for block in blocks() {
         let block = block?;
         let mut records = block.records().map_err(segment_error(path))?;
         records.retain(|record| !is_erased(record));
-        let ids = || records.iter().map(|(id, _)| *id);
-        let (Some(first), Some(last)) = (ids().min(), ids().max()) else { continue };
-        let bytes: Vec<u8> = records.iter().flat_map(|(id, record)| record.encode(*id)).collect();
-        // As many as the block had, or fewer.
-        writer.write(first, last, block.head.arrival, records.len() as u32, &bytes)?;
-        is_empty = false;
+        is_empty &= records.is_empty();
+        writer.write(&records, block.head.arrival)?;
     }
+    writer.finish()?;
     let replaced = || {
-        if is_empty {
+        if is_empty && !newest {
             fs::remove_file(&half)?;
             return fs::remove_file(path);
         }
@@ -96,4 +105,44 @@ fn without(path: &Path, decisions: &HashSet<RecordId>) -> Result<(), JournalErro
         fs::rename(&half, path)
     };
     replaced().map_err(io_error(path))
+}
+
+/// A segment that is written anew.
+enum Anew {
+    Rows(segment::Writer),
+    Columns(Box<columns::Writer>),
+}
+
+impl Anew {
+    /// In the form of another one, and by columns with the same ones.
+    fn create(path: &Path, half: &Path) -> Result<Anew, JournalError> {
+        if !files::is_columnar(path) {
+            return Ok(Anew::Rows(segment::Writer::create(half)?));
+        }
+        let file = fs::File::open(path).map_err(io_error(path))?;
+        let old = Columns::open(file).map_err(segment_error(path))?;
+        Ok(Anew::Columns(Box::new(columns::Writer::create(half, old.layout().clone(), Form::Sealed)?)))
+    }
+
+    fn write(&mut self, records: &[(RecordId, Record)], arrival: Time) -> Result<(), JournalError> {
+        let ids = || records.iter().map(|(id, _)| *id);
+        let (Some(first), Some(last)) = (ids().min(), ids().max()) else { return Ok(()) };
+        match self {
+            Anew::Rows(writer) => {
+                let bytes: Vec<u8> = records.iter().flat_map(|(id, record)| record.encode(*id)).collect();
+                // As many as the block had, or fewer.
+                writer.write(first, last, arrival, records.len() as u32, &bytes).map(drop)
+            }
+            Anew::Columns(writer) => records
+                .iter()
+                .try_for_each(|(id, record)| writer.push(*id, record, record.encode(*id).len(), arrival)),
+        }
+    }
+
+    fn finish(self) -> Result<(), JournalError> {
+        match self {
+            Anew::Rows(_) => Ok(()),
+            Anew::Columns(writer) => writer.finish().map(drop),
+        }
+    }
 }

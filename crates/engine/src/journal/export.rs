@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::sync::Arc;
 
-use event::{Column, Slot, Time, Type, Value};
+use event::{Column, Facts, Slot, Time, Type, Value};
 use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
@@ -21,7 +21,8 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type as SchemaType, TypePtr};
 
-use super::{Description, Feedback, Journal, JournalError, Record, Row};
+use super::slim::{Decided, Head, Look};
+use super::{Description, Journal, JournalError, Record, Row};
 use crate::id::RecordId;
 use crate::json::json_value;
 
@@ -76,8 +77,8 @@ struct Labels {
 }
 
 impl Labels {
-    fn add(&mut self, id: RecordId, Feedback { decision, class, time }: Feedback) {
-        let class = match self.classes.get(class.as_str()) {
+    fn add(&mut self, id: RecordId, decision: RecordId, class: &str, time: Time) {
+        let class = match self.classes.get(class) {
             Some(known) => Arc::clone(known),
             None => {
                 let class: Arc<str> = class.into();
@@ -109,22 +110,40 @@ struct Outline {
     descriptions: Vec<(String, Description)>,
 }
 
+/// Looks for labels and versions alone.
+struct Outlook<'f> {
+    filter: &'f Filter,
+    labels: Labels,
+    versions: Vec<String>,
+}
+
+impl<'w> Look<'w> for Outlook<'_> {
+    fn version(&mut self, pipeline: &str, version: &str) -> Option<&'w [Option<Slot>]> {
+        let is_wanted = self.filter.pipeline.as_ref().is_none_or(|wanted| wanted == pipeline);
+        if is_wanted && !self.versions.iter().any(|known| known == version) {
+            self.versions.push(version.to_owned());
+        }
+        None
+    }
+
+    fn decision(&mut self, _: &Head<'_>) -> Option<&mut Facts> {
+        None
+    }
+
+    fn fired(&mut self, _: &str, _: bool) {}
+
+    fn decided(&mut self, _: Decided) {}
+
+    fn feedback(&mut self, id: RecordId, decision: RecordId, class: &str, time: Time) {
+        self.labels.add(id, decision, class, time);
+    }
+}
+
 impl Outline {
     fn read(journal: &Journal, filter: &Filter) -> Result<Outline, JournalError> {
-        let mut labels = Labels::default();
-        let mut versions: Vec<String> = Vec::new();
-        journal.scan(|id, record| {
-            match record {
-                Record::Feedback(feedback) => labels.add(id, feedback),
-                Record::Decision(row) => {
-                    let wanted = filter.pipeline.as_ref().is_none_or(|pipeline| *pipeline == row.pipeline);
-                    if wanted && !versions.contains(&row.version) {
-                        versions.push(row.version);
-                    }
-                }
-            }
-            true
-        })?;
+        let mut outlook = Outlook { filter, labels: Labels::default(), versions: Vec::new() };
+        journal.look(&mut outlook)?;
+        let Outlook { labels, versions, .. } = outlook;
         let described =
             versions.into_iter().map(|version| Ok((version.clone(), journal.description(&version)?)));
         Ok(Outline { labels, descriptions: described.collect::<Result<_, JournalError>>()? })
@@ -236,20 +255,14 @@ enum Source {
 }
 
 fn table(outline: &Outline) -> Vec<TableColumn> {
-    let own: [(&str, Type, Own); 16] = [
+    let own: [(&str, Type, Own); 17] = [
         ("id", Type::String, |told| Some(told.id.to_string().into())),
         ("pipeline", Type::String, |told| Some(told.row.pipeline.as_str().into())),
         ("version", Type::String, |told| Some(told.row.version.as_str().into())),
         ("rules_version", Type::String, |told| told.description?.rules_version.as_deref().map(Value::from)),
         ("preset", Type::String, |told| Some(told.description?.preset.as_ref()?.0.as_str().into())),
         ("preset_version", Type::String, |told| Some(told.description?.preset.as_ref()?.1.as_str().into())),
-        ("models", Type::String, |told| {
-            let models = &told.description?.models;
-            let versions = models.iter().map(|(name, version)| (name.as_str(), version.as_str()));
-            let versions: serde_json::Map<_, _> =
-                versions.map(|(name, it)| (name.into(), it.into())).collect();
-            (!models.is_empty()).then(|| serde_json::Value::Object(versions).to_string().into())
-        }),
+        ("models", Type::String, |told| told.description?.models_text().map(Value::from)),
         ("event_id", Type::String, |told| told.row.event_id.as_deref().map(Value::from)),
         ("time", Type::Time, |told| Some(told.row.time.into())),
         ("arrival", Type::Time, |told| Some(told.row.arrival.into())),
@@ -259,6 +272,10 @@ fn table(outline: &Outline) -> Vec<TableColumn> {
         ("rules", Type::List, |told| {
             let reasons = told.row.verdict.reasons.iter();
             Some(Value::List(reasons.map(|reason| reason.rule.as_str().into()).collect()))
+        }),
+        ("effects", Type::List, |told| {
+            let effects = told.row.verdict.effects.iter();
+            Some(Value::List(effects.map(|due| due.effect.to_string().into()).collect()))
         }),
         ("label", Type::String, |told| told.label.map(|(class, _)| class.into())),
         ("label_time", Type::Time, |told| told.label.map(|(_, time)| time.into())),

@@ -1,40 +1,52 @@
 //! The journal: every decision is a row that was logged when it was made.
 //!
-//! Records gather in memory and one thread writes them as compressed blocks to append-only segments, with the
-//! durability of the ledger. Segments are closed by size and age and deleted by age and total size. A record is
-//! found by its id without an index on disk: ids rise, a segment's name is its first id, a block's head says which
-//! ids it holds. What is not promised: records younger than the durability interval after a crash.
+//! Records gather in memory and one thread writes them as compressed blocks of rows to append-only segments, with the
+//! durability of the ledger. Segments are closed by size and age and deleted by age and total size. A second thread
+//! writes closed ones anew by columns, as Parquet. A record is found by its id: ids rise, a segment's name is its first
+//! id, and blocks and groups of columns say which ids they hold. What is not promised: records younger than the
+//! durability interval after a crash.
 //!
 //! Schemas and configurations that rows refer to are files of their own beside the segments, named by content.
 
 mod archive;
+mod block;
+mod columns;
+mod convert;
 mod erase;
 pub mod export;
+mod files;
 mod record;
+#[cfg(test)]
+mod samples;
 mod segment;
 pub(crate) mod slim;
+mod snapshot;
 mod verify;
+mod writer;
 
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use event::Time;
 use event_listener::Event as Signal;
 use stats::Durability;
 
 pub use archive::Archive;
+pub use block::{Block, Head};
 pub use erase::ErasedRecords;
 pub(crate) use erase::erase;
+use files::segments_in;
 pub use record::{Description, Feedback, KeyReading, KindDescription, Record, Row};
 use segment::Summary;
-pub use segment::{Block, Blocks, Head, SegmentError};
+pub use segment::{Blocks, SegmentError};
+pub(crate) use snapshot::snapshot;
 pub use verify::{Damage, Verified, verify};
+use writer::Pending;
 
-use crate::directory::files;
 use crate::id::RecordId;
 use crate::plan::{JournalPlan, Pipeline};
 
@@ -42,8 +54,6 @@ use crate::plan::{JournalPlan, Pipeline};
 const BLOCK_BYTES: usize = 256 << 10;
 /// Bytes of records that may wait for the writer; above it callers wait, too.
 const PENDING_BYTES_MAX: usize = 32 << 20;
-/// How long records wait for their block without a durability that asks for less.
-const GATHER: Duration = Duration::from_secs(1);
 /// Largest stored schema or configuration that is read back.
 const SIDE_FILE_BYTES_MAX: u64 = 64 << 20;
 
@@ -88,7 +98,8 @@ fn segment_error(path: &Path) -> impl FnOnce(SegmentError) -> JournalError {
 #[derive(Debug)]
 pub struct Journal {
     shared: Arc<Shared>,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    /// The writer, and who turns closed segments into columns.
+    threads: Mutex<Vec<JoinHandle<()>>>,
     /// What was dropped from a torn tail when it was opened, in bytes.
     torn_bytes: u64,
 }
@@ -101,7 +112,9 @@ struct Shared {
     state: Mutex<State>,
     /// Wakes the writer.
     wake: Condvar,
-    /// Tells those who wait that something was written, or that nothing will be.
+    /// Wakes the thread that turns closed segments into columns.
+    rotated: Condvar,
+    /// Tells those who wait that something was written or turned into columns, or that nothing will be.
     written: Signal,
 }
 
@@ -123,21 +136,13 @@ struct State {
     closing: bool,
 }
 
-/// Records on their way.
-#[derive(Debug, Default)]
-struct Pending {
-    bytes: Vec<u8>,
-    count: u32,
-    first: Option<RecordId>,
-    last: Option<RecordId>,
-    arrival: Time,
-}
-
 #[derive(Debug)]
 struct SegmentFile {
     first: RecordId,
     path: PathBuf,
     summary: Summary,
+    /// It cannot become columns.
+    stays: bool,
 }
 
 /// How much there is.
@@ -145,6 +150,8 @@ struct SegmentFile {
 pub struct JournalCensus {
     /// Segment files.
     pub segments: usize,
+    /// Of these, those by columns.
+    pub columnar: usize,
     /// Their bytes.
     pub bytes: u64,
     /// Bytes of records not written yet.
@@ -156,24 +163,25 @@ pub struct JournalCensus {
 }
 
 impl Journal {
-    /// Opens the journal in a directory, making it if need be, and starts its writer. A torn tail, which a crash
-    /// leaves, is cut off.
+    /// Opens the journal in a directory, making it if need be, and starts its threads. A torn tail, which a crash
+    /// leaves, is cut off; what it left of a segment that was becoming columns goes.
     pub fn open(
         directory: &Path,
         plan: JournalPlan,
         durability: Durability,
     ) -> Result<Journal, JournalError> {
         fs::create_dir_all(directory).map_err(io_error(directory))?;
+        files::mend(directory)?;
         let mut segments: Vec<SegmentFile> = segments_in(directory)?
             .into_iter()
-            .map(|(first, path)| SegmentFile { first, path, summary: Summary::empty() })
+            .map(|(first, path)| SegmentFile { first, path, summary: Summary::empty(), stays: false })
             .collect();
         let mut torn_bytes = 0;
         let mut safe = None;
         let last = segments.len().saturating_sub(1);
         for (index, file) in segments.iter_mut().enumerate() {
             let torn;
-            (file.summary, torn) = segment::summary(&file.path, index == last)?;
+            (file.summary, torn) = files::summary(&file.path, index == last)?;
             torn_bytes += torn;
             safe = safe.max(file.summary.last);
         }
@@ -184,14 +192,23 @@ impl Journal {
             durability,
             state: Mutex::new(state),
             wake: Condvar::new(),
+            rotated: Condvar::new(),
             written: Signal::new(),
         });
-        let for_writer = Arc::clone(&shared);
-        let writer = std::thread::Builder::new()
-            .name("journal".to_owned())
-            .spawn(move || for_writer.write_all())
-            .map_err(io_error(directory))?;
-        Ok(Journal { shared, writer: Mutex::new(Some(writer)), torn_bytes })
+        let mut threads = Vec::new();
+        let work: [(&str, fn(&Shared)); 2] =
+            [("journal", Shared::write_all), ("journal-columns", Shared::convert_all)];
+        for (name, work) in work {
+            let its = Arc::clone(&shared);
+            match std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&its)) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    shared.stop();
+                    return Err(io_error(directory)(error));
+                }
+            }
+        }
+        Ok(Journal { shared, threads: Mutex::new(threads), torn_bytes })
     }
 
     /// Bytes of a torn tail that were cut off when the journal was opened.
@@ -278,8 +295,9 @@ impl Journal {
         }
     }
 
-    /// Deletes closed segments that are too old or too many, oldest first. A segment's age counts from when its file
-    /// was last written: the events of a replay may have happened years before.
+    /// Deletes closed segments that are too old or too many, oldest first. A segment's age counts from when its
+    /// records were last written: the events of a replay may have happened years before, and becoming columns makes
+    /// nothing younger.
     pub fn expire(&self, now: Time) -> Result<(), JournalError> {
         let oldest = |state: &State| {
             let closed = state.segments.len().saturating_sub(1);
@@ -287,8 +305,16 @@ impl Journal {
         };
         loop {
             let Some((path, total)) = oldest(&self.shared.lock()) else { return Ok(()) };
-            let written =
-                fs::metadata(&path).and_then(|metadata| metadata.modified()).map_err(io_error(&path))?;
+            let written = fs::metadata(&path).and_then(|metadata| metadata.modified());
+            let written = match written {
+                // It has become columns meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !files::is_columnar(&path) => {
+                    fs::metadata(path.with_extension(files::COLUMNS))
+                        .and_then(|metadata| metadata.modified())
+                        .map_err(io_error(&path))?
+                }
+                written => written.map_err(io_error(&path))?,
+            };
             let written = written.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             let written = Time(i64::try_from(written.as_micros()).unwrap_or(i64::MAX));
             if written >= now - self.shared.plan.keep && total <= self.shared.plan.keep_bytes {
@@ -296,11 +322,21 @@ impl Journal {
             }
             {
                 let mut state = self.shared.lock();
-                if state.segments.first().is_some_and(|segment| segment.path == path) {
+                let same = |segment: &SegmentFile| segment.path.with_extension("") == path.with_extension("");
+                if state.segments.first().is_some_and(same) {
                     state.segments.remove(0);
                 }
             }
-            fs::remove_file(&path).map_err(io_error(&path))?;
+            // Whoever is turning it into columns finds out.
+            for form in [files::ROWS, files::COLUMNS] {
+                let path = path.with_extension(form);
+                match fs::remove_file(&path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(io_error(&path)(error));
+                    }
+                    _ => {}
+                }
+            }
         }
     }
 
@@ -321,25 +357,38 @@ impl Journal {
             }
         }
         for (path, (at, end)) in places {
-            if let Some(record) = segment::find(&path, at, end, id)? {
+            if let Some(record) = files::find(&path, at, end, id)? {
                 return Ok(Some(record));
             }
         }
         Ok(None)
     }
 
+    /// Every block, the oldest first. What is not written yet is written first. Ends after the first block that cannot
+    /// be read.
+    pub fn blocks(&self) -> Result<impl Iterator<Item = Result<Block, JournalError>> + use<>, JournalError> {
+        self.sync()?;
+        let paths = self.shared.lock().paths();
+        Ok(files::oldest_first(paths))
+    }
+
+    /// Shows every record to `look`, the oldest first.
+    fn look<'w>(&self, look: &mut dyn slim::Look<'w>) -> Result<(), JournalError> {
+        for block in self.blocks()? {
+            let block = block?;
+            block.look(look).map_err(|error| block.error(error))?;
+        }
+        Ok(())
+    }
+
     /// Visits every record, oldest segment first, until `visit` returns false. Records not yet written are
     /// written first.
     pub fn scan(&self, mut visit: impl FnMut(RecordId, Record) -> bool) -> Result<(), JournalError> {
-        self.sync()?;
-        let paths = self.shared.lock().paths();
-        for path in &paths {
-            for block in segment::open(path)?.into_iter().flatten() {
-                let records = block.and_then(|block| block.records()).map_err(segment_error(path))?;
-                for (id, record) in records {
-                    if !visit(id, record) {
-                        return Ok(());
-                    }
+        for block in self.blocks()? {
+            let block = block?;
+            for (id, record) in block.records().map_err(|error| block.error(error))? {
+                if !visit(id, record) {
+                    return Ok(());
                 }
             }
         }
@@ -355,22 +404,29 @@ impl Journal {
         let mut newest: Vec<Vec<(RecordId, Record)>> =
             waiting.iter().rev().map(|bytes| Record::decode_all(bytes)).collect();
         let mut count: usize = newest.iter().map(Vec::len).sum();
-        for path in paths.iter().rev() {
-            if count >= limit {
-                break;
-            }
-            let blocks: Result<Vec<Block>, _> = segment::open(path)?.into_iter().flatten().collect();
-            let blocks = blocks.map_err(segment_error(path))?;
-            for block in blocks.iter().rev() {
-                if count >= limit {
-                    break;
-                }
-                let records = block.records().map_err(segment_error(path))?;
-                count += records.len();
-                newest.push(records);
-            }
+        let mut blocks = files::NewestFirst::new(paths);
+        while count < limit {
+            let Some(block) = blocks.next() else { break };
+            let block = block?;
+            let records = block.records().map_err(|error| block.error(error))?;
+            count += records.len();
+            newest.push(records);
         }
         Ok(newest.into_iter().rev().flatten().collect())
+    }
+
+    /// Waits until all closed segments are columns, as far as they can be. Blocks.
+    pub fn settle(&self) {
+        loop {
+            let listener = self.shared.written.listen();
+            {
+                let state = self.shared.lock();
+                if state.closing || state.to_convert().is_none() {
+                    return;
+                }
+            }
+            event_listener::Listener::wait(listener);
+        }
     }
 
     /// Makes `target`, which must be missing, a directory with all that was appended so far. What is closed are hard
@@ -379,7 +435,7 @@ impl Journal {
         self.sync()?;
         let segments =
             self.shared.lock().segments.iter().map(|it| (it.path.clone(), it.summary.bytes)).collect();
-        snapshot_of(&self.shared.directory, segments, target)
+        snapshot::snapshot_of(&self.shared.directory, segments, target)
     }
 
     /// How much there is.
@@ -387,6 +443,7 @@ impl Journal {
         let state = self.shared.lock();
         JournalCensus {
             segments: state.segments.len(),
+            columnar: state.segments.iter().filter(|segment| files::is_columnar(&segment.path)).count(),
             bytes: state.bytes(),
             pending_bytes: state.pending.bytes.len() + state.writing.bytes.len(),
             poisoned: state.poisoned.is_some(),
@@ -394,15 +451,14 @@ impl Journal {
         }
     }
 
-    /// Writes and syncs everything and stops the writer.
+    /// Writes and syncs everything and stops the threads. A segment that is becoming columns stays rows.
     pub fn close(&self) -> Result<(), JournalError> {
         let result = self.sync();
-        self.shared.lock().closing = true;
-        self.shared.wake.notify_one();
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(writer) = writer {
+        self.shared.stop();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
             // A writer that panicked has poisoned nothing that sync() above did not already report.
-            let _ = writer.join();
+            let _ = thread.join();
         }
         result
     }
@@ -446,211 +502,29 @@ impl State {
     }
 }
 
-impl Pending {
-    fn push(&mut self, id: RecordId, arrival: Time, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-        self.count += 1;
-        self.first = Some(self.first.map_or(id, |first| first.min(id)));
-        self.last = self.last.max(Some(id));
-        self.arrival = self.arrival.max(arrival);
-    }
-
-    /// Puts what was before it in front.
-    fn put_back(&mut self, before: &Pending) {
-        let mut bytes = before.bytes.clone();
-        bytes.extend_from_slice(&self.bytes);
-        self.bytes = bytes;
-        self.count += before.count;
-        self.first = before.first.into_iter().chain(self.first).min();
-        self.last = self.last.max(before.last);
-        self.arrival = self.arrival.max(before.arrival);
-    }
-
-    fn may_hold(&self, id: RecordId) -> bool {
-        self.first.is_some_and(|first| first <= id) && self.last.is_some_and(|last| id <= last)
-    }
-}
-
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         // The state is changed in steps that cannot panic half way.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The writer thread.
-    fn write_all(&self) {
-        let mut open: Option<segment::Writer> = None;
-        let interval = match self.durability {
-            Durability::Interval(span) => Duration::from_micros(span.0.unsigned_abs()).min(GATHER),
-            Durability::Sync | Durability::None => GATHER,
-        };
-        loop {
-            let (batch, sync, syncs) = {
-                let mut state = self.lock();
-                let idle = |state: &mut State| {
-                    // Whether there is room again is tried each interval, and once more before the end.
-                    if state.full.is_some() {
-                        return !state.closing;
-                    }
-                    let urgent = self.durability == Durability::Sync && state.pending.count > 0;
-                    let asked = state.syncs_wanted > state.syncs_done;
-                    !(urgent || asked || state.closing || state.pending.bytes.len() >= BLOCK_BYTES)
-                };
-                if idle(&mut state) {
-                    let waited = self.wake.wait_timeout_while(state, interval, idle);
-                    state = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state);
-                }
-                if state.closing && state.pending.count == 0 {
-                    return;
-                }
-                let asked = state.syncs_wanted > state.syncs_done;
-                let sync = asked || !matches!(self.durability, Durability::None);
-                state.writing = Arc::new(std::mem::take(&mut state.pending));
-                (Arc::clone(&state.writing), sync, state.syncs_wanted)
-            };
-            let result = self.write_batch(&mut open, &batch, sync);
-            let taken_back = match &result {
-                Err(JournalError::Io { error, .. }) if is_full(error) => {
-                    open = None;
-                    self.take_back()
-                }
-                _ => Ok(()),
-            };
-            let mut state = self.lock();
-            match (result, taken_back) {
-                (Ok(()), _) => {
-                    state.safe = state.safe.max(batch.last);
-                    state.syncs_done = if sync { syncs } else { state.syncs_done };
-                    state.full = None;
-                }
-                (Err(JournalError::Io { path, error }), Ok(())) if is_full(&error) => {
-                    state.pending.put_back(&batch);
-                    state.full = Some(format!("{}: {error}", path.display()));
-                }
-                (Err(error), Ok(())) | (_, Err(error)) => state.poisoned = Some(error.to_string()),
-            }
-            state.writing = Arc::default();
-            let stop = state.poisoned.is_some() || (state.closing && state.full.is_some());
-            drop(state);
-            self.written.notify(usize::MAX);
-            if stop {
-                return;
-            }
-        }
-    }
-
-    /// Cuts off what was written of a block that had no room.
-    fn take_back(&self) -> Result<(), JournalError> {
-        let newest = self.lock().segments.last().map(|segment| (segment.path.clone(), segment.summary.bytes));
-        let Some((path, bytes)) = newest else { return Ok(()) };
-        let file = fs::OpenOptions::new().write(true).open(&path).map_err(io_error(&path))?;
-        file.set_len(bytes).map_err(io_error(&path))
-    }
-
-    fn write_batch(
-        &self,
-        open: &mut Option<segment::Writer>,
-        batch: &Pending,
-        sync: bool,
-    ) -> Result<(), JournalError> {
-        let (Some(first), Some(last)) = (batch.first, batch.last) else {
-            return match open {
-                Some(writer) if sync => writer.sync(),
-                _ => Ok(()),
-            };
-        };
-        // The newest segment goes on unless it is full.
-        let newest = self.lock().segments.last().and_then(|segment| {
-            let Summary { bytes, from, .. } = segment.summary;
-            let full = bytes >= self.plan.segment || batch.arrival - from >= self.plan.rotate;
-            (!full).then(|| segment.path.clone())
-        });
-        if newest.is_none() {
-            *open = None;
-        }
-        let writer = match (&mut *open, newest) {
-            (Some(writer), _) => writer,
-            (None, Some(path)) => open.insert(segment::Writer::append(&path)?),
-            (None, None) => {
-                let path = self.directory.join(format!("{first}.journal"));
-                let writer = segment::Writer::create(&path).and_then(|writer| {
-                    sync_directory(&self.directory)?;
-                    Ok(writer)
-                });
-                // It will be made again under this name, or under that of an earlier record.
-                let writer = writer.inspect_err(|_| drop(fs::remove_file(&path)))?;
-                self.lock().segments.push(SegmentFile { first, path, summary: Summary::empty() });
-                open.insert(writer)
-            }
-        };
-        let head = writer.write(first, last, batch.arrival, batch.count, &batch.bytes)?;
-        if sync {
-            writer.sync()?;
-        }
-        if let Some(segment) = self.lock().segments.last_mut() {
-            segment.summary.add(&head);
-        }
-        Ok(())
+    /// Tells the threads to end.
+    fn stop(&self) {
+        self.lock().closing = true;
+        self.wake.notify_one();
+        self.rotated.notify_one();
+        self.written.notify(usize::MAX);
     }
 }
 
-/// Whether all that is wrong is that there is no room.
-fn is_full(error: &io::Error) -> bool {
-    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
-}
-
-/// The segments in a directory, oldest first.
-fn segments_in(directory: &Path) -> Result<Vec<(RecordId, PathBuf)>, JournalError> {
-    let mut segments = Vec::new();
-    for entry in fs::read_dir(directory).map_err(io_error(directory))? {
-        let path = entry.map_err(io_error(directory))?.path();
-        let name =
-            path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".journal"));
-        if let Some(first) = name.and_then(|name| name.parse().ok()) {
-            segments.push((first, path));
-        }
-    }
-    segments.sort_unstable();
-    Ok(segments)
-}
-
-/// Makes `target` a copy of a journal that nobody has open. See [`Journal::snapshot`].
-pub(crate) fn snapshot(directory: &Path, target: &Path) -> Result<(), JournalError> {
-    let segments = if directory.exists() { segments_in(directory)? } else { Vec::new() };
-    snapshot_of(directory, segments.into_iter().map(|(_, path)| (path, u64::MAX)).collect(), target)
-}
-
-/// Copies segments, of the newest so many bytes, and what says what their rows mean.
-fn snapshot_of(
-    directory: &Path,
-    mut segments: Vec<(PathBuf, u64)>,
-    target: &Path,
-) -> Result<(), JournalError> {
-    files::make_private(target).map_err(io_error(target))?;
-    let newest = segments.pop();
-    let mut links: Vec<PathBuf> = segments.into_iter().map(|(path, _)| path).collect();
-    if directory.exists() {
-        for entry in fs::read_dir(directory).map_err(io_error(directory))? {
-            let path = entry.map_err(io_error(directory))?.path();
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if name.ends_with(DESCRIPTION_SUFFIX) || name.ends_with(".pipeline.txt") {
-                links.push(path);
-            }
-        }
-    }
-    let to = |path: &Path| target.join(path.file_name().unwrap_or_default());
-    for path in links {
-        match files::link_or_copy(&path, &to(&path)) {
-            // It became too old to be kept.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            linked => linked.map_err(io_error(&path))?,
-        }
-    }
-    if let Some((path, bytes)) = newest {
-        files::copy(&path, &to(&path), bytes, None).map_err(io_error(&path))?;
-    }
-    sync_directory(target)
+/// The groups of a file by columns that is neither compressed nor has checksums, which no journal writes: to find out what
+/// comes of bytes that nobody wrote.
+///
+/// # Errors
+/// What is wrong with its index.
+pub fn bare_columns(bytes: Vec<u8>) -> Result<Vec<Block>, SegmentError> {
+    let columns = Arc::new(columns::Columns::of(Box::new(bytes), columns::Form::Bare)?);
+    Ok((0..columns.groups()).filter_map(|number| Block::of_columns(&columns, number)).collect())
 }
 
 /// What the name of a description ends in.

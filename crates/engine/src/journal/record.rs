@@ -1,8 +1,8 @@
 //! What a journal's record holds, and its bytes: `postcard`, a compact encoding whose format is published and
-//! stable. A record's first byte tells its variant; new variants are added at the end.
+//! stable. Behind its id a record's first byte tells its variant; new variants are added at the end.
 
 use event::{Column, Facts, Key, Kind, Shingle, Slot, Span, Time};
-use judge::Verdict;
+use judge::{Consequence, Verdict};
 use serde::{Deserialize, Serialize};
 use stats::Reading;
 
@@ -10,7 +10,7 @@ use crate::id::RecordId;
 use crate::plan::Pipeline;
 
 /// Something that was decided or said.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     /// A decision.
     Decision(Box<Row>),
@@ -144,25 +144,67 @@ impl Description {
     }
 }
 
+impl Description {
+    /// The models and their versions as one text; `None` if there are none.
+    pub(super) fn models_text(&self) -> Option<String> {
+        let versions = self.models.iter().map(|(name, version)| (name.clone(), version.as_str().into()));
+        let versions: serde_json::Map<String, serde_json::Value> = versions.collect();
+        (!versions.is_empty()).then(|| serde_json::Value::Object(versions).to_string())
+    }
+}
+
+/// A record as it is written.
+#[derive(Serialize)]
+enum Written<'a> {
+    Decision(&'a Row),
+    Feedback(&'a Feedback),
+    /// A decision with effects: a verdict is stored without.
+    Effective(&'a Row, &'a [Consequence]),
+}
+
+/// A record as it is read.
+#[derive(Deserialize)]
+enum Stored {
+    Decision(Box<Row>),
+    Feedback(Feedback),
+    Effective(Box<Row>, Vec<Consequence>),
+}
+
 impl Record {
     /// The record's bytes, its id first.
     pub(super) fn encode(&self, id: RecordId) -> Vec<u8> {
+        let written = match self {
+            Record::Decision(row) if row.verdict.effects.is_empty() => Written::Decision(row),
+            Record::Decision(row) => Written::Effective(row, &row.verdict.effects),
+            Record::Feedback(feedback) => Written::Feedback(feedback),
+        };
         // Writing to a vector cannot fail, and no type here refuses to be written.
-        postcard::to_stdvec(&(id, self)).unwrap_or_default()
+        postcard::to_stdvec(&(id, written)).unwrap_or_default()
     }
 
     /// Every record of a block's content, up to the first that cannot be read.
     pub(super) fn decode_all(mut bytes: &[u8]) -> Vec<(RecordId, Record)> {
         let mut records = Vec::new();
         while !bytes.is_empty() {
-            match postcard::take_from_bytes::<(RecordId, Record)>(bytes) {
-                Ok((record, rest)) => {
-                    records.push(record);
-                    bytes = rest;
-                }
-                Err(_) => break,
-            }
+            let Ok(((id, stored), rest)) = postcard::take_from_bytes::<(RecordId, Stored)>(bytes) else {
+                break;
+            };
+            records.push((id, stored.into()));
+            bytes = rest;
         }
         records
+    }
+}
+
+impl From<Stored> for Record {
+    fn from(stored: Stored) -> Record {
+        match stored {
+            Stored::Decision(row) => Record::Decision(row),
+            Stored::Feedback(feedback) => Record::Feedback(feedback),
+            Stored::Effective(mut row, effects) => {
+                row.verdict.effects = effects;
+                Record::Decision(row)
+            }
+        }
     }
 }

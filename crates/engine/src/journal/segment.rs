@@ -1,4 +1,4 @@
-//! Segment files: a head, then blocks of compressed records. `docs/format.md` draws the bytes.
+//! Segment files of rows: a head, then blocks of compressed records. `docs/format.md` draws the bytes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 
 use event::Time;
 
+use super::block::{Block, Head};
 use super::{JournalError, Record, io_error, segment_error};
 use crate::id::RecordId;
 
 const MAGIC: [u8; 8] = *b"TOLLJRNL";
-const VERSION: u32 = 1;
+/// Of rows and columns alike. In 1 decisions had no effects, and all segments rows.
+pub(super) const VERSION: u32 = 2;
 const HEAD_BYTES: usize = 12;
 /// Length, raw length, count, first id, last id, arrival, checksum.
-const BLOCK_HEAD_BYTES: usize = 4 + 4 + 4 + 8 + 8 + 8 + 4;
+pub(super) const BLOCK_HEAD_BYTES: usize = 4 + 4 + 4 + 8 + 8 + 8 + 4;
 /// Largest block content, so that a damaged or hostile length costs no memory.
 const RAW_BYTES_MAX: usize = 128 << 20;
 /// zstd's own default.
@@ -28,66 +30,19 @@ pub enum SegmentError {
     /// A newer program wrote it.
     #[error("format {0} is newer than this program, which reads up to {VERSION}; use the newer program")]
     Newer(u32),
-    /// A block's checksum, lengths or content do not fit.
-    #[error("the block at byte {0} is damaged")]
+    /// A checksum, lengths or content of a block or a column do not fit.
+    #[error("what begins at byte {0} is damaged")]
     Damaged(u64),
     /// The operating system said no.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// The head of a block.
-#[derive(Clone, Debug)]
-pub struct Head {
-    /// Smallest id in it.
-    pub first: RecordId,
-    /// Largest id in it.
-    pub last: RecordId,
-    /// Latest arrival in it.
-    pub arrival: Time,
-    /// Records in it.
-    pub count: u32,
-    /// Where it begins in its segment.
-    pub at: u64,
-    length: usize,
-    raw_bytes: usize,
-}
-
-/// A block: its head, and its compressed content.
-#[derive(Debug)]
-pub struct Block {
-    /// Its head.
-    pub head: Head,
-    content: Vec<u8>,
-}
-
-impl Block {
-    /// Its content, uncompressed. The head says how much that is, within a bound.
-    pub(crate) fn raw(&self) -> Result<Vec<u8>, SegmentError> {
-        let raw = zstd::bulk::decompress(&self.content, self.head.raw_bytes);
-        raw.map_err(|_| SegmentError::Damaged(self.head.at))
-    }
-
-    /// Bytes that it takes up on disk.
-    pub fn disk_bytes(&self) -> u64 {
-        (BLOCK_HEAD_BYTES + self.head.length) as u64
-    }
-
-    /// The records.
-    pub fn records(&self) -> Result<Vec<(RecordId, Record)>, SegmentError> {
-        let records = Record::decode_all(&self.raw()?);
-        if records.len() == self.head.count as usize {
-            Ok(records)
-        } else {
-            Err(SegmentError::Damaged(self.head.at))
-        }
-    }
-}
-
 /// The blocks of a segment one after another; ends after the first that is damaged.
 #[derive(Debug)]
 pub struct Blocks<R> {
     reader: R,
+    version: u32,
     at: u64,
     failed: bool,
 }
@@ -100,15 +55,17 @@ impl<R: Read> Blocks<R> {
             return Err(SegmentError::Magic);
         }
         match u32_at(&head, MAGIC.len()) {
-            VERSION => Ok(Blocks { reader, at: HEAD_BYTES as u64, failed: false }),
             0 => Err(SegmentError::Magic),
+            version if version <= VERSION => {
+                Ok(Blocks { reader, version, at: HEAD_BYTES as u64, failed: false })
+            }
             newer => Err(SegmentError::Newer(newer)),
         }
     }
 }
 
 /// Opens a segment file; `None` for one that is not there any more, as it was too old to be kept.
-pub(super) fn open(path: &Path) -> Result<Option<Blocks<BufReader<File>>>, JournalError> {
+pub(super) fn open(path: &Path) -> Result<Option<FileBlocks>, JournalError> {
     match File::open(path) {
         Ok(file) => Blocks::new(BufReader::new(file)).map(Some).map_err(segment_error(path)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -125,52 +82,53 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl<R: Read> Blocks<R> {
-    /// The bytes of the next head, and what they say.
-    fn read_head(&mut self) -> Result<Option<([u8; BLOCK_HEAD_BYTES], Head)>, SegmentError> {
+    /// The bytes of the next head, what they say, and how long the content is uncompressed.
+    fn read_head(&mut self) -> Result<Option<([u8; BLOCK_HEAD_BYTES], Head, usize)>, SegmentError> {
         let mut bytes = [0; BLOCK_HEAD_BYTES];
         let got = read_up_to(&mut self.reader, &mut bytes)?;
         if got == 0 {
             return Ok(None);
         }
+        let (length, raw_bytes) = (u32_at(&bytes, 0) as usize, u32_at(&bytes, 4) as usize);
         let head = Head {
-            length: u32_at(&bytes, 0) as usize,
-            raw_bytes: u32_at(&bytes, 4) as usize,
+            length: length as u64,
             count: u32_at(&bytes, 8),
             first: RecordId(u64_at(&bytes, 12)),
             last: RecordId(u64_at(&bytes, 20)),
             arrival: Time(u64_at(&bytes, 28) as i64),
             at: self.at,
         };
-        let plausible = head.raw_bytes <= RAW_BYTES_MAX
-            && head.length <= zstd::zstd_safe::compress_bound(head.raw_bytes)
-            && head.count as usize <= head.raw_bytes;
+        let plausible = raw_bytes <= RAW_BYTES_MAX
+            && length <= zstd::zstd_safe::compress_bound(raw_bytes)
+            && head.count as usize <= raw_bytes;
         if got < BLOCK_HEAD_BYTES || !plausible {
             return Err(SegmentError::Damaged(self.at));
         }
-        Ok(Some((bytes, head)))
+        Ok(Some((bytes, head, raw_bytes)))
     }
 
     fn read(&mut self) -> Result<Option<Block>, SegmentError> {
-        let Some((bytes, head)) = self.read_head()? else { return Ok(None) };
-        let mut content = vec![0; head.length];
+        let Some((bytes, head, raw_bytes)) = self.read_head()? else { return Ok(None) };
+        // As much as was found plausible.
+        let mut content = vec![0; head.length as usize];
         let got = read_up_to(&mut self.reader, &mut content)?;
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(&bytes[..BLOCK_HEAD_BYTES - 4]);
         hasher.update(&content);
-        if got < head.length || hasher.finalize() != u32_at(&bytes, BLOCK_HEAD_BYTES - 4) {
+        if got < content.len() || hasher.finalize() != u32_at(&bytes, BLOCK_HEAD_BYTES - 4) {
             return Err(SegmentError::Damaged(self.at));
         }
-        self.at += (BLOCK_HEAD_BYTES + head.length) as u64;
-        Ok(Some(Block { head, content }))
+        self.at += BLOCK_HEAD_BYTES as u64 + head.length;
+        Ok(Some(Block::of_rows(head, content, raw_bytes)))
     }
 }
 
 impl<R: Read + Seek> Blocks<BufReader<R>> {
     /// The next block's head; its content is passed over unread and unchecked.
     fn next_head(&mut self) -> Result<Option<Head>, SegmentError> {
-        let Some((_, head)) = self.read_head()? else { return Ok(None) };
+        let Some((_, head, _)) = self.read_head()? else { return Ok(None) };
         self.reader.seek_relative(head.length as i64)?;
-        self.at += (BLOCK_HEAD_BYTES + head.length) as u64;
+        self.at += BLOCK_HEAD_BYTES as u64 + head.length;
         Ok(Some(head))
     }
 
@@ -179,6 +137,12 @@ impl<R: Read + Seek> Blocks<BufReader<R>> {
         self.reader.seek(SeekFrom::Start(at))?;
         self.at = at;
         Ok(())
+    }
+
+    /// The block that begins here.
+    pub(super) fn block_at(&mut self, at: u64) -> Result<Option<Block>, SegmentError> {
+        self.seek(at)?;
+        self.read()
     }
 }
 
@@ -209,124 +173,54 @@ fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 /// The blocks of a file.
-type FileBlocks = Blocks<BufReader<File>>;
+pub(super) type FileBlocks = Blocks<BufReader<File>>;
 
-/// Where the blocks of a segment begin. Of the newest what is just being written, or torn, is left out.
-fn begins(path: &Path, newest: bool) -> Result<Option<(FileBlocks, Vec<u64>)>, JournalError> {
-    let mut blocks = match open(path) {
-        Ok(Some(blocks)) => blocks,
-        Err(JournalError::Segment { error: SegmentError::Magic, .. }) if newest && is_begun(path) => {
-            return Ok(None);
-        }
-        none_or_error => return none_or_error.map(|_| None),
-    };
-    let length = std::fs::metadata(path).map_err(io_error(path))?.len();
-    let mut begins = Vec::new();
-    loop {
-        match blocks.next_head() {
-            Ok(Some(head)) if blocks.at <= length => begins.push(head.at),
-            Ok(None) => break,
-            Ok(Some(_)) | Err(SegmentError::Damaged(_)) if newest => break,
-            Ok(Some(head)) => return Err(segment_error(path)(SegmentError::Damaged(head.at))),
-            Err(error) => return Err(segment_error(path)(error)),
-        }
-    }
-    Ok(Some((blocks, begins)))
-}
-
-/// Whether a file is a segment of which not even the head is written.
-fn is_begun(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|file| file.len() < HEAD_BYTES as u64)
-}
-
-/// The blocks of segments, the last one first.
-#[derive(Debug)]
-pub(super) struct NewestFirst {
-    segments: Vec<PathBuf>,
-    is_first: bool,
-    /// The segment at work, and where the blocks begin that are still to come.
-    open: Option<(PathBuf, FileBlocks, Vec<u64>)>,
-}
-
-impl NewestFirst {
-    /// Of segments given oldest first.
-    pub(super) fn new(segments: Vec<PathBuf>) -> NewestFirst {
-        NewestFirst { segments, is_first: true, open: None }
-    }
-
-    fn advance(&mut self) -> Result<Option<Block>, JournalError> {
+impl FileBlocks {
+    /// Where the blocks of a segment begin. Of one that may be written to, what is just being written, or torn, is left
+    /// out.
+    pub(super) fn begins(&mut self, path: &Path, growing: bool) -> Result<Vec<u64>, JournalError> {
+        let length = self.reader.get_ref().metadata().map_err(io_error(path))?.len();
+        let mut begins = Vec::new();
         loop {
-            if let Some((path, blocks, begins)) = &mut self.open
-                && let Some(at) = begins.pop()
-            {
-                return blocks.seek(at).and_then(|()| blocks.read()).map_err(segment_error(path));
+            match self.next_head() {
+                Ok(Some(head)) if self.at <= length => begins.push(head.at),
+                Ok(None) => break,
+                Ok(Some(_)) | Err(SegmentError::Damaged(_)) if growing => break,
+                Ok(Some(head)) => return Err(segment_error(path)(SegmentError::Damaged(head.at))),
+                Err(error) => return Err(segment_error(path)(error)),
             }
-            let Some(path) = self.segments.pop() else { return Ok(None) };
-            let newest = std::mem::take(&mut self.is_first);
-            self.open = begins(&path, newest)?.map(|(blocks, begins)| (path, blocks, begins));
         }
+        Ok(begins)
     }
-}
 
-impl Iterator for NewestFirst {
-    type Item = Result<Block, JournalError>;
-
-    fn next(&mut self) -> Option<Result<Block, JournalError>> {
-        let block = self.advance().transpose();
-        if matches!(block, None | Some(Err(_))) {
-            (self.segments, self.open) = (Vec::new(), None);
-        }
-        block
-    }
-}
-
-/// The blocks of segments given oldest first, in that order; ends after the first that is damaged.
-pub(super) fn oldest_first(
-    segments: Vec<PathBuf>,
-) -> impl Iterator<Item = Result<Block, JournalError>> + Send {
-    let newest = segments.len().saturating_sub(1);
-    let mut failed = false;
-    let blocks = segments.into_iter().enumerate().flat_map(move |(index, path)| {
-        let (opened, failure) = match begins(&path, index == newest) {
-            Ok(opened) => (opened, None),
-            Err(error) => (None, Some(Err(error))),
-        };
-        let blocks = opened.into_iter().flat_map(move |(mut blocks, begins)| {
-            let path = path.clone();
-            begins.into_iter().filter_map(move |at| {
-                blocks.seek(at).and_then(|()| blocks.read()).map_err(segment_error(&path)).transpose()
-            })
-        });
-        failure.into_iter().chain(blocks)
-    });
-    blocks.take_while(move |block| !std::mem::replace(&mut failed, block.is_err()))
-}
-
-/// The record of this id among the blocks from `at` to `end`.
-pub(super) fn find(path: &Path, at: u64, end: u64, id: RecordId) -> Result<Option<Record>, JournalError> {
-    let Some(mut blocks) = open(path)? else { return Ok(None) };
-    let mut search = || {
-        blocks.seek(at.max(HEAD_BYTES as u64))?;
-        while blocks.at < end {
-            let start = blocks.at;
-            let Some(head) = blocks.next_head()? else { break };
+    /// The record of this id among the blocks from `at` to `end`.
+    pub(super) fn find(mut self, at: u64, end: u64, id: RecordId) -> Result<Option<Record>, SegmentError> {
+        self.seek(at.max(HEAD_BYTES as u64))?;
+        while self.at < end {
+            let start = self.at;
+            let Some(head) = self.next_head()? else { break };
             if !(head.first..=head.last).contains(&id) {
                 continue;
             }
-            blocks.seek(start)?;
-            let records = blocks.read()?.map(|block| block.records()).transpose()?.unwrap_or_default();
-            if let Some((_, record)) = records.into_iter().find(|(other, _)| *other == id) {
-                return Ok(Some(record));
+            let found = self.block_at(start)?.map(|block| block.find(id)).transpose()?.flatten();
+            if found.is_some() {
+                return Ok(found);
             }
         }
         Ok(None)
-    };
-    search().map_err(segment_error(path))
+    }
+}
+
+/// Whether a file is a segment of which not even the head is written.
+pub(super) fn is_begun(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.len() < HEAD_BYTES as u64)
 }
 
 /// What a segment holds. One without records is from the end of time.
 #[derive(Clone, Debug)]
 pub(super) struct Summary {
+    /// The version of the format that the file has.
+    pub(super) version: u32,
     pub(super) bytes: u64,
     pub(super) last: Option<RecordId>,
     /// Earliest arrival of a block.
@@ -340,15 +234,19 @@ const INDEX_BYTES: u64 = 256 << 10;
 
 impl Summary {
     pub(super) fn empty() -> Summary {
-        let bytes = HEAD_BYTES as u64;
-        Summary { bytes, last: None, from: Time(i64::MAX), index: Vec::new() }
+        Summary::unknown(HEAD_BYTES as u64)
+    }
+
+    /// Of a file of so many bytes.
+    pub(super) fn unknown(bytes: u64) -> Summary {
+        Summary { version: VERSION, bytes, last: None, from: Time(i64::MAX), index: Vec::new() }
     }
 
     /// Takes in a block that was read or written.
     pub(super) fn add(&mut self, head: &Head) {
         self.last = self.last.max(Some(head.last));
         self.from = self.from.min(head.arrival);
-        self.bytes = head.at + (BLOCK_HEAD_BYTES + head.length) as u64;
+        self.bytes = head.at + BLOCK_HEAD_BYTES as u64 + head.length;
         match self.index.last_mut() {
             Some((first, at)) if head.at - *at < INDEX_BYTES => *first = (*first).min(head.first),
             _ => self.index.push((head.first, head.at)),
@@ -376,6 +274,7 @@ pub(super) fn summary(path: &Path, newest: bool) -> Result<(Summary, u64), Journ
         return Ok((summary, length));
     }
     let Some(mut blocks) = open(path)? else { return Ok((summary, 0)) };
+    summary.version = blocks.version;
     loop {
         let head = if newest {
             blocks.read().map(|block| block.map(|block| block.head))
@@ -519,9 +418,9 @@ impl Writer {
         block.extend_from_slice(&hasher.finalize().to_le_bytes());
         block.extend_from_slice(&content);
         self.file.write_all(&block).map_err(io_error(&self.path))?;
-        let (at, length, raw_bytes) = (self.bytes, content.len(), raw.len());
+        let (at, length) = (self.bytes, content.len() as u64);
         self.bytes += block.len() as u64;
-        Ok(Head { first, last, arrival, count, at, length, raw_bytes })
+        Ok(Head { first, last, arrival, count, at, length })
     }
 
     pub(super) fn sync(&mut self) -> Result<(), JournalError> {

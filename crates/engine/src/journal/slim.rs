@@ -1,5 +1,6 @@
 //! Reading of records for those who look at many rows and at little of each: nothing that is passed over is
-//! allocated or made. The bytes are those of [`super::record`], field by field.
+//! allocated or made. [`Look`] is who looks, at either form of a segment; [`look`] reads rows, whose bytes are those of
+//! [`super::record`], field by field.
 
 use event::{Facts, Slot, Time, Value};
 use judge::Action;
@@ -19,17 +20,74 @@ mod variant {
     pub(super) const LIST: u8 = 7;
 }
 
+/// Who looks at records, in their order.
+pub(crate) trait Look<'w> {
+    /// Of a version whose decisions come: for each fact in order the slot that its value is put in, if any; `None` to
+    /// be told of nothing but where they are. Said before the first [`Look::decision`] of the version in a block.
+    fn version(&mut self, pipeline: &str, version: &str) -> Option<&'w [Option<Slot>]>;
+
+    /// A decision, and where its facts are put; `None` to pass over them and what was decided.
+    fn decision(&mut self, head: &Head<'_>) -> Option<&mut Facts>;
+
+    /// A rule that fired, after the facts.
+    fn fired(&mut self, rule: &str, shadow: bool);
+
+    /// What was decided, after the rules.
+    fn decided(&mut self, decided: Decided);
+
+    /// What was said of a decision.
+    fn feedback(&mut self, id: RecordId, decision: RecordId, class: &str, time: Time);
+}
+
+/// Shows so many records to `look`.
+pub(super) fn look<'w>(bytes: &[u8], count: u32, look: &mut dyn Look<'w>) -> Result<()> {
+    let mut reader = Reader::new(bytes);
+    let mut last: Option<(&str, &str, Option<&'w [Option<Slot>]>)> = None;
+    for _ in 0..count {
+        let (id, start) = reader.start()?;
+        let (head, has_effects) = match start {
+            Start::Decision { head, has_effects } => (head, has_effects),
+            Start::Feedback { decision, class, time } => {
+                look.feedback(id, decision, class, time);
+                continue;
+            }
+        };
+        let wanted = match last {
+            Some((pipeline, version, wanted)) if version == head.version && pipeline == head.pipeline => {
+                wanted
+            }
+            _ => look.version(head.pipeline, head.version),
+        };
+        last = Some((head.pipeline, head.version, wanted));
+        match look.decision(&head) {
+            Some(facts) => {
+                reader.facts(wanted.unwrap_or_default(), facts)?;
+                let decided = reader.verdict(|rule, shadow| look.fired(rule, shadow))?;
+                look.decided(decided);
+            }
+            None => {
+                reader.facts(&[], &mut Facts::default())?;
+                reader.verdict(|_, _| ())?;
+            }
+        }
+        if has_effects {
+            reader.effects()?;
+        }
+    }
+    if reader.is_at_end() { Ok(()) } else { Err(Broken) }
+}
+
 /// Reads the records of a block one after another.
-pub(crate) struct Reader<'b> {
+struct Reader<'b> {
     /// What is still to be read.
     bytes: &'b [u8],
 }
 
 /// The beginning of a record.
 #[derive(Debug)]
-pub(crate) enum Start<'b> {
-    /// A decision; [`Reader::facts`] and [`Reader::verdict`] have to follow.
-    Decision(Head<'b>),
+enum Start<'b> {
+    /// A decision; [`Reader::facts`] and [`Reader::verdict`] have to follow, and [`Reader::effects`] if there are any.
+    Decision { head: Head<'b>, has_effects: bool },
     /// Feedback, whole.
     Feedback { decision: RecordId, class: &'b str, time: Time },
 }
@@ -37,13 +95,14 @@ pub(crate) enum Start<'b> {
 /// What comes before a decision's facts.
 #[derive(Debug)]
 pub(crate) struct Head<'b> {
+    pub(crate) id: RecordId,
     pub(crate) pipeline: &'b str,
     pub(crate) version: &'b str,
     pub(crate) time: Time,
 }
 
 /// What was decided.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Decided {
     pub(crate) score: f64,
     pub(crate) action: Action,
@@ -56,19 +115,19 @@ pub(crate) struct Broken;
 type Result<T> = std::result::Result<T, Broken>;
 
 impl<'b> Reader<'b> {
-    pub(crate) fn new(bytes: &'b [u8]) -> Reader<'b> {
+    fn new(bytes: &'b [u8]) -> Reader<'b> {
         Reader { bytes }
     }
 
     /// Whether all was read.
-    pub(crate) fn is_at_end(&self) -> bool {
+    fn is_at_end(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    pub(crate) fn start(&mut self) -> Result<(RecordId, Start<'b>)> {
+    fn start(&mut self) -> Result<(RecordId, Start<'b>)> {
         let (id, kind) = (RecordId(self.varint()?), self.varint()?);
         let start = match kind {
-            0 => {
+            0 | 2 => {
                 let (pipeline, version) = (self.text()?, self.text()?);
                 if self.flag()? {
                     self.text()?;
@@ -77,7 +136,7 @@ impl<'b> Reader<'b> {
                 // Arrival, and whether it had been counted before.
                 self.varint()?;
                 self.flag()?;
-                Start::Decision(Head { pipeline, version, time })
+                Start::Decision { head: Head { id, pipeline, version, time }, has_effects: kind == 2 }
             }
             1 => {
                 let (decision, class) = (RecordId(self.varint()?), self.text()?);
@@ -89,7 +148,7 @@ impl<'b> Reader<'b> {
     }
 
     /// Reads a decision's facts: `wanted` has for each in order the slot of `facts` that it is put in, if any.
-    pub(crate) fn facts(&mut self, wanted: &[Option<Slot>], facts: &mut Facts) -> Result<()> {
+    fn facts(&mut self, wanted: &[Option<Slot>], facts: &mut Facts) -> Result<()> {
         for index in 0..self.varint()? {
             if !self.flag()? {
                 continue;
@@ -103,7 +162,7 @@ impl<'b> Reader<'b> {
     }
 
     /// Passes over the keys and reads the verdict; `fired` gets the names of rules, and whether they were in shadow.
-    pub(crate) fn verdict(&mut self, mut fired: impl FnMut(&'b str, bool)) -> Result<Decided> {
+    fn verdict(&mut self, mut fired: impl FnMut(&'b str, bool)) -> Result<Decided> {
         for _ in 0..self.varint()? {
             // Kind, shingle, quality.
             self.varint()?;
@@ -142,6 +201,11 @@ impl<'b> Reader<'b> {
             self.float()?;
         }
         Ok(Decided { score, action })
+    }
+
+    /// Passes over effects.
+    fn effects(&mut self) -> Result<()> {
+        self.made::<Vec<judge::Consequence>>().map(drop)
     }
 
     fn pass_value(&mut self) -> Result<()> {
@@ -228,64 +292,9 @@ impl<'b> Reader<'b> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{Feedback, KeyReading, Record, Row};
-    use event::{Kind, Shingle};
-    use judge::{Next, Reason, Verdict};
+    use crate::journal::samples::{row, value};
+    use crate::journal::{Feedback, Record};
     use proptest::prelude::*;
-
-    fn row(values: Vec<Option<Value>>) -> Row {
-        let reason = |rule: &str, value: Option<Value>| Reason {
-            rule: rule.to_owned(),
-            score: -1.5,
-            detail: "größer".to_owned(),
-            values: vec![("from.seen('1h')".to_owned(), value)],
-        };
-        let columns = values.iter().enumerate().map(|(index, value)| event::Column {
-            name: index.to_string(),
-            kind: value.as_ref().map_or(event::Type::Bool, Value::type_of),
-            doc: String::new(),
-            journalled: true,
-        });
-        let mut facts = event::Schema::from_columns(columns.collect()).empty_row();
-        for (value, slot) in values.iter().zip(0..) {
-            if let Some(value) = value {
-                facts.set(Slot(slot), value.clone());
-            }
-        }
-        // Estimated, first seen at -5, never last, one counter in two windows.
-        let reading = postcard::from_bytes(&[1, 1, 9, 0, 0, 1, 2, 1, 0xac, 0x02]).unwrap();
-        Row {
-            pipeline: "mail".to_owned(),
-            version: "0123".to_owned(),
-            event_id: Some("an id".to_owned()),
-            time: Time(-7),
-            arrival: Time(i64::MAX),
-            duplicate: true,
-            facts,
-            keys: vec![KeyReading { kind: Kind(700), shingle: Shingle(u64::MAX), reading }],
-            verdict: Verdict {
-                score: 2.5,
-                action: Action::Review,
-                reasons: vec![reason("A", values.first().cloned().flatten()), reason("B", None)],
-                shadow: vec![reason("C", values.last().cloned().flatten())],
-                next: Some(Next { action: Action::Reject, distance: 0.5 }),
-                effects: Vec::new(),
-            },
-        }
-    }
-
-    fn value() -> impl Strategy<Value = Value> {
-        prop_oneof![
-            ".{0,20}".prop_map(Value::from),
-            any::<i64>().prop_map(Value::Integer),
-            (-1e9..1e9).prop_map(Value::Float),
-            any::<bool>().prop_map(Value::Bool),
-            any::<i64>().prop_map(|micros| Value::Time(Time(micros))),
-            any::<std::net::IpAddr>().prop_map(Value::Ip),
-            prop::collection::vec(any::<u8>(), 0..200).prop_map(|bytes| Value::Bytes(bytes.into())),
-            prop::collection::vec(".{0,9}", 0..5).prop_map(Value::from),
-        ]
-    }
 
     proptest! {
         #[test]
@@ -299,7 +308,7 @@ mod tests {
             bytes.extend(Record::Feedback(feedback).encode(RecordId(u64::MAX)));
             let mut reader = Reader::new(&bytes);
             let (id, start) = reader.start().unwrap();
-            let Start::Decision(head) = start else { panic!("{start:?}") };
+            let Start::Decision { head, .. } = start else { panic!("{start:?}") };
             prop_assert_eq!((id, head.pipeline, head.version, head.time), (RecordId(9), "mail", "0123", Time(-7)));
             let slots: Vec<Option<Slot>> =
                 wanted.iter().zip(0..).map(|(wanted, slot)| wanted.then_some(Slot(slot))).collect();
@@ -329,7 +338,7 @@ mod tests {
             for bytes in [bytes, mended] {
                 let mut reader = Reader::new(&bytes);
                 while let Ok((_, start)) = reader.start() {
-                    let is_row = matches!(start, Start::Decision(_));
+                    let is_row = matches!(start, Start::Decision { .. });
                     if is_row && (reader.facts(&[], &mut Facts::default()).is_err() || reader.verdict(|_, _| ()).is_err()) {
                         break;
                     }

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use super::columns;
+use super::files::{self, segments_in};
 use super::segment::{self, Checked};
 use super::{
-    Description, JournalError, Record, SIDE_FILE_BYTES_MAX, description_file, io_error, segments_in,
+    Description, JournalError, Record, SIDE_FILE_BYTES_MAX, description_file, io_error, segment_error,
 };
+use crate::id::RecordId;
 
 /// What [`verify`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,8 +49,8 @@ impl Verified {
     }
 }
 
-/// Reads all segments in a directory that no process has open, checks every block, and that every row has a
-/// description. Changes nothing. `progress` hears of bytes read and of all bytes.
+/// Reads all segments in a directory that no process has open, checks every block and column, and that
+/// every row has a description. Changes nothing. `progress` hears of bytes read and of all bytes.
 ///
 /// # Errors
 /// What the operating system says, or a segment of a later release. Damage is in the answer.
@@ -62,6 +65,29 @@ pub fn verify(directory: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Ve
     let mut done = 0;
     let mut versions: BTreeMap<String, u64> = BTreeMap::new();
     for (index, (_, path)) in segments.iter().enumerate() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut count = |records: &[(RecordId, Record)]| {
+            verified.records += records.len() as u64;
+            for (_, record) in records {
+                if let Record::Decision(row) = record {
+                    *versions.entry(row.version.clone()).or_default() += 1;
+                }
+            }
+        };
+        verified.segments += 1;
+        if files::is_columnar(path) {
+            let file = fs::File::open(path).map_err(io_error(path))?;
+            let damaged = columns::check(file, &mut |at| progress(done + at, all), &mut count);
+            verified.damage.extend(damaged.map_err(segment_error(path))?.into_iter().map(|it| Damage {
+                segment: name.clone(),
+                from: it.from,
+                to: it.to,
+                records: it.records,
+                cut: false,
+            }));
+            done += length(path);
+            continue;
+        }
         // Where each intact block begins, and how many records it has.
         let mut blocks: Vec<(u64, u64)> = Vec::new();
         let newest = index + 1 == segments.len();
@@ -69,16 +95,9 @@ pub fn verify(directory: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Ve
             if newest {
                 blocks.push((at, records.len() as u64));
             }
-            verified.records += records.len() as u64;
-            for (_, record) in records {
-                if let Record::Decision(row) = record {
-                    *versions.entry(row.version.clone()).or_default() += 1;
-                }
-            }
+            count(records);
         })?;
-        verified.segments += 1;
         done += checked.bytes;
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         report(&mut verified, name, newest, &checked, &blocks);
         progress(done, all);
     }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use engine::{Directory, Engine, Explanation};
+use engine::{Config, Directory, Engine, Explanation, Overrides, Plan};
 use event::{Key, Kind, Shingle, Space, Span, Time, Value};
 use stats::{
     Add, Admit, Catalog, Column, Embedded, Layout, Ledger, Measure, Observation, Once, Quality, Reading,
@@ -14,7 +14,7 @@ use stats::{
 use store::log::{Log, Options};
 use store::{Device, FileDevice, MemoryDevice, v1};
 
-use crate::pipeline::{NOW, decide_at, event, plan};
+use crate::pipeline::{CONFIG, NOW, decide_at, event, plan};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name)
@@ -64,6 +64,11 @@ fn write_pipeline(path: &Path) {
 }
 
 fn check_pipeline(engine: &Engine) {
+    check_pipeline_and(engine, 0);
+}
+
+/// With so many records behind those of [`write_pipeline`].
+fn check_pipeline_and(engine: &Engine, more: usize) {
     let pipeline = Arc::clone(&engine.plan().pipelines[0]);
     let timeline = |kind: &str, value: &str| {
         pollster::block_on(engine.timeline(&pipeline, kind, value, NOW)).unwrap().timeline
@@ -82,7 +87,7 @@ fn check_pipeline(engine: &Engine) {
     assert_eq!(mail.buckets[0].counts, [1, 0, 1], "seen once, and complained about");
 
     let records = engine.journal().unwrap().recent(1000).unwrap();
-    assert_eq!(records.len(), 302);
+    assert_eq!(records.len(), 302 + more);
     let Explanation { facts, keys, event_id, verdict, .. } = engine.explain(records[300].0).unwrap();
     assert_eq!(event_id.as_deref(), Some("order-1"));
     assert!(
@@ -355,6 +360,60 @@ fn format_2() {
         drop(ledger);
         with_engine(&path, check_pipeline);
     }
+}
+
+/// The pipeline with a rule that has effects, and every block a segment of its own.
+fn plan_with_effects() -> Plan {
+    let rule = "[[rule]]\nname = \"TOLD\"\nwhen = \"user.mail == 'told@example.org'\"\nscore = 0\n\
+                effects = [\"set review\", \"add ip.bad by 2\", \"notify 'ops'\"]\n";
+    let config = Config::from_text("signup.toml", &(CONFIG.to_owned() + rule), &Overrides::default());
+    let mut plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+    plan.node.journal.segment = 1;
+    plan
+}
+
+/// What the writer of the third fixture did: rows of the second became columns, and two decisions have effects, one in
+/// columns and one in rows. Never change it.
+fn write_columns(path: &Path) {
+    write_pipeline(path);
+    let engine = Engine::open(&Directory::open(path).unwrap(), plan_with_effects()).unwrap();
+    for minute in 0..2 {
+        decide_at(
+            &engine,
+            event("192.0.2.99", "told@example.org"),
+            NOW + Span::days(3) + Span::minutes(minute),
+        );
+        engine.journal().unwrap().sync().unwrap();
+    }
+    engine.journal().unwrap().settle();
+    engine.close().unwrap();
+}
+
+#[test]
+fn format_3() {
+    let stored = fixture("data-3");
+    if !stored.exists() && std::env::var_os("UPDATE").is_some() {
+        write_columns(&stored);
+    }
+    let of_kind = |extension: &str| {
+        let names = std::fs::read_dir(stored.join("journal")).unwrap().map(|entry| entry.unwrap().path());
+        names.filter(|name| name.extension().is_some_and(|it| it == extension)).count()
+    };
+    assert!(of_kind("journal") == 1 && of_kind("parquet") > 1);
+    let (_parent, path) = copied("data-3");
+    with_engine(&path, |engine| check_pipeline_and(engine, 2));
+    with_engine(&path, |engine| {
+        let records = engine.journal().unwrap().recent(1000).unwrap();
+        for (id, _) in &records[302..304] {
+            let effects = engine.explain(*id).unwrap().verdict.unwrap().effects;
+            let effects: Vec<_> =
+                effects.iter().map(|due| (due.rule.as_str(), due.effect.to_string())).collect();
+            let told = |effect: &str| ("TOLD", effect.to_owned());
+            assert_eq!(effects, [told("set review"), told("add ip.bad by 2"), told("notify \"ops\"")]);
+        }
+        let found = engine::journal::verify(&path.join("journal"), &mut |_, _| ()).unwrap();
+        assert!(found.is_sound(), "{found:?}");
+    });
 }
 
 /// Changes the version in a file and brings its checksum up to date, as a later release that keeps the rest would.

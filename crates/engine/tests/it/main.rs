@@ -1,6 +1,7 @@
 //! Integration tests of the engine, one module a concern.
 
 mod backtest;
+mod columns;
 mod config;
 mod corpora;
 mod erase;

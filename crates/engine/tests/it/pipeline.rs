@@ -6,7 +6,7 @@ use engine::{Config, Decision, Directory, Engine, EngineError, Overrides, Plan};
 use event::{Event, Span, Time, Value};
 use judge::Action;
 
-const CONFIG: &str = r#"
+pub(crate) const CONFIG: &str = r#"
 name = "signup"
 space = 7
 

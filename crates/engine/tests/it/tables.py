@@ -5,6 +5,8 @@ import sys
 
 folder, rows, labelled = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 parquet, ndjson = f"{folder}/table.parquet", f"{folder}/table.ndjson"
+# A closed segment of the journal: every decision, and what was said of some.
+segment = f"{folder}/segment.parquet"
 
 
 def there(*names):
@@ -36,6 +38,12 @@ if there("pyarrow"):
     same(table.column("label").null_count, rows - labelled)
     same(set(table.column("preset").to_pylist()), {"mail"})
     same(table.column("rules_version").null_count, 0)
+    journal = pyarrow.parquet.read_table(segment)
+    same(journal.column("what").to_pylist().count("decision"), rows)
+    same(journal.column("class").null_count, rows)
+    same(journal.schema.field("time").type, pyarrow.timestamp("us", tz="UTC"))
+    same(journal.schema.field("mail.size").type, pyarrow.int64())
+    same(journal.schema.field("rules").type.value_type, pyarrow.string())
     print("read by pyarrow")
 
 if there("pandas", "pyarrow"):
@@ -48,6 +56,8 @@ if there("pandas", "pyarrow"):
     same(list(frame["id"]), list(lines["id"]))
     same(list(frame["score"]), list(lines["score"]))
     same(int(frame["label"].notna().sum()), labelled)
+    journal = pandas.read_parquet(segment)
+    same([int(size) for size in journal["mail.size"] if size == size], [int(size) for size in frame["mail.size"]])
     print("read by pandas")
 
 if there("polars"):
@@ -60,6 +70,9 @@ if there("polars"):
     same(frame["label"].null_count(), rows - labelled)
     same(frame["rules"].str.json_decode(polars.List(polars.String)).to_list(),
          lines["rules"].str.json_decode(polars.List(polars.String)).to_list())
+    journal = polars.read_parquet(segment).filter(polars.col("what") == "decision")
+    same(journal["rules"].to_list(), frame["rules"].str.json_decode(polars.List(polars.String)).to_list())
+    same(journal["mail.size"].to_list(), frame["mail.size"].to_list())
     print("read by polars")
 
 if there("duckdb"):
@@ -68,6 +81,9 @@ if there("duckdb"):
     for source in (f"read_parquet('{parquet}')", f"read_json_auto('{ndjson}')"):
         same(duckdb.sql(f"SELECT count(*), count(label) FROM {source}").fetchall(), [(rows, labelled)])
         same(duckdb.sql(f"SELECT count(DISTINCT id) FROM {source} WHERE time IS NOT NULL").fetchall(), [(rows,)])
+    said = "FROM segment d LEFT JOIN segment f ON f.decision = d.id WHERE d.what = 'decision'"
+    duckdb.sql(f"CREATE VIEW segment AS SELECT * FROM read_parquet('{segment}')")
+    same(duckdb.sql(f"SELECT count(*), count(f.class) {said}").fetchall(), [(rows, labelled)])
     print("read by duckdb")
 
 if there("catboost", "pandas", "pyarrow"):

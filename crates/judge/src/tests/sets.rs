@@ -176,7 +176,7 @@ fn effects_set_and_lift_actions() {
 }
 
 #[test]
-fn other_effects_are_handed_on_in_the_order_of_the_rules() {
+fn effects_are_handed_on_in_the_order_of_the_rules() {
     let mut scope = TestScope::new();
     let with = |name: &str, effects: &[&str]| RuleSource {
         effects: effects.iter().map(|effect| (*effect).to_owned()).collect(),
@@ -193,7 +193,12 @@ fn other_effects_are_handed_on_in_the_order_of_the_rules() {
         verdict.effects.iter().map(|due| format!("{}: {}", due.rule, due.effect)).collect();
     assert_eq!(
         told,
-        ["FIRST: add ip.seen by 5", "SECOND: mark ip as \"scanner\" for 1d", "SECOND: notify \"operators\""]
+        [
+            "FIRST: add ip.seen by 5",
+            "FIRST: set tag",
+            "SECOND: mark ip as \"scanner\" for 1d",
+            "SECOND: notify \"operators\""
+        ]
     );
     assert_eq!(set.rule("FIRST").unwrap().effects[1], Effect::Set(Action::Tag));
     set.explain(&mut verdict, &row);

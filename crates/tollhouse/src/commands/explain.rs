@@ -42,6 +42,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         out.json(&explanation)?;
     } else {
         draw::verdict(&mut out, &explanation)?;
+        draw::effects(&mut out, &explanation)?;
         draw::closest(&mut out, &explanation)?;
         draw::models(&mut out, &explanation)?;
         draw::keys(&mut out, &explanation)?;

@@ -159,7 +159,12 @@ fn damage(verified: &Verified) -> Vec<Damage> {
         }
     }
     for damage in &journal.damage {
-        let mut cost = format!("{} decisions or more cannot be read", HumanCount(damage.records));
+        // The end of a file by columns is for others; what is before it has records.
+        let only_others = damage.segment.ends_with(".parquet") && damage.records == 0 && damage.from > 0;
+        let mut cost = match only_others {
+            true => "all can be read, but not by other programs".to_owned(),
+            false => format!("{} decisions or more cannot be read", HumanCount(damage.records)),
+        };
         if damage.cut {
             cost += "; the next start cuts off the journal here";
         }

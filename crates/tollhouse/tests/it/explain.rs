@@ -64,6 +64,7 @@ name = "MODEL"
 when = "model('spam') > 0.6"
 score = 1.0
 description = "The model says so"
+effects = ["notify 'ops'"]
 
 [[rule]]
 name = "BUSY"
@@ -116,7 +117,10 @@ tag  score 4.0  orders  ID
      +1.5  CAPS  25 %
            mail.caps = 1.7997074127197266; group shape counts 3 of 4.5
      +1.0  MODEL  25 %  The model says so
-           model('spam') = 0.6286070194309001
+           model('spam') = 0.6286070194309001; notify \"ops\"
+
+effects
+  notify \"ops\"  MODEL
 
 closest rules that did not fire
      +9.0  TRIED, in shadow  with it 4.0, tag
@@ -161,6 +165,10 @@ fn a_decision_is_laid_open() {
     let counted: f64 = shares.values().map(|share| number(&share["counts"])).sum();
     assert!((counted - number(&explained["score"])).abs() < 1e-9, "{explained}");
     assert_eq!(shares["LARGE"], serde_json::json!({"counts": 2.0, "share": 0.5}));
+
+    let told =
+        serde_json::json!([{"rule": "MODEL", "effect": "notify \"ops\"", "verb": "notify", "whom": "ops"}]);
+    assert_eq!(explained["effects"], told);
 
     let close = &explained["closest"][1];
     assert_eq!(

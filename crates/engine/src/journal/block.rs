@@ -1,0 +1,127 @@
+//! A block of records, in whichever form its segment has them. All that reads the journal reads blocks.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use event::Time;
+
+use super::columns::Columns;
+use super::segment::{BLOCK_HEAD_BYTES, SegmentError};
+use super::slim::{self, Look};
+use super::{JournalError, Record, segment_error};
+use crate::id::RecordId;
+
+/// What is known of a block before it is read.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// Smallest id in it.
+    pub first: RecordId,
+    /// Largest id in it.
+    pub last: RecordId,
+    /// Latest arrival in it.
+    pub arrival: Time,
+    /// Records in it.
+    pub count: u32,
+    /// Where it begins in its segment.
+    pub at: u64,
+    /// Length of its content as it is stored.
+    pub(super) length: u64,
+}
+
+/// Some records of a segment that lie together: compressed rows, or a group of columns, of which only what is wanted
+/// is read.
+#[derive(Debug)]
+pub struct Block {
+    /// Its head.
+    pub head: Head,
+    content: Content,
+    /// The file that it is in, if it is in one.
+    path: Option<Arc<Path>>,
+}
+
+#[derive(Debug)]
+enum Content {
+    /// One zstd frame, of so many bytes uncompressed.
+    Rows(Vec<u8>, usize),
+    /// A group of a file.
+    Columns(Arc<Columns>, usize),
+}
+
+impl Block {
+    pub(super) fn of_rows(head: Head, content: Vec<u8>, raw_bytes: usize) -> Block {
+        Block { head, content: Content::Rows(content, raw_bytes), path: None }
+    }
+
+    /// A group of a file, unless it does not have it.
+    pub(super) fn of_columns(columns: &Arc<Columns>, number: usize) -> Option<Block> {
+        let group = columns.group(number)?;
+        let head = Head {
+            first: group.first,
+            last: group.last,
+            arrival: group.arrival,
+            count: group.rows,
+            at: group.at,
+            length: group.bytes,
+        };
+        Some(Block { head, content: Content::Columns(Arc::clone(columns), number), path: None })
+    }
+
+    /// Of this file.
+    pub(super) fn in_file(self, path: &Arc<Path>) -> Block {
+        Block { path: Some(Arc::clone(path)), ..self }
+    }
+
+    /// What is wrong with it, and where.
+    pub(super) fn error(&self, error: SegmentError) -> JournalError {
+        segment_error(self.path.as_deref().unwrap_or(Path::new("")))(error)
+    }
+
+    fn damaged(&self) -> SegmentError {
+        SegmentError::Damaged(self.head.at)
+    }
+
+    /// The content of rows, uncompressed. The head says how much that is, within a bound.
+    fn raw(&self, content: &[u8], bytes: usize) -> Result<Vec<u8>, SegmentError> {
+        zstd::bulk::decompress(content, bytes).map_err(|_| self.damaged())
+    }
+
+    /// Bytes that it takes up on disk.
+    pub fn disk_bytes(&self) -> u64 {
+        match self.content {
+            Content::Rows(..) => BLOCK_HEAD_BYTES as u64 + self.head.length,
+            Content::Columns(..) => self.head.length,
+        }
+    }
+
+    /// The records.
+    pub fn records(&self) -> Result<Vec<(RecordId, Record)>, SegmentError> {
+        let records = match &self.content {
+            Content::Rows(content, bytes) => Record::decode_all(&self.raw(content, *bytes)?),
+            Content::Columns(columns, number) => columns.records(*number, |_| true)?,
+        };
+        if records.len() == self.head.count as usize { Ok(records) } else { Err(self.damaged()) }
+    }
+
+    /// The record of this id, if it is here.
+    pub(super) fn find(&self, id: RecordId) -> Result<Option<Record>, SegmentError> {
+        if !(self.head.first..=self.head.last).contains(&id) {
+            return Ok(None);
+        }
+        let records = match &self.content {
+            Content::Rows(..) => self.records()?,
+            Content::Columns(columns, number) => columns.records(*number, |other| other == id)?,
+        };
+        Ok(records.into_iter().find(|(other, _)| *other == id).map(|(_, record)| record))
+    }
+
+    /// Shows the records to `look`, and reads no more than that wants.
+    pub(crate) fn look<'w>(&self, look: &mut dyn Look<'w>) -> Result<(), SegmentError> {
+        match &self.content {
+            Content::Rows(content, bytes) => {
+                let raw = self.raw(content, *bytes)?;
+                slim::look(&raw, self.head.count, look).map_err(|_| self.damaged())
+            }
+            Content::Columns(columns, number) => columns.look(*number, look),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Closed segments by columns: Parquet files that other programs read as they are, with an index of our own.
+//!
+//! ```text
+//! "PAR1"  head  column chunks, group by group  index  Parquet's footer
+//! ```
+//!
+//! A row is a record. What a record is by itself and every fact have a column each; what has no column is in `detail`,
+//! so that each record comes back as it was. The index says where each column of each group lies and what its checksum
+//! is, so that a reader checks all that it decodes and never has to believe a length; Parquet's own footer says the same
+//! to others. `docs/format.md` draws the bytes.
+
+mod check;
+mod pages;
+mod read;
+mod write;
+
+use std::collections::{HashMap, HashSet};
+
+use event::{Time, Type, Value};
+use judge::{Consequence, Next};
+use serde::{Deserialize, Serialize};
+
+use super::{Description, KeyReading};
+use crate::id::RecordId;
+
+pub(super) use check::check;
+pub(crate) use read::Columns;
+pub(super) use write::Writer;
+
+/// What a file of Parquet begins with.
+const PARQUET: [u8; 4] = *b"PAR1";
+const MAGIC: [u8; 8] = *b"TOLLJRNC";
+/// Up to here, Parquet's four bytes included.
+const HEAD_BYTES: usize = 44;
+/// Largest index, uncompressed.
+const INDEX_BYTES_MAX: usize = 16 << 20;
+/// Most rows of a group that is read.
+const ROWS_MAX: usize = 1 << 16;
+/// Most items of a list that has its place in a column.
+const ITEMS_MAX: usize = 1 << 16;
+
+/// The columns of every file, before those of facts.
+const OWN: [(&str, Type); 20] = [
+    ("id", Type::String),
+    ("what", Type::String),
+    ("pipeline", Type::String),
+    ("version", Type::String),
+    ("rules_version", Type::String),
+    ("preset", Type::String),
+    ("preset_version", Type::String),
+    ("models", Type::String),
+    ("event_id", Type::String),
+    ("time", Type::Time),
+    ("arrival", Type::Time),
+    ("duplicate", Type::Bool),
+    ("action", Type::String),
+    ("score", Type::Float),
+    ("rules", Type::List),
+    ("shadow_rules", Type::List),
+    ("effects", Type::List),
+    ("decision", Type::String),
+    ("class", Type::String),
+    ("detail", Type::Bytes),
+];
+
+/// Places in [`OWN`].
+mod own {
+    pub(super) const ID: usize = 0;
+    pub(super) const WHAT: usize = 1;
+    pub(super) const PIPELINE: usize = 2;
+    pub(super) const VERSION: usize = 3;
+    /// And the three behind it: what the version's description says of it.
+    pub(super) const SAID: usize = 4;
+    pub(super) const EVENT_ID: usize = 8;
+    pub(super) const TIME: usize = 9;
+    pub(super) const ARRIVAL: usize = 10;
+    pub(super) const DUPLICATE: usize = 11;
+    pub(super) const ACTION: usize = 12;
+    pub(super) const SCORE: usize = 13;
+    pub(super) const RULES: usize = 14;
+    pub(super) const SHADOW: usize = 15;
+    pub(super) const EFFECTS: usize = 16;
+    pub(super) const DECISION: usize = 17;
+    pub(super) const CLASS: usize = 18;
+    pub(super) const DETAIL: usize = 19;
+}
+
+/// How bytes are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Compressed, and what is read has to fit its checksum.
+    Sealed,
+    /// Neither, so that a changed byte comes as far as it can: for tests and fuzzing.
+    Bare,
+}
+
+/// What `what` says.
+const DECISION: &str = "decision";
+const FEEDBACK: &str = "feedback";
+
+/// Which columns a file has, and what the facts of each version are in them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Layout {
+    /// Columns of facts, behind [`OWN`]: name and type.
+    facts: Vec<(String, Type)>,
+    versions: Vec<VersionLayout>,
+}
+
+/// A version of a pipeline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct VersionLayout {
+    version: String,
+    /// The versions of its rules, its preset's name and version, and its models, as far as they are known.
+    said: [Option<String>; 4],
+    /// For each fact in order the column of facts that it has.
+    slots: Vec<Option<u32>>,
+}
+
+/// What a file says about itself, for its reader.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Index {
+    layout: Layout,
+    groups: Vec<Group>,
+}
+
+/// A group of rows.
+#[derive(Debug, Serialize, Deserialize)]
+struct Group {
+    /// Where its first column begins.
+    at: u64,
+    rows: u32,
+    first: RecordId,
+    last: RecordId,
+    /// Latest arrival, as far as the segment told.
+    arrival: Time,
+    /// Some of its facts are in `detail`.
+    extras: bool,
+    /// For each column its length and checksum; they lie one behind the other.
+    chunks: Vec<(u32, u32)>,
+}
+
+impl Group {
+    fn bytes(&self) -> u64 {
+        self.chunks.iter().map(|(length, _)| u64::from(*length)).sum()
+    }
+}
+
+/// What of a decision has no column of its own.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Detail {
+    /// Facts, missing ones included.
+    facts: u32,
+    /// Facts that fit into no column, and which they are.
+    extras: Vec<(u32, Value)>,
+    keys: Vec<KeyReading>,
+    /// Of the rules in `rules` and `shadow_rules`.
+    reasons: Vec<DetailReason>,
+    shadow: Vec<DetailReason>,
+    next: Option<Next>,
+    effects: Vec<Consequence>,
+}
+
+/// Of a reason all but its rule.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct DetailReason {
+    score: f64,
+    detail: String,
+    values: Vec<(String, Option<Value>)>,
+}
+
+impl Layout {
+    /// For rows of these versions: facts of one name and type share a column, whichever pipeline has them; those of one
+    /// name and other types have columns of their own. A version without a description has its facts in `detail`.
+    pub(super) fn of(versions: &[(String, Option<Description>)]) -> Layout {
+        let mut layout = Layout::default();
+        let mut taken: HashSet<String> = OWN.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let mut known: HashMap<(&str, Type), u32> = HashMap::new();
+        for (version, description) in versions {
+            let mut slots = Vec::new();
+            for column in description.iter().flat_map(|description| &description.columns) {
+                if !column.journalled {
+                    slots.push(None);
+                    continue;
+                }
+                let place = *known.entry((&column.name, column.kind)).or_insert_with(|| {
+                    let names = [
+                        column.name.clone(),
+                        format!("fact.{}", column.name),
+                        format!("{}:{}", column.name, column.kind),
+                    ];
+                    let own = OWN.iter().any(|(name, _)| *name == column.name);
+                    let wanted = if own { &names[1..] } else { &names[..] };
+                    let mut name =
+                        wanted.iter().find(|name| !taken.contains(*name)).unwrap_or(&names[2]).clone();
+                    while !taken.insert(name.clone()) {
+                        name.push('\'');
+                    }
+                    layout.facts.push((name, column.kind));
+                    // Fewer than versions times columns.
+                    (layout.facts.len() - 1) as u32
+                });
+                slots.push(Some(place));
+            }
+            let said = description.as_ref().map(said).unwrap_or_default();
+            layout.versions.push(VersionLayout { version: version.clone(), said, slots });
+        }
+        layout
+    }
+
+    fn columns(&self) -> impl Iterator<Item = (&str, Type)> {
+        OWN.into_iter().chain(self.facts.iter().map(|(name, kind)| (name.as_str(), *kind)))
+    }
+
+    fn version(&self, version: &str) -> Option<&VersionLayout> {
+        self.versions.iter().find(|layout| layout.version == version)
+    }
+}
+
+fn said(description: &Description) -> [Option<String>; 4] {
+    let preset = description.preset.as_ref();
+    [
+        description.rules_version.clone(),
+        preset.map(|(name, _)| name.clone()),
+        preset.map(|(_, version)| version.clone()),
+        description.models_text(),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,467 @@
+//! The pages of one column of one row group, decoded.
+//!
+//! Reads what [`super::write`] makes: data pages of version 1, plain or by dictionary, compressed with zstd. The
+//! `parquet` crate's own column readers do not promise to return on any bytes (a page by dictionary without one makes
+//! them panic, and pages allocate what they state), so the few encodings that we write are read here, within a budget.
+//! The encodings are those of <https://parquet.apache.org/docs/file-format/data-pages/encodings/>, the page's head is
+//! Thrift's compact protocol.
+
+use event::Type;
+
+use super::Form;
+
+/// Most entries of a column in a group: items of lists, mostly.
+pub(super) const ENTRIES_MAX: usize = 4 << 20;
+/// Bytes of memory that an entry is counted as, beside its content.
+const ENTRY_BYTES: usize = 16;
+/// Nesting of a page's head above which it is not believed.
+const NESTING_MAX: usize = 8;
+
+/// A decoded column of a group.
+#[derive(Debug, Default)]
+pub(super) struct Chunk {
+    /// For each entry whether there is a value. A row has one entry; one with a list has one for each item, or one for
+    /// none.
+    pub(super) levels: Vec<u8>,
+    /// For each entry of a list 0 where a row begins; empty for other columns.
+    pub(super) repeats: Vec<u8>,
+    pub(super) values: Values,
+    /// What texts lie in.
+    arena: Vec<u8>,
+}
+
+/// The values of a column, without the missing ones.
+#[derive(Debug)]
+pub(super) enum Values {
+    Bools(Vec<bool>),
+    Integers(Vec<i64>),
+    Floats(Vec<f64>),
+    /// Where they begin in the arena, and how long they are.
+    Texts(Vec<(u32, u32)>),
+}
+
+impl Default for Values {
+    fn default() -> Values {
+        Values::Bools(Vec::new())
+    }
+}
+
+/// The level of an entry that has a value: 1, or 2 for an item of a list.
+pub(super) fn full(kind: Type) -> u8 {
+    if kind == Type::List { 2 } else { 1 }
+}
+
+impl Chunk {
+    /// The bytes of a text or of bytes.
+    pub(super) fn bytes(&self, index: usize) -> Option<&[u8]> {
+        let Values::Texts(texts) = &self.values else { return None };
+        let (start, length) = *texts.get(index)?;
+        self.arena.get(start as usize..start as usize + length as usize)
+    }
+}
+
+/// Decodes a column of a group with so many rows. `None` if the bytes are none, or need more memory than is left of the
+/// budget.
+pub(super) fn decode(
+    mut bytes: &[u8],
+    form: Form,
+    kind: Type,
+    rows: usize,
+    budget: &mut usize,
+) -> Option<Chunk> {
+    let mut chunk = Chunk { values: Values::of(kind), ..Chunk::default() };
+    let mut dictionary: Option<Values> = None;
+    while !bytes.is_empty() {
+        let head = PageHead::read(&mut bytes)?;
+        let (content, rest) = bytes.split_at_checked(head.compressed)?;
+        bytes = rest;
+        *budget = budget.checked_sub(head.raw)?;
+        let raw = match content {
+            [] if head.raw == 0 => Vec::new(),
+            content if form == Form::Bare => content.to_vec(),
+            content => zstd::bulk::decompress(content, head.raw).ok()?,
+        };
+        if raw.len() != head.raw {
+            return None;
+        }
+        match head.kind {
+            PageKind::Dictionary { values } if dictionary.is_none() => {
+                let mut known = Values::of(kind);
+                *budget = budget.checked_sub(values.min(raw.len()).checked_mul(ENTRY_BYTES)?)?;
+                known.read_plain(&raw, kind, values, &mut chunk.arena)?;
+                dictionary = Some(known);
+            }
+            PageKind::Data { entries, by_dictionary } => {
+                *budget = budget.checked_sub(entries.checked_mul(ENTRY_BYTES)?)?;
+                chunk.read_page(&raw, kind, entries, by_dictionary, dictionary.as_ref())?;
+            }
+            PageKind::Dictionary { .. } => return None,
+        }
+    }
+    let found = match kind {
+        Type::List => chunk.repeats.iter().filter(|repeat| **repeat == 0).count(),
+        _ => chunk.levels.len(),
+    };
+    let begins = chunk.repeats.first().is_none_or(|repeat| *repeat == 0);
+    (found == rows && begins).then_some(chunk)
+}
+
+impl Chunk {
+    fn read_page(
+        &mut self,
+        mut raw: &[u8],
+        kind: Type,
+        entries: usize,
+        by_dictionary: bool,
+        dictionary: Option<&Values>,
+    ) -> Option<()> {
+        if self.levels.len().checked_add(entries)? > ENTRIES_MAX {
+            return None;
+        }
+        let full = full(kind);
+        if kind == Type::List {
+            levels(&mut raw, 1, entries, &mut self.repeats)?;
+        }
+        let before = self.levels.len();
+        levels(&mut raw, full, entries, &mut self.levels)?;
+        let values = self.levels[before..].iter().filter(|level| **level == full).count();
+        if !by_dictionary {
+            return self.values.read_plain(raw, kind, values, &mut self.arena);
+        }
+        let (known, (width, indices)) = (dictionary?, raw.split_first()?);
+        self.values.read_indices(indices, *width, values, known)
+    }
+}
+
+impl Values {
+    fn of(kind: Type) -> Values {
+        match kind {
+            Type::Bool => Values::Bools(Vec::new()),
+            Type::Integer | Type::Time => Values::Integers(Vec::new()),
+            Type::Float => Values::Floats(Vec::new()),
+            Type::String | Type::Ip | Type::Bytes | Type::List => Values::Texts(Vec::new()),
+        }
+    }
+
+    /// Appends so many values, one behind the other.
+    fn read_plain(&mut self, mut raw: &[u8], kind: Type, count: usize, arena: &mut Vec<u8>) -> Option<()> {
+        match self {
+            Values::Bools(values) => {
+                if kind != Type::Bool || raw.len() < count.div_ceil(8) {
+                    return None;
+                }
+                values.extend((0..count).map(|bit| raw[bit / 8] >> (bit % 8) & 1 == 1));
+            }
+            Values::Integers(values) => {
+                let words = raw.get(..count.checked_mul(8)?)?.as_chunks::<8>().0;
+                values.extend(words.iter().map(|word| i64::from_le_bytes(*word)));
+            }
+            Values::Floats(values) => {
+                let words = raw.get(..count.checked_mul(8)?)?.as_chunks::<8>().0;
+                values.extend(words.iter().map(|word| f64::from_le_bytes(*word)));
+            }
+            Values::Texts(values) => {
+                let mut at = arena.len();
+                u32::try_from(at.checked_add(raw.len())?).ok()?;
+                arena.extend_from_slice(raw);
+                for _ in 0..count {
+                    let (length, rest) = raw.split_first_chunk::<4>()?;
+                    let length = u32::from_le_bytes(*length);
+                    raw = rest.get(length as usize..)?;
+                    // Fits: the whole arena does.
+                    values.push(((at + 4) as u32, length));
+                    at += 4 + length as usize;
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Appends so many values of a dictionary.
+    fn read_indices(&mut self, indices: &[u8], width: u8, count: usize, known: &Values) -> Option<()> {
+        fn copy<T: Copy>(
+            (to, from): (&mut Vec<T>, &[T]),
+            indices: &[u8],
+            width: u8,
+            count: usize,
+        ) -> Option<()> {
+            to.reserve(count);
+            runs(indices, width, count, |index, times| {
+                let value = *from.get(index as usize)?;
+                to.extend(std::iter::repeat_n(value, times));
+                Some(())
+            })
+        }
+        match (self, known) {
+            (Values::Bools(to), Values::Bools(from)) => copy((to, from), indices, width, count),
+            (Values::Integers(to), Values::Integers(from)) => copy((to, from), indices, width, count),
+            (Values::Floats(to), Values::Floats(from)) => copy((to, from), indices, width, count),
+            (Values::Texts(to), Values::Texts(from)) => copy((to, from), indices, width, count),
+            _ => None,
+        }
+    }
+}
+
+/// Appends the levels that come next, behind their length in bytes.
+fn levels(raw: &mut &[u8], most: u8, count: usize, out: &mut Vec<u8>) -> Option<()> {
+    let (length, rest) = raw.split_first_chunk::<4>()?;
+    let (runs_of, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    *raw = rest;
+    out.reserve(count);
+    runs(runs_of, (u8::BITS - most.leading_zeros()) as u8, count, |level, times| {
+        let level = u8::try_from(level).ok().filter(|level| *level <= most)?;
+        out.extend(std::iter::repeat_n(level, times));
+        Some(())
+    })
+}
+
+/// Reads so many numbers of so many bits, run-length encoded or packed: a value and how often it comes.
+fn runs(
+    mut bytes: &[u8],
+    width: u8,
+    count: usize,
+    mut each: impl FnMut(u32, usize) -> Option<()>,
+) -> Option<()> {
+    if u32::from(width) > u32::BITS {
+        return None;
+    }
+    let mut left = count;
+    while left > 0 {
+        let head = usize::try_from(varint(&mut bytes)?).ok()?;
+        if head & 1 == 0 {
+            let (value, rest) = bytes.split_at_checked(usize::from(width).div_ceil(8))?;
+            bytes = rest;
+            let value = value.iter().rev().fold(0u32, |value, byte| value << 8 | u32::from(*byte));
+            let times = (head >> 1).min(left);
+            if times == 0 {
+                return None;
+            }
+            each(value, times)?;
+            left -= times;
+        } else {
+            let (packed, rest) = bytes.split_at_checked((head >> 1).checked_mul(usize::from(width))?)?;
+            bytes = rest;
+            let numbers = (head >> 1).checked_mul(8)?.min(left);
+            if numbers == 0 {
+                return None;
+            }
+            let (mut bits, mut have, mut from) = (0u64, 0, packed.iter());
+            let mask = (1u64 << width) - 1;
+            for _ in 0..numbers {
+                while have < width {
+                    bits |= u64::from(*from.next()?) << have;
+                    have += 8;
+                }
+                each((bits & mask) as u32, 1)?;
+                bits >>= width;
+                have -= width;
+            }
+            left -= numbers;
+        }
+    }
+    Some(())
+}
+
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..u64::BITS).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if *byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// What a page's head says, as far as it is needed.
+#[derive(Debug, PartialEq, Eq)]
+struct PageHead {
+    raw: usize,
+    compressed: usize,
+    kind: PageKind,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum PageKind {
+    Dictionary { values: usize },
+    Data { entries: usize, by_dictionary: bool },
+}
+
+/// Numbers of `parquet.thrift`: types of pages, encodings, and types of the compact protocol.
+mod number {
+    pub(super) const DATA_PAGE: i64 = 0;
+    pub(super) const DICTIONARY_PAGE: i64 = 2;
+    pub(super) const PLAIN: i64 = 0;
+    pub(super) const PLAIN_DICTIONARY: i64 = 2;
+    pub(super) const RLE: i64 = 3;
+    pub(super) const RLE_DICTIONARY: i64 = 8;
+    pub(super) const STRUCT: u8 = 12;
+}
+
+impl PageHead {
+    fn read(bytes: &mut &[u8]) -> Option<PageHead> {
+        let (mut kind, mut raw, mut compressed) = (None, None, None);
+        let (mut data, mut dictionary) = (None, None);
+        fields(bytes, &mut |bytes, field, form| {
+            match (field, form) {
+                (1, _) => kind = Some(integer(bytes, form)?),
+                (2, _) => raw = Some(size(bytes, form)?),
+                (3, _) => compressed = Some(size(bytes, form)?),
+                (5, number::STRUCT) => data = Some(counted(bytes)?),
+                (7, number::STRUCT) => dictionary = Some(counted(bytes)?),
+                _ => skip(bytes, form, 0)?,
+            }
+            Some(())
+        })?;
+        let kind = match (kind?, data, dictionary) {
+            (number::DATA_PAGE, Some((entries, encoding, true)), _) => {
+                let by_dictionary = match encoding {
+                    number::PLAIN => false,
+                    number::PLAIN_DICTIONARY | number::RLE_DICTIONARY => true,
+                    _ => return None,
+                };
+                PageKind::Data { entries, by_dictionary }
+            }
+            (number::DICTIONARY_PAGE, _, Some((values, number::PLAIN | number::PLAIN_DICTIONARY, _))) => {
+                PageKind::Dictionary { values }
+            }
+            _ => return None,
+        };
+        Some(PageHead { raw: raw?, compressed: compressed?, kind })
+    }
+}
+
+/// What a data page's and a dictionary page's own head say: number of values, their encoding, and whether levels are
+/// encoded in the only way that there still is.
+fn counted(bytes: &mut &[u8]) -> Option<(usize, i64, bool)> {
+    let (mut count, mut encoding, mut usual) = (None, None, true);
+    fields(bytes, &mut |bytes, field, form| {
+        match field {
+            1 => count = Some(size(bytes, form)?),
+            2 => encoding = Some(integer(bytes, form)?),
+            // In a dictionary's head, whether it is sorted.
+            3 | 4 if form == 5 => usual &= integer(bytes, form)? == number::RLE,
+            _ => skip(bytes, form, 0)?,
+        }
+        Some(())
+    })?;
+    Some((count?, encoding?, usual))
+}
+
+/// Gets what is left, a field's number and its type.
+type EachField<'f> = dyn FnMut(&mut &[u8], i64, u8) -> Option<()> + 'f;
+
+/// Goes through the fields of a struct up to its end.
+fn fields(bytes: &mut &[u8], each: &mut EachField<'_>) -> Option<()> {
+    let mut field = 0i64;
+    loop {
+        let (head, rest) = bytes.split_first()?;
+        *bytes = rest;
+        if *head == 0 {
+            return Some(());
+        }
+        field = match head >> 4 {
+            0 => zigzag(varint(bytes)?),
+            delta => field.checked_add(i64::from(delta))?,
+        };
+        each(bytes, field, head & 0x0f)?;
+    }
+}
+
+fn zigzag(folded: u64) -> i64 {
+    (folded >> 1) as i64 ^ -((folded & 1) as i64)
+}
+
+/// An integer of 16, 32 or 64 bits.
+fn integer(bytes: &mut &[u8], form: u8) -> Option<i64> {
+    matches!(form, 4..=6).then(|| varint(bytes).map(zigzag))?
+}
+
+fn size(bytes: &mut &[u8], form: u8) -> Option<usize> {
+    usize::try_from(i32::try_from(integer(bytes, form)?).ok()?).ok()
+}
+
+/// Passes over a value of the compact protocol.
+fn skip(bytes: &mut &[u8], form: u8, depth: usize) -> Option<()> {
+    if depth > NESTING_MAX {
+        return None;
+    }
+    let mut pass = |length: usize| {
+        *bytes = bytes.get(length..)?;
+        Some(())
+    };
+    match form {
+        // A truth is in its field's head.
+        1 | 2 => Some(()),
+        3 => pass(1),
+        4..=6 => varint(bytes).map(drop),
+        7 => pass(8),
+        8 => {
+            let length = usize::try_from(varint(bytes)?).ok()?;
+            *bytes = bytes.get(length..)?;
+            Some(())
+        }
+        number::STRUCT => fields(bytes, &mut |bytes, _, form| skip(bytes, form, depth + 1)),
+        // No list, set or map is in a page's head.
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn runs_and_packed_numbers_are_read() {
+        let read = |bytes: &[u8], width, count| {
+            let mut numbers = Vec::new();
+            runs(bytes, width, count, |number, times| {
+                numbers.extend(std::iter::repeat_n(number, times));
+                Some(())
+            })
+            .map(|()| numbers)
+        };
+        // The example of the format's documentation: 0 to 7 in three bits each; then 4 four times.
+        assert_eq!(
+            read(&[3, 0b1000_1000, 0b1100_0110, 0b1111_1010, 8, 4], 3, 12).unwrap(),
+            [0, 1, 2, 3, 4, 5, 6, 7, 4, 4, 4, 4]
+        );
+        assert_eq!(read(&[6], 0, 3).unwrap(), [0, 0, 0], "a dictionary of one");
+        assert_eq!(read(&[4, 1], 1, 3), None, "too few");
+        assert_eq!(read(&[0, 0], 1, 3), None, "a run of none");
+        assert_eq!(read(&[4, 1], 33, 1), None);
+        let most = [8, 0xff, 0xff, 0xff, 0xff];
+        assert_eq!(read(&most, 32, 4).unwrap(), [u32::MAX; 4]);
+    }
+
+    #[test]
+    fn a_page_states_more_than_there_may_be() {
+        // A data page of 2^31 - 1 entries without content.
+        let head = [
+            0x15, 0, 0x15, 0, 0x15, 0, 0x2c, 0x15, 0xfe, 0xff, 0xff, 0xff, 0x0f, 0x15, 0, 0x15, 6, 0x15, 6,
+            0, 0,
+        ];
+        let mut rest = head.as_slice();
+        let read = PageHead::read(&mut rest).unwrap();
+        assert_eq!(read.kind, PageKind::Data { entries: i32::MAX as usize, by_dictionary: false });
+        assert!(decode(&head, Form::Sealed, Type::Bool, i32::MAX as usize, &mut (1 << 30)).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_decoded_or_refused(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            kind in prop::sample::select(Type::ALL.to_vec()),
+            rows in 0usize..20,
+        ) {
+            for form in [Form::Sealed, Form::Bare] {
+                if let Some(chunk) = decode(&bytes, form, kind, rows, &mut (1 << 20)) {
+                    prop_assert!(chunk.levels.len() >= rows);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,566 @@
+//! Reads what [`super::write`] wrote.
+
+use std::fmt::Debug;
+use std::fs::File;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::FileExt;
+
+use event::{Facts, Slot, Time, Type, Value};
+use judge::{Action, Reason, Verdict};
+
+use super::pages::{self, Chunk, Values};
+use super::{
+    Detail, DetailReason, Form, Group, HEAD_BYTES, INDEX_BYTES_MAX, Index, MAGIC, OWN, PARQUET, ROWS_MAX, own,
+};
+use crate::id::RecordId;
+use crate::journal::segment::{SegmentError, VERSION};
+use crate::journal::slim::{Decided, Head, Look};
+use crate::journal::{Feedback, Record, Row};
+
+/// Memory that the columns of a group take while they are read, about.
+const BUDGET: usize = 512 << 20;
+
+/// What a file is read from.
+pub(in crate::journal) trait Source: Debug + Send + Sync {
+    /// Its length.
+    fn length(&self) -> io::Result<u64>;
+    /// Fills a buffer from here on.
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()>;
+}
+
+impl Source for File {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+        self.read_exact_at(buffer, at)
+    }
+}
+
+impl Source for Vec<u8> {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+        let part = usize::try_from(at).ok().and_then(|at| self.get(at..)?.get(..buffer.len()));
+        buffer.copy_from_slice(part.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+/// A segment by columns, open to be read.
+#[derive(Debug)]
+pub(crate) struct Columns {
+    pub(super) source: Box<dyn Source>,
+    pub(super) index: Index,
+    /// Where Parquet's footer begins, and its checksum.
+    pub(super) footer: (u64, u32),
+    /// Length of the file.
+    bytes: u64,
+    form: Form,
+}
+
+impl Columns {
+    pub(in crate::journal) fn open(file: File) -> Result<Columns, SegmentError> {
+        Columns::of(Box::new(file), Form::Sealed)
+    }
+
+    pub(in crate::journal) fn of(source: Box<dyn Source>, form: Form) -> Result<Columns, SegmentError> {
+        let bytes = source.length()?;
+        let mut head = [0; HEAD_BYTES];
+        if bytes < HEAD_BYTES as u64 {
+            return Err(SegmentError::Magic);
+        }
+        source.read_at(&mut head, 0)?;
+        let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        if !head.starts_with(&PARQUET) || head[4..12] != MAGIC {
+            return Err(SegmentError::Magic);
+        }
+        if form == Form::Sealed && crc32fast::hash(&head[4..40]) != word(40) {
+            return Err(SegmentError::Damaged(0));
+        }
+        if word(12) > VERSION {
+            return Err(SegmentError::Newer(word(12)));
+        }
+        let at = u64::from(word(16)) | u64::from(word(20)) << 32;
+        let (length, raw) = (word(24), word(28) as usize);
+        let damaged = || SegmentError::Damaged(at);
+        let footer = at.checked_add(u64::from(length)).filter(|end| *end <= bytes).ok_or_else(damaged)?;
+        if raw > INDEX_BYTES_MAX || length as usize > zstd::zstd_safe::compress_bound(raw) {
+            return Err(damaged());
+        }
+        let mut index = vec![0; length as usize];
+        source.read_at(&mut index, at)?;
+        if form == Form::Sealed {
+            if crc32fast::hash(&index) != word(32) {
+                return Err(damaged());
+            }
+            index = zstd::bulk::decompress(&index, raw).map_err(|_| damaged())?;
+        }
+        let index: Index = postcard::from_bytes(&index).map_err(|_| damaged())?;
+        if !index.is_sound(at) {
+            return Err(damaged());
+        }
+        Ok(Columns { source, index, footer: (footer, word(36)), bytes, form })
+    }
+
+    /// Groups of rows.
+    pub(in crate::journal) fn groups(&self) -> usize {
+        self.index.groups.len()
+    }
+
+    /// Length of the file.
+    pub(in crate::journal) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What columns it has.
+    pub(in crate::journal) fn layout(&self) -> &super::Layout {
+        &self.index.layout
+    }
+
+    /// The ids, the latest arrival, the number of rows, the place and the length of a group.
+    pub(in crate::journal) fn group(&self, number: usize) -> Option<GroupHead> {
+        let group = self.index.groups.get(number)?;
+        Some(GroupHead {
+            first: group.first,
+            last: group.last,
+            arrival: group.arrival,
+            rows: group.rows,
+            at: group.at,
+            bytes: group.bytes(),
+        })
+    }
+
+    /// A column of a group, decoded.
+    fn chunk(&self, group: &Group, column: usize, budget: &mut usize) -> Result<Chunk, SegmentError> {
+        let before: u64 = group.chunks.iter().take(column).map(|(length, _)| u64::from(*length)).sum();
+        let (length, crc) = group.chunks.get(column).copied().unwrap_or_default();
+        let at = group.at + before;
+        // The index was found to lie behind it.
+        let mut bytes = vec![0; length as usize];
+        self.source.read_at(&mut bytes, at)?;
+        let kind = self.kind(column);
+        if self.form == Form::Sealed && crc32fast::hash(&bytes) != crc {
+            return Err(SegmentError::Damaged(at));
+        }
+        pages::decode(&bytes, self.form, kind, group.rows as usize, budget).ok_or(SegmentError::Damaged(at))
+    }
+
+    fn kind(&self, column: usize) -> Type {
+        let fact = |column: usize| self.index.layout.facts.get(column).map(|(_, kind)| *kind);
+        match OWN.get(column) {
+            Some((_, kind)) => *kind,
+            None => fact(column - OWN.len()).unwrap_or(Type::Bytes),
+        }
+    }
+
+    fn cursor(&self, group: &Group, column: usize, budget: &mut usize) -> Result<Cursor, SegmentError> {
+        let chunk = self.chunk(group, column, budget)?;
+        Ok(Cursor { kind: self.kind(column), chunk, entry: 0, value: 0 })
+    }
+
+    /// The records of a group whose ids are wanted.
+    pub(in crate::journal) fn records(
+        &self,
+        number: usize,
+        wanted: impl Fn(RecordId) -> bool,
+    ) -> Result<Vec<(RecordId, Record)>, SegmentError> {
+        let Some(group) = self.index.groups.get(number) else { return Ok(Vec::new()) };
+        let damaged = || SegmentError::Damaged(group.at);
+        let mut budget = BUDGET;
+        let mut ids = self.cursor(group, own::ID, &mut budget)?;
+        let ids = (0..group.rows).map(|_| ids.next().text()?.parse::<RecordId>().ok());
+        let ids: Vec<RecordId> = ids.collect::<Option<_>>().ok_or_else(damaged)?;
+        if !ids.iter().any(|id| wanted(*id)) {
+            return Ok(Vec::new());
+        }
+        let columns = 0..group.chunks.len();
+        let mut columns: Vec<Cursor> =
+            columns.map(|column| self.cursor(group, column, &mut budget)).collect::<Result<_, _>>()?;
+        let mut records = Vec::new();
+        for id in ids {
+            let row: Vec<Entry<'_>> = columns.iter_mut().map(Cursor::next).collect();
+            if wanted(id) {
+                records.push((id, self.record(&row).ok_or_else(damaged)?));
+            }
+        }
+        Ok(records)
+    }
+
+    /// The record of a row.
+    fn record(&self, row: &[Entry<'_>]) -> Option<Record> {
+        let owned = |column: usize| row[column].text().map(str::to_owned);
+        let time = Time(row[own::TIME].integer()?);
+        match row[own::WHAT].text()? {
+            super::FEEDBACK => Some(Record::Feedback(Feedback {
+                decision: row[own::DECISION].text()?.parse().ok()?,
+                class: owned(own::CLASS)?,
+                time,
+            })),
+            super::DECISION => {
+                let detail: Detail = postcard::from_bytes(row[own::DETAIL].bytes()?).ok()?;
+                let version = row[own::VERSION].text()?;
+                let verdict = Verdict {
+                    score: row[own::SCORE].float()?,
+                    action: row[own::ACTION].text()?.parse().ok()?,
+                    reasons: reasons(&row[own::RULES], detail.reasons)?,
+                    shadow: reasons(&row[own::SHADOW], detail.shadow)?,
+                    next: detail.next,
+                    effects: detail.effects,
+                };
+                Some(Record::Decision(Box::new(Row {
+                    pipeline: owned(own::PIPELINE)?,
+                    event_id: owned(own::EVENT_ID),
+                    time,
+                    arrival: Time(row[own::ARRIVAL].integer()?),
+                    duplicate: row[own::DUPLICATE].truth()?,
+                    facts: self.facts(row, version, detail.facts, detail.extras)?,
+                    keys: detail.keys,
+                    verdict,
+                    version: version.to_owned(),
+                })))
+            }
+            _ => None,
+        }
+    }
+
+    /// A row's facts, of which there are so many.
+    fn facts(
+        &self,
+        row: &[Entry<'_>],
+        version: &str,
+        count: u32,
+        extras: Vec<(u32, Value)>,
+    ) -> Option<Facts> {
+        let slots = self.index.layout.version(version).map_or(&[][..], |layout| &layout.slots);
+        let count = usize::try_from(count).ok().filter(|count| *count <= usize::from(u16::MAX))?;
+        let mut values: Vec<Option<Value>> = vec![None; count];
+        for (value, column) in values.iter_mut().zip(slots) {
+            if let Some(column) = column {
+                *value = row.get(OWN.len() + *column as usize)?.value()?;
+            }
+        }
+        for (fact, value) in extras {
+            *values.get_mut(fact as usize)? = Some(value);
+        }
+        Some(Facts::from_values(values))
+    }
+
+    /// Shows a group to `look`, and reads no more than that wants.
+    pub(in crate::journal) fn look<'w>(
+        &self,
+        number: usize,
+        look: &mut dyn Look<'w>,
+    ) -> Result<(), SegmentError> {
+        let Some(group) = self.index.groups.get(number) else { return Ok(()) };
+        let mut budget = BUDGET;
+        let of = [own::WHAT, own::PIPELINE, own::VERSION, own::ID, own::TIME, own::DECISION, own::CLASS];
+        let mut of = Columns::cursors(self, group, of, &mut budget)?;
+        let wanted = self.wanted(&of, group, look)?;
+        let mut verdicts = if wanted.iter().any(|kind| kind.is_wanted) {
+            let of = [own::SCORE, own::ACTION, own::RULES, own::SHADOW];
+            Some(Columns::cursors(self, group, of, &mut budget)?)
+        } else {
+            None
+        };
+        // Each column that is read, and for each version of the group the slot that its values go to.
+        let mut facts: Vec<(Cursor, Vec<Option<Slot>>)> = Vec::new();
+        for column in 0..self.index.layout.facts.len() {
+            let slots: Vec<Option<Slot>> = wanted.iter().map(|kind| kind.slot(column)).collect();
+            if slots.iter().any(Option::is_some) {
+                facts.push((self.cursor(group, OWN.len() + column, &mut budget)?, slots));
+            }
+        }
+        let mut details = match group.extras && verdicts.is_some() {
+            true => Some(self.cursor(group, own::DETAIL, &mut budget)?),
+            false => None,
+        };
+        let damaged = || SegmentError::Damaged(group.at);
+        let mut same = 0;
+        for _ in 0..group.rows {
+            let [what, pipeline, version, id, time, decision, class] = of.each_mut().map(Cursor::next);
+            let verdict = verdicts.as_mut().map(|of| of.each_mut().map(Cursor::next));
+            let detail = details.as_mut().map(Cursor::next);
+            let id = id.text().and_then(|id| id.parse().ok()).ok_or_else(damaged)?;
+            let time = Time(time.integer().ok_or_else(damaged)?);
+            if what.text() == Some(super::FEEDBACK) {
+                let decision = decision.text().and_then(|id| id.parse().ok()).ok_or_else(damaged)?;
+                look.feedback(id, decision, class.text().ok_or_else(damaged)?, time);
+                facts.iter_mut().for_each(|(cursor, _)| cursor.pass());
+                continue;
+            }
+            let names = (pipeline.text().ok_or_else(damaged)?, version.text().ok_or_else(damaged)?);
+            if !wanted.get(same).is_some_and(|kind| kind.is(names)) {
+                same = wanted.iter().position(|kind| kind.is(names)).ok_or_else(damaged)?;
+            }
+            let head = Head { id, pipeline: names.0, version: names.1, time };
+            let Some(row) = look.decision(&head) else {
+                facts.iter_mut().for_each(|(cursor, _)| cursor.pass());
+                continue;
+            };
+            for (cursor, slots) in &mut facts {
+                match slots[same] {
+                    None => cursor.pass(),
+                    Some(slot) => {
+                        let entry = cursor.next();
+                        if !entry.is_missing() {
+                            row.set(slot, entry.value().flatten().ok_or_else(damaged)?);
+                        }
+                    }
+                }
+            }
+            if let Some(detail) = detail {
+                wanted[same].set_extras(detail, row).ok_or_else(damaged)?;
+            }
+            let Some([score, action, rules, shadow]) = verdict else { continue };
+            for (rules, is_shadow) in [(rules, false), (shadow, true)] {
+                for rule in rules.items() {
+                    look.fired(rule.ok_or_else(damaged)?, is_shadow);
+                }
+            }
+            let action: Option<Action> = action.text().and_then(|action| action.parse().ok());
+            let (score, action) = (score.float().ok_or_else(damaged)?, action.ok_or_else(damaged)?);
+            look.decided(Decided { score, action });
+        }
+        Ok(())
+    }
+
+    fn cursors<const N: usize>(
+        &self,
+        group: &Group,
+        columns: [usize; N],
+        budget: &mut usize,
+    ) -> Result<[Cursor; N], SegmentError> {
+        let cursors = columns.into_iter().map(|column| self.cursor(group, column, budget));
+        let cursors = cursors.collect::<Result<Vec<_>, _>>()?;
+        // There are as many as columns.
+        cursors.try_into().map_err(|_| SegmentError::Damaged(group.at))
+    }
+
+    /// The versions of a group, and what is wanted of each.
+    fn wanted<'w>(
+        &self,
+        of: &[Cursor; 7],
+        group: &Group,
+        look: &mut dyn Look<'w>,
+    ) -> Result<Vec<Wanted<'w>>, SegmentError> {
+        let damaged = || SegmentError::Damaged(group.at);
+        let mut wanted: Vec<Wanted<'w>> = Vec::new();
+        let [_, pipelines, versions, ..] = of;
+        let (mut pipelines, mut versions) = (pipelines.again(), versions.again());
+        for _ in 0..group.rows {
+            let (pipeline, version) = (pipelines.next(), versions.next());
+            let (Some(pipeline), Some(version)) = (pipeline.text(), version.text()) else { continue };
+            if wanted.iter().any(|kind| kind.is((pipeline, version))) {
+                continue;
+            }
+            let facts = look.version(pipeline, version);
+            let mut slots = vec![None; self.index.layout.facts.len()];
+            let columns = self.index.layout.version(version).map_or(&[][..], |layout| &layout.slots);
+            for (column, slot) in columns.iter().zip(facts.unwrap_or_default()) {
+                if let Some(column) = column {
+                    *slots.get_mut(*column as usize).ok_or_else(damaged)? = *slot;
+                }
+            }
+            wanted.push(Wanted {
+                pipeline: pipeline.to_owned(),
+                version: version.to_owned(),
+                is_wanted: facts.is_some(),
+                facts: facts.unwrap_or_default(),
+                slots,
+            });
+        }
+        Ok(wanted)
+    }
+}
+
+/// The head of a group.
+#[derive(Clone, Debug)]
+pub(in crate::journal) struct GroupHead {
+    pub(in crate::journal) first: RecordId,
+    pub(in crate::journal) last: RecordId,
+    pub(in crate::journal) arrival: Time,
+    pub(in crate::journal) rows: u32,
+    pub(in crate::journal) at: u64,
+    pub(in crate::journal) bytes: u64,
+}
+
+/// What is wanted of a version's decisions.
+struct Wanted<'w> {
+    pipeline: String,
+    version: String,
+    is_wanted: bool,
+    /// For each fact where it goes to.
+    facts: &'w [Option<Slot>],
+    /// The same for each column of facts.
+    slots: Vec<Option<Slot>>,
+}
+
+impl Wanted<'_> {
+    fn is(&self, (pipeline, version): (&str, &str)) -> bool {
+        self.version == version && self.pipeline == pipeline
+    }
+
+    fn slot(&self, column: usize) -> Option<Slot> {
+        self.slots.get(column).copied().flatten()
+    }
+
+    fn set_extras(&self, detail: Entry<'_>, row: &mut Facts) -> Option<()> {
+        let Detail { extras, .. } = postcard::from_bytes(detail.bytes()?).ok()?;
+        for (fact, value) in extras {
+            if let Some(slot) = self.facts.get(fact as usize).copied().flatten() {
+                row.set(slot, value);
+            }
+        }
+        Some(())
+    }
+}
+
+/// Reasons, of their rules and what else there is.
+fn reasons(rules: &Entry<'_>, details: Vec<DetailReason>) -> Option<Vec<Reason>> {
+    let mut rules = rules.items();
+    let reasons = details.into_iter().map(|DetailReason { score, detail, values }| {
+        Some(Reason { rule: rules.next()??.to_owned(), score, detail, values })
+    });
+    let reasons = reasons.collect::<Option<Vec<_>>>()?;
+    rules.next().is_none().then_some(reasons)
+}
+
+impl Index {
+    /// Whether all that it says may be true of a file in which it begins here.
+    fn is_sound(&self, at: u64) -> bool {
+        let columns = OWN.len() + self.layout.facts.len();
+        let mut slots = self.layout.versions.iter().flat_map(|version| &version.slots).flatten();
+        if !slots.all(|column| (*column as usize) < self.layout.facts.len()) {
+            return false;
+        }
+        let mut end = HEAD_BYTES as u64;
+        for group in &self.groups {
+            let begins_there = group.at == end;
+            let is_usual = group.chunks.len() == columns && (1..=ROWS_MAX).contains(&(group.rows as usize));
+            match end.checked_add(group.bytes()) {
+                Some(next) if begins_there && is_usual => end = next,
+                _ => return false,
+            }
+        }
+        end == at
+    }
+}
+
+/// Goes through a column row by row.
+#[derive(Debug)]
+struct Cursor<C = Chunk> {
+    kind: Type,
+    chunk: C,
+    entry: usize,
+    value: usize,
+}
+
+/// What a column has of a row.
+#[derive(Clone, Copy)]
+struct Entry<'c> {
+    kind: Type,
+    chunk: &'c Chunk,
+    /// 0 for a missing value.
+    level: u8,
+    /// Its first value and the one behind its last.
+    values: (usize, usize),
+}
+
+impl Cursor {
+    fn again(&self) -> Cursor<&Chunk> {
+        Cursor { kind: self.kind, chunk: &self.chunk, entry: 0, value: 0 }
+    }
+}
+
+impl<C: std::borrow::Borrow<Chunk>> Cursor<C> {
+    #[inline]
+    fn next(&mut self) -> Entry<'_> {
+        let chunk: &Chunk = self.chunk.borrow();
+        let (level, before) = (chunk.levels.get(self.entry).copied().unwrap_or(0), self.value);
+        self.entry += 1;
+        if self.kind == Type::List {
+            self.value += usize::from(level == pages::full(Type::List));
+            while chunk.repeats.get(self.entry) == Some(&1) {
+                self.value += usize::from(chunk.levels.get(self.entry) == Some(&pages::full(Type::List)));
+                self.entry += 1;
+            }
+        } else {
+            self.value += usize::from(level);
+        }
+        Entry { kind: self.kind, chunk, level, values: (before, self.value) }
+    }
+
+    /// Passes over a row.
+    #[inline]
+    fn pass(&mut self) {
+        self.next();
+    }
+}
+
+impl<'c> Entry<'c> {
+    fn is_missing(&self) -> bool {
+        self.level == 0
+    }
+
+    fn bytes(&self) -> Option<&'c [u8]> {
+        if self.is_missing() { None } else { self.chunk.bytes(self.values.0) }
+    }
+
+    fn text(&self) -> Option<&'c str> {
+        std::str::from_utf8(self.bytes()?).ok()
+    }
+
+    fn integer(&self) -> Option<i64> {
+        match &self.chunk.values {
+            Values::Integers(values) if !self.is_missing() => values.get(self.values.0).copied(),
+            _ => None,
+        }
+    }
+
+    fn float(&self) -> Option<f64> {
+        match &self.chunk.values {
+            Values::Floats(values) if !self.is_missing() => values.get(self.values.0).copied(),
+            _ => None,
+        }
+    }
+
+    fn truth(&self) -> Option<bool> {
+        match &self.chunk.values {
+            Values::Bools(values) if !self.is_missing() => values.get(self.values.0).copied(),
+            _ => None,
+        }
+    }
+
+    /// A list's items; `None` for one that is no text.
+    fn items(&self) -> impl Iterator<Item = Option<&'c str>> + use<'c> {
+        let chunk = self.chunk;
+        (self.values.0..self.values.1)
+            .map(move |value| chunk.bytes(value).and_then(|item| std::str::from_utf8(item).ok()))
+    }
+
+    /// The value, which may be missing. `None` if it is none of its type.
+    fn value(&self) -> Option<Option<Value>> {
+        if self.is_missing() {
+            return Some(None);
+        }
+        let value = match self.kind {
+            Type::String => Value::from(self.text()?),
+            Type::Integer => Value::Integer(self.integer()?),
+            Type::Float => Value::Float(self.float()?),
+            Type::Bool => Value::Bool(self.truth()?),
+            Type::Time => Value::Time(Time(self.integer()?)),
+            Type::Ip => Value::Ip(self.text()?.parse::<IpAddr>().ok()?),
+            Type::Bytes => Value::Bytes(self.bytes()?.into()),
+            Type::List => {
+                let items = self.items().map(|item| Some(Box::from(item?)));
+                Value::List(items.collect::<Option<_>>()?)
+            }
+        };
+        Some(Some(value))
+    }
+}

@@ -1,0 +1,248 @@
+//! Records come back from columns as they were, and damage is found.
+
+use event::{Column, Facts, Slot, Span};
+use judge::Effect;
+use proptest::prelude::*;
+
+use super::*;
+use crate::journal::samples;
+use crate::journal::slim::{self, Decided, Head, Look};
+use crate::journal::{Feedback, Record, SegmentError};
+
+/// A version's columns: names that others have, too, with types of its own, one that is not journalled.
+fn description(types: &[Type]) -> Description {
+    let column = |(index, kind): (usize, &Type)| Column {
+        name: if index == 0 { "score".to_owned() } else { format!("fact.{index}") },
+        kind: *kind,
+        doc: String::new(),
+        journalled: index != 3,
+    };
+    Description {
+        columns: types.iter().enumerate().map(column).collect(),
+        kinds: Vec::new(),
+        rules: Vec::new(),
+        rules_version: Some("r1".to_owned()),
+        preset: None,
+        models: vec![("spam".to_owned(), "m1".to_owned())],
+    }
+}
+
+fn record() -> impl Strategy<Value = Record> {
+    let values = prop::collection::vec(prop::option::of(samples::value()), 0..9);
+    let decision = (values, 0usize..4, 0usize..2, any::<bool>(), any::<f64>()).prop_map(
+        |(values, version, pipeline, named, score)| {
+            let mut row = samples::row(values);
+            row.version = format!("v{version}");
+            row.pipeline = ["mail", "web"][pipeline].to_owned();
+            row.event_id = named.then(|| "größer".to_owned());
+            row.verdict.score = score;
+            if named {
+                let effect = Effect::Mark { kind: "ip".into(), label: "x".into(), lasts: Span::days(1) };
+                row.verdict.effects = vec![Consequence { rule: "A".to_owned(), effect }];
+                row.verdict.shadow.clear();
+            }
+            Record::Decision(Box::new(row))
+        },
+    );
+    let feedback = (any::<u64>(), "[a-z]{0,5}", any::<i64>()).prop_map(|(decision, class, time)| {
+        Record::Feedback(Feedback { decision: RecordId(decision), class, time: Time(time) })
+    });
+    prop_oneof![4 => decision, 1 => feedback]
+}
+
+/// Types of the columns of three versions; rows of a fourth have no description.
+fn versions() -> impl Strategy<Value = Vec<Vec<Type>>> {
+    let types = prop::collection::vec(prop::sample::select(Type::ALL.to_vec()), 0..8);
+    prop::collection::vec(types, 3)
+}
+
+/// Writes records, with a new group after every so many.
+fn written(form: Form, versions: &[Vec<Type>], records: &[(RecordId, Record)], per_group: usize) -> Vec<u8> {
+    let mut known: Vec<_> = versions
+        .iter()
+        .enumerate()
+        .map(|(number, types)| (format!("v{number}"), Some(description(types))))
+        .collect();
+    known.push(("v3".to_owned(), None));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.half");
+    let mut writer = Writer::create(&path, Layout::of(&known), form).unwrap();
+    for (id, record) in records {
+        writer.push(*id, record, (8 << 20) / per_group, Time(5)).unwrap();
+    }
+    assert_eq!(writer.finish().unwrap(), std::fs::metadata(&path).unwrap().len());
+    std::fs::read(&path).unwrap()
+}
+
+fn read(columns: &Columns) -> Result<Vec<(RecordId, Record)>, SegmentError> {
+    let mut records = Vec::new();
+    for number in 0..columns.groups() {
+        records.extend(columns.records(number, |_| true)?);
+    }
+    Ok(records)
+}
+
+fn encoded(records: &[(RecordId, Record)]) -> Vec<Vec<u8>> {
+    records.iter().map(|(id, record)| record.encode(*id)).collect()
+}
+
+/// Writes down all that it is shown.
+struct Notes<'w> {
+    /// What it wants of each version.
+    wanted: &'w [Vec<Option<Slot>>],
+    facts: Facts,
+    told: Vec<String>,
+}
+
+impl<'w> Look<'w> for Notes<'w> {
+    fn version(&mut self, pipeline: &str, version: &str) -> Option<&'w [Option<Slot>]> {
+        let number: usize = version[1..].parse().unwrap();
+        (pipeline == "mail").then(|| self.wanted[number].as_slice())
+    }
+
+    fn decision(&mut self, head: &Head<'_>) -> Option<&mut Facts> {
+        self.told.push(format!("{head:?}"));
+        self.facts = Facts::from_values(vec![None; 8]);
+        (head.pipeline == "mail").then_some(&mut self.facts)
+    }
+
+    fn fired(&mut self, rule: &str, shadow: bool) {
+        self.told.push(format!("{rule} {shadow}"));
+    }
+
+    fn decided(&mut self, decided: Decided) {
+        self.told.push(format!("{:?} {decided:?}", self.facts));
+    }
+
+    fn feedback(&mut self, id: RecordId, decision: RecordId, class: &str, time: Time) {
+        self.told.push(format!("{id} {decision} {class} {time:?}"));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn records_come_back_as_they_were(
+        versions in versions(),
+        records in prop::collection::vec((any::<u64>().prop_map(RecordId), record()), 1..40),
+        per_group in 1usize..20,
+    ) {
+        let columns = Columns::of(Box::new(written(Form::Sealed, &versions, &records, per_group)), Form::Sealed).unwrap();
+        prop_assert_eq!(columns.groups(), records.len().div_ceil(per_group));
+        let again = read(&columns).unwrap();
+        prop_assert_eq!(encoded(&again), encoded(&records));
+        for number in 0..columns.groups() {
+            let head = columns.group(number).unwrap();
+            let part = &records[number * per_group..records.len().min((number + 1) * per_group)];
+            prop_assert_eq!(head.rows as usize, part.len());
+            prop_assert_eq!(Some(head.first), part.iter().map(|(id, _)| *id).min());
+            prop_assert_eq!(Some(head.last), part.iter().map(|(id, _)| *id).max());
+        }
+    }
+
+    #[test]
+    fn who_looks_sees_the_same_in_rows_and_columns(
+        versions in versions(),
+        records in prop::collection::vec((any::<u64>().prop_map(RecordId), record()), 1..40),
+        wanted in prop::collection::vec(prop::collection::vec(any::<bool>(), 8), 4),
+        per_group in 1usize..20,
+    ) {
+        let slots = |wanted: &Vec<bool>| {
+            (0..).zip(wanted).map(|(slot, wanted)| wanted.then_some(Slot(slot))).collect::<Vec<_>>()
+        };
+        let wanted: Vec<_> = wanted.iter().map(slots).collect();
+        let notes = || Notes { wanted: &wanted, facts: Facts::default(), told: Vec::new() };
+        let (mut of_rows, mut of_columns) = (notes(), notes());
+        slim::look(&encoded(&records).concat(), records.len() as u32, &mut of_rows).unwrap();
+        let columns = Columns::of(Box::new(written(Form::Sealed, &versions, &records, per_group)), Form::Sealed).unwrap();
+        for number in 0..columns.groups() {
+            columns.look(number, &mut of_columns).unwrap();
+        }
+        prop_assert_eq!(of_columns.told, of_rows.told);
+    }
+
+    #[test]
+    fn bytes_that_nobody_wrote_are_read_or_refused(
+        versions in versions(),
+        records in prop::collection::vec((any::<u64>().prop_map(RecordId), record()), 1..20),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
+    ) {
+        let mut bytes = written(Form::Bare, &versions, &records, 10);
+        for (at, byte) in changes {
+            // All but the head and what is Parquet's own.
+            let at = 44 + at.index(bytes.len() - 44);
+            bytes[at] = byte;
+        }
+        let Ok(columns) = Columns::of(Box::new(bytes), Form::Bare) else { return Ok(()) };
+        let wanted = vec![vec![Some(Slot(0)); 8]; 4];
+        let mut notes = Notes { wanted: &wanted, facts: Facts::default(), told: Vec::new() };
+        for number in 0..columns.groups() {
+            let records = columns.records(number, |_| true);
+            let _ = (records, columns.look(number, &mut notes));
+        }
+    }
+}
+
+/// Thirty records of four versions.
+fn sample() -> (Vec<Vec<Type>>, Vec<(RecordId, Record)>) {
+    let types = vec![vec![Type::String, Type::List, Type::Ip], vec![Type::Integer], vec![Type::Bool]];
+    let record = |number: i64| {
+        let list = vec!["a".to_owned(), number.to_string()];
+        let mut row = samples::row(match number % 4 {
+            0 => {
+                vec![Some(Value::from("x")), Some(Value::from(list)), Some(Value::Ip([127, 0, 0, 1].into()))]
+            }
+            1 => vec![None, Some(Value::Integer(number))],
+            2 => vec![Some(Value::Bool(number > 9)), Some(Value::Float(0.5))],
+            _ => vec![Some(Value::Integer(number))],
+        });
+        row.version = format!("v{}", number % 4);
+        (RecordId(number as u64), Record::Decision(Box::new(row)))
+    };
+    let feedback = Feedback { decision: RecordId(3), class: "spam".to_owned(), time: Time(7) };
+    let mut records: Vec<_> = (0..29).map(record).collect();
+    records.push((RecordId(29), Record::Feedback(feedback)));
+    (types, records)
+}
+
+/// What the fuzz target begins with is what would be written. `UPDATE=1` writes it where it is missing.
+#[test]
+fn the_fuzz_target_has_a_seed() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/archive/columns");
+    let (types, records) = sample();
+    if !path.exists() && std::env::var_os("UPDATE").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, written(Form::Bare, &types, &records, 10)).unwrap();
+    }
+    let columns = Columns::of(Box::new(std::fs::read(&path).unwrap()), Form::Bare).unwrap();
+    assert_eq!(encoded(&read(&columns).unwrap()), encoded(&records));
+}
+
+/// Every bit of a file is covered by a checksum.
+#[test]
+fn a_flipped_bit_is_found_wherever_it_is() {
+    let (types, records) = sample();
+    let bytes = written(Form::Sealed, &types, &records, 10);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.parquet");
+    let damage = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        let mut intact = 0;
+        let file = std::fs::File::open(&path).unwrap();
+        let damage = check(file, &mut |_| (), &mut |records| intact += records.len() as u64);
+        let damage = damage.unwrap();
+        let lost: u64 = damage.iter().map(|damaged| damaged.records).sum();
+        assert!(intact + lost == 30 || damage.iter().any(|damaged| damaged.from == 0), "{damage:?}");
+        damage
+    };
+    assert_eq!(damage(&bytes), []);
+    for at in (0..bytes.len()).step_by(3) {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1 << (at % 8);
+        let found = damage(&flipped);
+        assert!(found.len() == 1 && (found[0].from..found[0].to).contains(&(at as u64)), "{at}: {found:?}");
+        flipped.truncate(at);
+        assert!(!damage(&flipped).is_empty(), "cut at {at}");
+    }
+}

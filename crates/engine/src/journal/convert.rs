@@ -1,0 +1,217 @@
+//! Closed segments become columns, in the background.
+//!
+//! ```text
+//! id.journal ─► id.half ─► sync ─► every record compared ─► id.parquet ─► sync of the directory ─► id.journal goes
+//! ```
+//!
+//! A crash at any moment leaves the rows, the columns, or both; see [`super::files`]. The newest segment of rows stays,
+//! and has a version of the format that earlier releases refuse: they would not see that there are files by columns.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use event::{Facts, Slot, Time};
+
+use super::columns::{Columns, Form, Layout, Writer};
+use super::files::{self, SegmentBlocks};
+use super::segment::{Summary, VERSION};
+use super::slim::{Decided, Head, Look};
+use super::writer::is_full;
+use super::{
+    Block, JournalError, Record, Shared, State, io_error, read_description, segment_error, sync_directory,
+};
+use crate::id::RecordId;
+
+/// How long it waits for room on a full disk before it tries again.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl State {
+    /// The oldest segment that is to become columns.
+    pub(super) fn to_convert(&self) -> Option<PathBuf> {
+        let (newest, closed) = self.segments.split_last()?;
+        if files::is_columnar(&newest.path) || newest.summary.version < VERSION {
+            return None;
+        }
+        let rows = closed.iter().find(|segment| !segment.stays && !files::is_columnar(&segment.path));
+        rows.map(|segment| segment.path.clone())
+    }
+}
+
+impl Shared {
+    /// The thread that turns closed segments into columns.
+    pub(super) fn convert_all(&self) {
+        loop {
+            let path = {
+                let mut state = self.lock();
+                loop {
+                    if state.closing {
+                        return;
+                    }
+                    if let Some(path) = state.to_convert() {
+                        break path;
+                    }
+                    state = self.rotated.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+            };
+            let converted = convert(&self.directory, &path, &|| self.lock().closing);
+            if let Err(error) = &converted {
+                tracing::warn!(%error, segment = %path.display(), "stays as rows");
+            }
+            match converted {
+                Ok(None) => return,
+                Ok(Some(summary)) => self.replace(&path, summary),
+                Err(JournalError::Io { error, .. }) if is_full(&error) => {
+                    let waiting = |state: &mut State| !state.closing;
+                    drop(self.rotated.wait_timeout_while(self.lock(), PATIENCE, waiting));
+                }
+                Err(_) => {
+                    let mut state = self.lock();
+                    state.segments.iter_mut().filter(|it| it.path == path).for_each(|it| it.stays = true);
+                }
+            }
+            self.written.notify(usize::MAX);
+        }
+    }
+
+    /// Readers are sent to the columns; then the rows go.
+    fn replace(&self, path: &Path, summary: Summary) {
+        let columns = path.with_extension(files::COLUMNS);
+        let known = {
+            let mut state = self.lock();
+            let segment = state.segments.iter_mut().find(|segment| segment.path == path);
+            segment.map(|segment| (segment.path, segment.summary) = (columns.clone(), summary)).is_some()
+        };
+        // It became too old to be kept meanwhile.
+        let useless = if known { path } else { &columns };
+        match fs::remove_file(useless) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, file = %useless.display(), "cannot be removed");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Writes a segment of rows by columns, beside it; `None` if it was stopped before that was done.
+///
+/// # Errors
+/// What cannot be read or written, or a damaged block. Nothing is left of the columns then.
+fn convert(directory: &Path, path: &Path, stop: &dyn Fn() -> bool) -> Result<Option<Summary>, JournalError> {
+    let half = path.with_extension(files::HALF);
+    let converted = write(directory, path, &half, stop);
+    if !matches!(converted, Ok(Some(_))) {
+        // It is of no use; why is told.
+        let _ = fs::remove_file(&half);
+    }
+    converted
+}
+
+fn write(
+    directory: &Path,
+    path: &Path,
+    half: &Path,
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<Summary>, JournalError> {
+    let mut versions = Versions::default();
+    for block in blocks(path)? {
+        block?.look(&mut versions).map_err(segment_error(path))?;
+        if stop() {
+            return Ok(None);
+        }
+    }
+    let described = |version: String| {
+        // What its rows mean is not needed to keep them.
+        let description = read_description(directory, &version).ok();
+        (version, description)
+    };
+    let versions: Vec<_> = versions.0.into_iter().map(described).collect();
+    let mut writer = Writer::create(half, Layout::of(&versions), Form::Sealed)?;
+    for block in blocks(path)? {
+        let block = block?;
+        for (id, record) in block.records().map_err(segment_error(path))? {
+            writer.push(id, &record, record.encode(id).len(), block.head.arrival)?;
+        }
+        if stop() {
+            return Ok(None);
+        }
+    }
+    writer.finish()?;
+    let columns = Arc::new(open(half)?);
+    if !same(path, &columns, stop)? {
+        return Ok(None);
+    }
+    let placed = || {
+        let file = OpenOptions::new().write(true).open(half)?;
+        file.set_modified(fs::metadata(path)?.modified()?)?;
+        file.sync_all()?;
+        fs::rename(half, path.with_extension(files::COLUMNS))
+    };
+    placed().map_err(io_error(path))?;
+    sync_directory(directory)?;
+    Ok(Some(files::of_columns(&columns)))
+}
+
+fn open(half: &Path) -> Result<Columns, JournalError> {
+    Columns::open(File::open(half).map_err(io_error(half))?).map_err(segment_error(half))
+}
+
+/// The blocks of a segment that is closed.
+fn blocks(path: &Path) -> Result<impl Iterator<Item = Result<Block, JournalError>>, JournalError> {
+    Ok(SegmentBlocks::open(path, false)?.into_iter().flat_map(SegmentBlocks::forwards))
+}
+
+/// Whether the columns have every record as the rows have it: `false` if it was stopped before all were compared.
+fn same(path: &Path, columns: &Arc<Columns>, stop: &dyn Fn() -> bool) -> Result<bool, JournalError> {
+    let other = || io_error(path)(io::Error::other("the columns that were written of it say something else"));
+    let mut groups = (0..columns.groups()).map(|number| columns.records(number, |_| true));
+    let mut group = Vec::new().into_iter();
+    for block in blocks(path)? {
+        for (id, record) in block?.records().map_err(segment_error(path))? {
+            let written: Option<(RecordId, Record)> = loop {
+                match group.next() {
+                    Some(written) => break Some(written),
+                    None => match groups.next() {
+                        Some(next) => group = next.map_err(segment_error(path))?.into_iter(),
+                        None => break None,
+                    },
+                }
+            };
+            // By their bytes: a float that is no number does not equal itself.
+            if !written.is_some_and(|(other, it)| other == id && it.encode(id) == record.encode(id)) {
+                return Err(other());
+            }
+        }
+        if stop() {
+            return Ok(false);
+        }
+    }
+    let is_whole = group.next().is_none() && groups.next().is_none();
+    if is_whole { Ok(true) } else { Err(other()) }
+}
+
+/// The versions that decided, in the order in which they first appear.
+#[derive(Default)]
+struct Versions(Vec<String>);
+
+impl<'w> Look<'w> for Versions {
+    fn version(&mut self, _: &str, version: &str) -> Option<&'w [Option<Slot>]> {
+        if !self.0.iter().any(|known| known == version) {
+            self.0.push(version.to_owned());
+        }
+        None
+    }
+
+    fn decision(&mut self, _: &Head<'_>) -> Option<&mut Facts> {
+        None
+    }
+
+    fn fired(&mut self, _: &str, _: bool) {}
+
+    fn decided(&mut self, _: Decided) {}
+
+    fn feedback(&mut self, _: RecordId, _: RecordId, _: &str, _: Time) {}
+}

@@ -1,0 +1,63 @@
+//! Records for tests.
+
+use event::{Kind, Shingle, Slot, Time, Value};
+use judge::{Action, Next, Reason, Verdict};
+use proptest::prelude::*;
+
+use super::{KeyReading, Row};
+
+/// A decision with these facts.
+pub(super) fn row(values: Vec<Option<Value>>) -> Row {
+    let reason = |rule: &str, value: Option<Value>| Reason {
+        rule: rule.to_owned(),
+        score: -1.5,
+        detail: "größer".to_owned(),
+        values: vec![("from.seen('1h')".to_owned(), value)],
+    };
+    let columns = values.iter().enumerate().map(|(index, value)| event::Column {
+        name: index.to_string(),
+        kind: value.as_ref().map_or(event::Type::Bool, Value::type_of),
+        doc: String::new(),
+        journalled: true,
+    });
+    let mut facts = event::Schema::from_columns(columns.collect()).empty_row();
+    for (value, slot) in values.iter().zip(0..) {
+        if let Some(value) = value {
+            facts.set(Slot(slot), value.clone());
+        }
+    }
+    // Estimated, first seen at -5, never last, one counter in two windows.
+    let reading = postcard::from_bytes(&[1, 1, 9, 0, 0, 1, 2, 1, 0xac, 0x02]).unwrap();
+    Row {
+        pipeline: "mail".to_owned(),
+        version: "0123".to_owned(),
+        event_id: Some("an id".to_owned()),
+        time: Time(-7),
+        arrival: Time(i64::MAX),
+        duplicate: true,
+        facts,
+        keys: vec![KeyReading { kind: Kind(700), shingle: Shingle(u64::MAX), reading }],
+        verdict: Verdict {
+            score: 2.5,
+            action: Action::Review,
+            reasons: vec![reason("A", values.first().cloned().flatten()), reason("B", None)],
+            shadow: vec![reason("C", values.last().cloned().flatten())],
+            next: Some(Next { action: Action::Reject, distance: 0.5 }),
+            effects: Vec::new(),
+        },
+    }
+}
+
+/// Any value.
+pub(super) fn value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        ".{0,20}".prop_map(Value::from),
+        any::<i64>().prop_map(Value::Integer),
+        (-1e9..1e9).prop_map(Value::Float),
+        any::<bool>().prop_map(Value::Bool),
+        any::<i64>().prop_map(|micros| Value::Time(Time(micros))),
+        any::<std::net::IpAddr>().prop_map(Value::Ip),
+        prop::collection::vec(any::<u8>(), 0..200).prop_map(|bytes| Value::Bytes(bytes.into())),
+        prop::collection::vec(".{0,9}", 0..5).prop_map(Value::from),
+    ]
+}

@@ -1,0 +1,401 @@
+//! Closed segments become columns in the background, at no moment are they less than whole, and whoever reads the
+//! journal does not notice.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use engine::backtest::{Backtest, Question, Report};
+use engine::journal::{self, Archive, Feedback, Journal, Record, export, verify};
+use engine::{Config, Directory, Engine, JournalPlan, Overrides, Plan, RecordId};
+use event::{Span, Time};
+use stats::Durability;
+
+use crate::tables::labelled_mail;
+
+const NOW: Time = Time::from_seconds(1_700_000_000);
+
+/// A journal of mail, written as rows and read, and then the same with its rows as columns.
+pub(crate) struct Rotated {
+    pub(crate) parent: tempfile::TempDir,
+    pub(crate) directory: Directory,
+    pub(crate) decisions: Vec<engine::Decision>,
+}
+
+impl Rotated {
+    /// Writes mail as rows, calls `before`, and lets them become columns.
+    pub(crate) fn new(before: impl FnOnce(&Directory, &Engine)) -> Rotated {
+        let parent = tempfile::tempdir().unwrap();
+        let preset = engine::preset::find("mail").unwrap();
+        let directory = Directory::create(&parent.path().join("data"), &[preset]).unwrap();
+        // The messages are from many years.
+        let mut text =
+            fs::read_to_string(directory.config_path()).unwrap() + "\n[journal]\nrotate = \"36500d\"\n";
+        fs::write(directory.config_path(), &text).unwrap();
+        let (engine, decisions, _) = labelled_mail(&directory);
+        engine.journal().unwrap().settle();
+        assert_eq!(engine.journal().unwrap().census().columnar, 0, "the newest segment stays rows");
+        before(&directory, &engine);
+        engine.close().unwrap();
+        drop(engine);
+        text += "segment = \"4KiB\"\n";
+        fs::write(directory.config_path(), text).unwrap();
+        let rotated = Rotated { parent, directory, decisions };
+        let engine = rotated.open();
+        pollster::block_on(engine.feedback(rotated.decisions[5].id, "ham", NOW)).unwrap();
+        let journal = engine.journal().unwrap();
+        journal.sync().unwrap();
+        journal.settle();
+        let census = journal.census();
+        assert_eq!((census.segments, census.columnar), (2, 1), "{census:?}");
+        engine.close().unwrap();
+        rotated
+    }
+
+    pub(crate) fn open(&self) -> Engine {
+        let config = Config::load(&self.directory.config_path(), &Overrides::default());
+        Engine::open(&self.directory, Plan::compile(&config).unwrap()).unwrap()
+    }
+
+    /// The file by columns.
+    pub(crate) fn columns(&self) -> PathBuf {
+        let files = files(&self.directory.journal_path(), "parquet");
+        assert_eq!(files.len(), 1, "{files:?}");
+        files[0].clone()
+    }
+}
+
+/// The files of this kind, by name.
+fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|it| it == extension)).collect();
+    files.sort();
+    files
+}
+
+fn records(journal: &Journal) -> Vec<(RecordId, Record)> {
+    let mut records = Vec::new();
+    journal
+        .scan(|id, record| {
+            records.push((id, record));
+            true
+        })
+        .unwrap();
+    records
+}
+
+fn report(directory: &Directory) -> Report {
+    let archive = Archive::open(&directory.journal_path()).unwrap();
+    let text = "preset = \"mail\"\n[[rule]]\nname = \"NEW\"\nwhen = \"mail.size > 3000\"\nscore = 3\n";
+    let plan = Plan::compile(&Config::from_text("new.toml", text, &Overrides::default())).unwrap();
+    let pipeline = std::sync::Arc::clone(&plan.pipelines[0]);
+    let backtest = Backtest::new(pipeline, Question::default(), &archive.descriptions().unwrap());
+    let mut tally = backtest.tally();
+    for block in archive.newest_first() {
+        tally.add(backtest.judge(&block.unwrap()).unwrap());
+    }
+    tally.report(&backtest, &archive)
+}
+
+fn table(journal: &Journal) -> Vec<String> {
+    let mut lines = Vec::new();
+    export::ndjson(journal, &export::Filter::default(), &mut lines).unwrap();
+    String::from_utf8(lines).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn columns_say_what_the_rows_said() {
+    let (mut before, mut judged, mut lines) = (Vec::new(), None, Vec::new());
+    let rotated = Rotated::new(|directory, engine| {
+        let journal = engine.journal().unwrap();
+        before = records(journal);
+        lines = table(journal);
+        judged = Some(report(directory));
+    });
+    let engine = rotated.open();
+    let journal = engine.journal().unwrap();
+    let after = records(journal);
+    assert_eq!(after[..before.len()], before[..]);
+    assert_eq!(after.len(), before.len() + 1);
+    for (id, record) in &before {
+        assert_eq!(journal.find(*id).unwrap().as_ref(), Some(record));
+    }
+    assert_eq!(journal.find(RecordId(before[0].0.0 - 1)).unwrap(), None);
+    assert_eq!(journal.recent(10_000).unwrap(), after);
+    assert!(rotated.decisions.iter().all(|decision| engine.explain(decision.id).is_ok()));
+    let labelled = |line: &&String| line.contains(&rotated.decisions[5].id.to_string());
+    let others = |lines: &[String]| lines.iter().filter(|line| !labelled(line)).cloned().collect::<Vec<_>>();
+    assert_eq!(others(&table(journal)), others(&lines), "but for the label that came");
+    let (judged, again) = (judged.unwrap(), report(&rotated.directory));
+    assert!(judged.changed > 0 && judged.rows as usize == rotated.decisions.len());
+    let said = |report: &Report| (report.rows, report.changed, report.rescored, report.actions.clone());
+    assert_eq!((said(&again), &again.rules), (said(&judged), &judged.rules));
+    assert_eq!(again.examples.len(), judged.examples.len());
+    let found = verify(&rotated.directory.journal_path(), &mut |_, _| ()).unwrap();
+    assert!(found.is_sound() && found.records == after.len() as u64, "{found:?}");
+}
+
+#[test]
+fn a_later_segment_of_rows_tells_earlier_releases() {
+    let rotated = Rotated::new(|_, _| ());
+    let rows = files(&rotated.directory.journal_path(), "journal");
+    assert_eq!(rows.len(), 1);
+    assert_eq!(fs::read(&rows[0]).unwrap()[8..12], 2u32.to_le_bytes());
+}
+
+#[test]
+fn one_subject_is_erased_from_columns() {
+    let rotated = Rotated::new(|_, _| ());
+    let path = rotated.columns();
+    let long_ago = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
+    // What a crash left of a conversion has the same records.
+    let half = path.with_extension("half");
+    fs::copy(&path, &half).unwrap();
+    let engine = rotated.open();
+    let all = records(engine.journal().unwrap());
+    let key = |id: RecordId| engine.explain(id).unwrap().keys;
+    let shingles: HashSet<_> = key(rotated.decisions[3].id)
+        .into_iter()
+        .filter(|key| key.kind == "from")
+        .map(|key| key.shingle)
+        .collect();
+    assert_eq!(shingles.len(), 1);
+    let concerned: HashSet<RecordId> = rotated
+        .decisions
+        .iter()
+        .map(|decision| decision.id)
+        .filter(|id| key(*id).iter().any(|key| shingles.contains(&key.shingle)))
+        .collect();
+    engine.close().unwrap();
+    drop(engine);
+    let plan = Plan::compile(&Config::load(&rotated.directory.config_path(), &Overrides::default())).unwrap();
+    let erased = rotated.directory.erase(&plan, &shingles, false, &mut |_| ()).unwrap();
+    assert_eq!(erased.records.decisions, concerned.len() as u64);
+    assert!(!half.exists());
+    assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), long_ago, "its age stays");
+    let found = verify(&rotated.directory.journal_path(), &mut |_, _| ()).unwrap();
+    assert!(found.is_sound(), "{found:?}");
+    let engine = rotated.open();
+    let left = records(engine.journal().unwrap());
+    let is_left = |(id, record): &(RecordId, Record)| match record {
+        Record::Decision(_) => !concerned.contains(id),
+        Record::Feedback(feedback) => !concerned.contains(&feedback.decision),
+    };
+    assert_eq!(left, all.into_iter().filter(is_left).collect::<Vec<_>>());
+}
+
+#[test]
+fn snapshots_link_columns_and_can_be_restored() {
+    use std::os::unix::fs::MetadataExt;
+    let rotated = Rotated::new(|_, _| ());
+    let engine = rotated.open();
+    let target = rotated.directory.snapshots_path().join(engine.snapshot(NOW).unwrap());
+    let (path, name) = (rotated.columns(), rotated.columns().file_name().unwrap().to_owned());
+    let copy = target.join("journal").join(name);
+    assert_eq!(fs::metadata(&path).unwrap().ino(), fs::metadata(&copy).unwrap().ino());
+    let again = rotated.parent.path().join("again");
+    let restored = Directory::restore(&target, &again, &mut |_, _, _| ()).unwrap();
+    let config = Config::load(&restored.config_path(), &Overrides::default());
+    let other = Engine::open(&restored, Plan::compile(&config).unwrap()).unwrap();
+    assert_eq!(records(other.journal().unwrap()), records(engine.journal().unwrap()));
+}
+
+fn plan() -> JournalPlan {
+    JournalPlan { segment: 8 << 10, rotate: Span::days(1), keep: Span::days(30), keep_bytes: 1 << 30 }
+}
+
+fn feedback(number: u64) -> (RecordId, Time, Record) {
+    let class = format!("{:x}", u128::from(number + 1).wrapping_pow(9)).repeat(4);
+    let feedback = Feedback { decision: RecordId(number), class, time: NOW };
+    (RecordId(number), NOW, Record::Feedback(feedback))
+}
+
+fn append(journal: &Journal, numbers: std::ops::Range<u64>) {
+    for start in numbers.clone().step_by(50) {
+        let records: Vec<_> = (start..numbers.end.min(start + 50)).map(feedback).collect();
+        pollster::block_on(journal.append(&records)).unwrap();
+        journal.sync().unwrap();
+    }
+}
+
+fn open(directory: &Path) -> Journal {
+    Journal::open(directory, plan(), Durability::None).unwrap()
+}
+
+fn ids(journal: &Journal) -> Vec<u64> {
+    records(journal).into_iter().map(|(id, _)| id.0).collect()
+}
+
+/// What a crash can leave at each step of a conversion. All of it is mended when the journal is opened.
+#[test]
+fn a_crash_at_any_step_loses_nothing() {
+    let source = tempfile::tempdir().unwrap();
+    // Rows that nothing has made columns of: the directory as it was before.
+    let rows: BTreeMap<String, Vec<u8>> = {
+        let journal =
+            Journal::open(source.path(), JournalPlan { segment: 1 << 30, ..plan() }, Durability::None);
+        let journal = journal.unwrap();
+        append(&journal, 1..500);
+        drop(journal);
+        let path = &files(source.path(), "journal")[0];
+        [(RecordId(1).to_string(), fs::read(path).unwrap())].into()
+    };
+    let journal = open(source.path());
+    append(&journal, 500..501);
+    journal.settle();
+    assert_eq!((journal.census().segments, journal.census().columnar), (2, 1));
+    drop(journal);
+    let name = RecordId(1).to_string();
+    let columns = fs::read(source.path().join(format!("{name}.parquet"))).unwrap();
+    let newest = RecordId(500).to_string();
+    let open_segment = fs::read(source.path().join(format!("{newest}.journal"))).unwrap();
+    let rows = &rows[&name];
+    let (half, whole) = (&columns[..columns.len() / 2], &columns[..]);
+    let states: [(&str, &[(&str, &[u8])]); 8] = [
+        ("nothing begun", &[("journal", rows)]),
+        ("an empty file", &[("journal", rows), ("half", &[])]),
+        ("half a file", &[("journal", rows), ("half", half)]),
+        ("not renamed", &[("journal", rows), ("half", whole)]),
+        ("rows not removed", &[("journal", rows), ("parquet", whole)]),
+        ("rows not removed, and the disk forgot", &[("journal", rows), ("parquet", half)]),
+        ("done", &[("parquet", whole)]),
+        ("done, and a half left", &[("parquet", whole), ("half", whole)]),
+    ];
+    for (state, present) in states {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join(format!("{newest}.journal")), &open_segment).unwrap();
+        for (extension, bytes) in present {
+            fs::write(directory.path().join(format!("{name}.{extension}")), bytes).unwrap();
+        }
+        // Whoever does not open it sees everything, too.
+        let archive = Archive::open(directory.path()).unwrap();
+        let seen: usize = archive.newest_first().map(|block| block.unwrap().records().unwrap().len()).sum();
+        assert_eq!(seen, 500, "{state}");
+        let journal = open(directory.path());
+        assert_eq!(ids(&journal), (1..501).collect::<Vec<_>>(), "{state}");
+        journal.settle();
+        assert_eq!(ids(&journal), (1..501).collect::<Vec<_>>(), "{state}");
+        assert_eq!(journal.find(RecordId(77)).unwrap(), Some(feedback(77).2), "{state}");
+        assert_eq!(files(directory.path(), "half"), [] as [PathBuf; 0], "{state}");
+        assert_eq!(files(directory.path(), "parquet").len(), 1, "{state}");
+        assert_eq!(files(directory.path(), "journal").len(), 1, "{state}");
+        // Who looked before still finds it.
+        assert_eq!(archive.find(RecordId(77)).unwrap(), Some(feedback(77).2), "{state}");
+        assert_eq!(archive.oldest_first().count(), journal.blocks().unwrap().count(), "{state}");
+    }
+}
+
+#[test]
+fn damage_in_columns_is_said_and_the_rest_is_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = open(directory.path());
+    append(&journal, 1..1000);
+    journal.settle();
+    assert!(journal.census().columnar > 1, "{:?}", journal.census());
+    drop(journal);
+    let files = files(directory.path(), "parquet");
+    let path = &files[1];
+    let whole = fs::read(path).unwrap();
+    let index = u64::from_le_bytes(whole[16..24].try_into().unwrap()) as usize;
+    for at in [0, 5, 13, 20, 41, 44, 100, index - 1, index + 5, whole.len() - 1] {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 4;
+        fs::write(path, &flipped).unwrap();
+        let journal = open(directory.path());
+        assert_eq!(journal.find(RecordId(1)).unwrap(), Some(feedback(1).2), "byte {at}");
+        assert_eq!(journal.find(RecordId(999)).unwrap(), Some(feedback(999).2), "byte {at}");
+        // Parquet's own footer is for others.
+        let is_ours = at < index + 10;
+        assert_eq!(journal.scan(|_, _| true).is_err(), is_ours, "byte {at}");
+        drop(journal);
+        let found = verify(directory.path(), &mut |_, _| ()).unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(found.damage.len() == 1 && found.damage[0].segment == name, "byte {at}: {found:?}");
+    }
+    // A later format is refused, whatever else is in the directory.
+    let mut later = whole.clone();
+    later[12] += 1;
+    let crc = crc32fast::hash(&later[4..40]);
+    later[40..44].copy_from_slice(&crc.to_le_bytes());
+    fs::write(path, &later).unwrap();
+    let refused = Journal::open(directory.path(), plan(), Durability::None).err().unwrap().to_string();
+    assert!(
+        refused.ends_with("format 3 is newer than this program, which reads up to 2; use the newer program"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn columns_go_by_age_and_size_as_rows_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = open(directory.path());
+    append(&journal, 1..1000);
+    journal.settle();
+    let before = journal.census();
+    assert_eq!(before.columnar + 1, before.segments);
+    let today = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    let today = Time(i64::try_from(today.as_micros()).unwrap());
+    journal.expire(today).unwrap();
+    assert_eq!(journal.census(), before);
+    // The oldest was written long ago.
+    let oldest = files(directory.path(), "parquet").remove(0);
+    let long_ago = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    fs::OpenOptions::new().write(true).open(&oldest).unwrap().set_modified(long_ago).unwrap();
+    journal.expire(today).unwrap();
+    assert!(!oldest.exists());
+    assert_eq!(journal.census().segments, before.segments - 1);
+    journal.expire(today + Span::days(31)).unwrap();
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "the open one stays");
+}
+
+/// Rows that cannot be read are left for whoever can.
+#[test]
+fn what_is_damaged_stays_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    {
+        let large = JournalPlan { segment: 1 << 30, ..plan() };
+        let journal = Journal::open(directory.path(), large, Durability::None).unwrap();
+        append(&journal, 1..500);
+    }
+    let path = files(directory.path(), "journal").remove(0);
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    // An older segment by the time that it is opened, so that it is not cut off.
+    fs::write(directory.path().join(format!("{}.journal", RecordId(600))), &bytes[..12]).unwrap();
+    bytes[middle] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let journal = open(directory.path());
+    journal.settle();
+    assert_eq!(journal.census().columnar, 0);
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+    assert_eq!(files(directory.path(), "half"), [] as [PathBuf; 0]);
+    assert!(journal.find(RecordId(1)).unwrap().is_some(), "what is before it can be read");
+}
+
+/// The journal of the first release has no columns until something is written, and then has.
+#[test]
+fn an_older_journal_is_brought_over() {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/data-1/journal");
+    let directory = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(&fixture).unwrap().map(|entry| entry.unwrap()) {
+        fs::copy(entry.path(), directory.path().join(entry.file_name())).unwrap();
+    }
+    let large = || JournalPlan { segment: 1 << 30, ..plan() };
+    let journal = Journal::open(directory.path(), large(), Durability::None).unwrap();
+    journal.settle();
+    let before = records(&journal);
+    assert_eq!((journal.census().segments, journal.census().columnar), (1, 0));
+    let id = RecordId(before.last().unwrap().0.0 + 1);
+    let (_, _, record) = feedback(1);
+    pollster::block_on(journal.append(&[(id, NOW, record.clone())])).unwrap();
+    journal.sync().unwrap();
+    journal.settle();
+    assert_eq!((journal.census().segments, journal.census().columnar), (2, 1));
+    let mut expected = before;
+    expected.push((id, record));
+    assert_eq!(records(&journal), expected);
+    let found = journal::verify(directory.path(), &mut |_, _| ()).unwrap();
+    assert!(found.is_sound(), "{found:?}");
+}
