@@ -9,6 +9,7 @@
 //! never recurses on the input's nesting, and cannot fail other than by saying so.
 
 pub mod address;
+pub mod classifier;
 pub mod fingerprint;
 mod html;
 pub mod json;
@@ -19,3 +20,4 @@ mod mime;
 pub mod network;
 pub mod piece;
 pub mod text;
+pub mod token;

@@ -493,8 +493,19 @@ fn entries(canonical: &str) -> BTreeMap<&str, String> {
     let mut entries: BTreeMap<&str, String> = BTreeMap::new();
     for line in canonical.lines() {
         let path = line.split(" = ").next().unwrap_or_default();
-        let listed =
-            ["field", "kind", "statistic", "distinct", "label", "set", "model", "group", "rule", "band"];
+        let listed = [
+            "field",
+            "kind",
+            "statistic",
+            "distinct",
+            "label",
+            "classifier",
+            "set",
+            "model",
+            "group",
+            "rule",
+            "band",
+        ];
         let is_listed = path.split('.').next().is_some_and(|section| listed.contains(&section));
         let entry = match path.rsplit_once('.') {
             Some((entry, _)) if is_listed => entry,

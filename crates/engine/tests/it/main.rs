@@ -1,6 +1,7 @@
 //! Integration tests of the engine, one module a concern.
 
 mod backtest;
+mod classifier;
 mod config;
 mod corpora;
 mod erase;

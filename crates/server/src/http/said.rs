@@ -57,8 +57,8 @@ pub(super) async fn feedback(
     // The decision is read from the journal, which blocks.
     let outcome = blocking(move || Handle::current().block_on(engine.feedback(id, &class, now))).await;
     let outcome = outcome?;
-    let engine::FeedbackOutcome { keys, duplicate } = outcome;
-    Ok(Json(api::Said { id: id.to_string(), class: said.class, keys, duplicate }))
+    let engine::FeedbackOutcome { keys, tokens, duplicate } = outcome;
+    Ok(Json(api::Said { id: id.to_string(), class: said.class, keys, tokens, duplicate }))
 }
 
 /// What is said, and how the event is to be understood.
@@ -103,6 +103,6 @@ pub(super) async fn learn(
     let digest = || Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
     let id: String = event.id.unwrap_or_else(digest);
     let outcome = node.engine.learn(event.prepared, &id, &params.class).await?;
-    let engine::FeedbackOutcome { keys, duplicate } = outcome;
-    Ok(Json(api::Said { id, class: params.class, keys, duplicate }))
+    let engine::FeedbackOutcome { keys, tokens, duplicate } = outcome;
+    Ok(Json(api::Said { id, class: params.class, keys, tokens, duplicate }))
 }
