@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use event::{Span, Time};
 use libfuzzer_sys::fuzz_target;
-use stats::{Column, Layout, Measure, Plan, Shape, Tier, Track, Weight};
+use stats::{Column, Evidence, Layout, Measure, Plan, Shape, Tier, Track, Weight};
 
 static PLANS: LazyLock<Vec<Plan>> = LazyLock::new(|| {
     let tier = |width, buckets| Tier { width: Span(width), buckets };
@@ -29,6 +29,7 @@ static PLANS: LazyLock<Vec<Plan>> = LazyLock::new(|| {
         track(&[Column::Sum, Column::Min, Column::Max, decayed(Weight::One), decayed(Weight::Value)]),
         approx(10),
         approx(14),
+        Measure::Evidence { keep: Span(1000) },
     ];
     measures.iter().map(|measure| Plan::new(measure).expect("a plan")).collect()
 });
@@ -59,6 +60,8 @@ fuzz_target!(|bytes: &[u8]| {
             plan.add(room, time, [(step as u8, amount), (0, 1)]);
             plan.add_value(room, time, Some(amount.cast_signed()));
             plan.add_hash(room, time, amount);
+            let sum = amount.cast_signed();
+            plan.add_evidence(room, time, Evidence { bad: sum >> 40, good: sum % 7, weight: sum });
         }
         look(&words, time);
         look(&cell, time);

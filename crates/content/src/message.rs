@@ -42,6 +42,8 @@ pub const FIELD_BYTES_MAX: usize = mime::FIELD_BYTES_MAX;
 pub const SOURCE_BYTES_MAX: usize = 512 * 1024;
 /// Most bytes of visible text.
 pub const TEXT_BYTES_MAX: usize = text::TEXT_BYTES_MAX;
+/// Bytes of the visible text that a classifier reads.
+pub const TEXT_START_BYTES: usize = 2_000;
 /// Most links.
 pub const LINKS_MAX: usize = 1_000;
 /// Most envelope recipients; RFC 5321 asks servers to take 100, and few take more than 1,000.
@@ -184,6 +186,7 @@ event::columns! {
         base64_text: Bool "mail.base64_text" "Whether a text part of nothing but ASCII is hidden in base64",
 
         body_text: String "mail.body_text" "The whole visible text, normalised, disguises undone" transient,
+        text_start: String "mail.text_start" "Beginning of the visible text, normalised: what a classifier reads, kept so that it can learn later",
         body_empty: Bool "mail.body_empty" "Whether there is no visible text",
         text_chars: Integer "mail.text_chars" "Number of characters of visible text",
         digit_share: Float "mail.digit_share" "Share of digits among the letters and digits of the text",
@@ -789,6 +792,7 @@ impl Body {
         facts.set(columns.body_empty, normalised.is_empty());
         set_list(facts, columns.fingerprints, fingerprints(&normalised));
         if !normalised.is_empty() {
+            facts.set(columns.text_start, text::truncate(&normalised, TEXT_START_BYTES));
             facts.set(columns.body_text, normalised);
         }
 

@@ -45,6 +45,8 @@ pub struct Explanation {
     pub closest: Vec<Close>,
     /// What models said, and which facts and readings made them say it.
     pub models: Vec<ExplainedModel>,
+    /// What classifiers know by now of the event's tokens.
+    pub classifiers: Vec<ExplainedClassifier>,
     /// Why `closest` and `models` are empty, or are not all that there is to tell.
     pub unknown: Option<&'static str>,
 }
@@ -78,6 +80,32 @@ pub struct ExplainedModel {
     pub contributions: Vec<(String, Option<Value>, f64)>,
     /// What all other features added.
     pub others: f64,
+}
+
+/// What a classifier knows of an event's tokens now, which need not be what it knew then.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExplainedClassifier {
+    /// Its name.
+    pub name: String,
+    /// The probability that it gives now.
+    pub probability: f64,
+    /// The tokens that move it most, the one that does most first.
+    pub tokens: Vec<ExplainedToken>,
+    /// What all other tokens add to the log-odds.
+    pub others: f64,
+}
+
+/// What a classifier knows of a token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExplainedToken {
+    /// What it is of, how it was cut, and what was cut.
+    pub token: String,
+    /// Bad events that had it.
+    pub bad: i64,
+    /// Good events that had it.
+    pub good: i64,
+    /// What it adds to the log-odds.
+    pub adds: f64,
 }
 
 /// Rules that did not fire that are shown.
@@ -129,6 +157,7 @@ impl Explanation {
             counted: None,
             closest: Vec::new(),
             models: Vec::new(),
+            classifiers: Vec::new(),
             unknown: Some("the configuration that decided is not at hand"),
         }
     }
@@ -183,6 +212,7 @@ impl Explanation {
             counted: None,
             closest: Vec::new(),
             models: Vec::new(),
+            classifiers: Vec::new(),
             unknown: None,
         }
     }

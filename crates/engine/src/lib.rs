@@ -17,6 +17,7 @@ mod plan;
 pub mod preset;
 mod reload;
 mod stage;
+mod teach;
 mod track;
 
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -37,7 +38,7 @@ pub use directory::portable::{How, PortableError, Source as StatisticsSource};
 pub use directory::snapshot::RestoreError;
 pub use directory::verify::{Part, Verified};
 pub use directory::{Directory, DirectoryError};
-pub use explain::{Close, ExplainedKey, ExplainedModel, Explanation};
+pub use explain::{Close, ExplainedClassifier, ExplainedKey, ExplainedModel, ExplainedToken, Explanation};
 use id::IdSource;
 pub use id::{RecordId, RecordIdError};
 use journal::{Feedback, Journal, JournalError, KeyReading, Record, Row};
@@ -47,12 +48,13 @@ pub use metrics::Metrics;
 use metrics::{ActionLabel, DisagreementLabel, NotifyLabel, PipelineLabel, RuleLabel};
 use plan::OnError;
 pub use plan::{
-    DistinctPlan, DnsListPlan, DnsPlan, Endpoint, EndpointError, Failing, Input, JournalPlan, KindPlan,
-    LabelPlan, ListenerPlan, Meaning, ModelPlan, NodePlan, PhrasePlan, Pipeline, Plan, Protocol, ServerPlan,
-    Tested,
+    ClassifierPlan, DistinctPlan, DnsListPlan, DnsPlan, Endpoint, EndpointError, Failing, Input, JournalPlan,
+    KindPlan, LabelPlan, ListenerPlan, Meaning, ModelPlan, NodePlan, PhrasePlan, Pipeline, Plan, Protocol,
+    ServerPlan, Tested,
 };
 pub use reload::{Change, Proposal, ReloadError, Reloaded, RulesInfo, VersionInfo};
 use reload::{Shelf, State};
+use stage::classify::Tokens;
 pub use stage::features::Read;
 use stage::fields::Fielded;
 pub use stage::keys::{KEYS_MAX, Prepared};
@@ -79,6 +81,7 @@ pub struct Engine {
     directory: Option<Directory>,
     /// Held while a snapshot is made.
     snapshot: Mutex<()>,
+    school: teach::School,
     ids: IdSource,
     /// The latest arrival of an event, in microseconds.
     latest: AtomicI64,
@@ -218,6 +221,8 @@ pub struct Hot {
 pub struct FeedbackOutcome {
     /// Keys that were added to.
     pub keys: usize,
+    /// Tokens of which classifiers know something else now.
+    pub tokens: usize,
     /// The same had been said before, and was not counted again.
     pub duplicate: bool,
 }
@@ -253,6 +258,7 @@ impl Engine {
             journal: Some(journal),
             directory: Some(directory.clone()),
             snapshot: Mutex::default(),
+            school: teach::School::default(),
             ids,
             latest: AtomicI64::new(i64::MIN),
             metrics: Metrics::default(),
@@ -275,6 +281,7 @@ impl Engine {
             journal: None,
             directory: None,
             snapshot: Mutex::default(),
+            school: teach::School::default(),
             ids: IdSource::default(),
             latest: AtomicI64::new(i64::MIN),
             metrics: Metrics::default(),
@@ -348,6 +355,7 @@ impl Engine {
         score::score(&mut observed);
         let verdicts: Vec<Verdict> = observed.iter().map(|observed| self.judge(observed)).collect();
         let adds = settle::requests(&observed, &verdicts);
+        let lessons = self.own_lessons(&observed, &verdicts);
         // Neither waits for the other's disk: both go by what was observed and judged.
         let (settled, decisions) =
             join(settle::settle(&*self.ledger, &adds), self.log(observed, verdicts)).await;
@@ -355,6 +363,7 @@ impl Engine {
             tracing::error!(%error, "verdicts cannot be counted");
             self.metrics.settle_failures.inc_by(adds.len() as u64);
         }
+        self.learn_own(&lessons).await;
         decisions
     }
 
@@ -464,7 +473,12 @@ impl Engine {
         }
         let mark = keys::once(pipeline, &self.secret, "feedback", &format!("{id}\0{class}"));
         let request = Request { once: Some(Once { key: mark, time: now }), observations };
-        let outcome = self.said(pipeline, request).await?;
+        let tokens = if pipeline.classifiers.iter().any(|plan| plan.lesson(class).is_some()) {
+            self.tokens_of_row(pipeline, &row, &journal.description(&row.version)?)
+        } else {
+            Vec::new()
+        };
+        let outcome = self.said(pipeline, request, &tokens, class, now).await?;
         if !outcome.duplicate {
             let feedback = Feedback { decision: id, class: class.to_owned(), time: now };
             journal.append(&[(self.ids.next(now), now, Record::Feedback(feedback))]).await?;
@@ -487,16 +501,30 @@ impl Engine {
         let mark = keys::once(&pipeline, &self.secret, "learn", &format!("{id}\0{class}"));
         let once = Once { key: mark, time: prepared.row.time };
         let request = observe::request(&prepared, What::Said { counters, once });
-        self.said(&pipeline, request).await
+        self.said(&pipeline, request, &prepared.tokens, class, once.time).await
     }
 
-    async fn said(&self, pipeline: &Pipeline, request: Request) -> Result<FeedbackOutcome, EngineError> {
+    /// Counts what was said, and teaches it to classifiers: each is done once by itself, so that after a crash between
+    /// the two saying it again makes up for what is missing.
+    async fn said(
+        &self,
+        pipeline: &Pipeline,
+        request: Request,
+        tokens: &[Option<Tokens>],
+        class: &str,
+        time: Time,
+    ) -> Result<FeedbackOutcome, EngineError> {
         let keys =
             request.observations.iter().filter(|added| !matches!(added.add, stats::Add::Nothing)).count();
         let outcomes = self.ledger.observe(std::slice::from_ref(&request)).await?;
         self.metrics.feedback_given.get_or_create(&label(pipeline)).inc();
-        let duplicate = outcomes.duplicate(0);
-        Ok(FeedbackOutcome { keys: if duplicate { 0 } else { keys }, duplicate })
+        let counted = !outcomes.duplicate(0);
+        let tokens = self.teach(pipeline, tokens, class, time).await?;
+        Ok(FeedbackOutcome {
+            keys: if counted { keys } else { 0 },
+            tokens,
+            duplicate: !counted && tokens == 0,
+        })
     }
 
     /// A past decision with everything that it was made of, as it was logged. Which rules came closest and what moved
@@ -510,7 +538,9 @@ impl Engine {
                 // A later release may have other columns.
                 let decided_by = decided_by.filter(|it| it.schema.columns() == description.columns);
                 let facts = row.facts.clone();
+                let classifiers = self.explain_classifiers(&row, &description);
                 let mut explanation = Explanation::of_row(id, *row, &description, &self.secret);
+                explanation.classifiers = classifiers;
                 if let Some(pipeline) = decided_by {
                     explanation.add_near(&facts, &pipeline);
                 }

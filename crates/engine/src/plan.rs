@@ -5,6 +5,7 @@
 //! column of its own for it, so what is read is known before any event comes.
 
 mod authentication;
+mod classifier;
 mod judging;
 mod listener;
 mod model;
@@ -31,6 +32,8 @@ use crate::preset::{self, Preset};
 use crate::track;
 pub use authentication::{DnsListPlan, DnsPlan, Meaning};
 pub use listener::{Endpoint, EndpointError, Failing, ListenerPlan, Protocol};
+pub use classifier::ClassifierPlan;
+pub(crate) use classifier::Lesson;
 pub use model::ModelPlan;
 pub use phrases::PhrasePlan;
 use statistic::{Kept, StatisticDraft};
@@ -203,6 +206,8 @@ pub struct Pipeline {
     pub(crate) columns: InputColumns,
     /// Sets of phrases.
     pub phrases: Vec<PhrasePlan>,
+    /// Classifiers, asked before the models.
+    pub classifiers: Vec<ClassifierPlan>,
     /// Models that say something of an event before it is judged.
     pub models: Vec<ModelPlan>,
     /// Rules that are judged beside the enforced ones.
@@ -566,6 +571,7 @@ impl<'a> Draft<'a> {
                 labels: Vec::new(),
                 columns,
                 phrases,
+                classifiers: Vec::new(),
                 models: Vec::new(),
                 candidate: None,
                 readings: Vec::new(),
@@ -594,9 +600,11 @@ impl<'a> Draft<'a> {
         draft.adds(problems);
         draft.configured_readings(&mut builder, problems);
         draft.track_readings(&mut builder, problems);
+        draft.classifiers(&mut builder, problems);
         draft.models(&mut builder, problems);
         draft.define(&sets, &mut builder, problems);
         draft.rules(&mut builder, problems);
+        draft.partial_rules();
         draft.candidate(&mut builder, problems);
         draft.pipeline.schema = Arc::new(builder.finish());
         draft
@@ -645,13 +653,14 @@ impl<'a> Draft<'a> {
         let kinds = self.pipeline.kinds.iter().map(|other| (other.kind, &other.name));
         let distincts = self.pipeline.distincts.iter().map(|other| (other.kind, &other.name));
         let labels = self.pipeline.labels.iter().map(|other| (other.kind, &other.name));
-        for (other_kind, other_name) in kinds.chain(distincts).chain(labels) {
+        let classifiers = self.pipeline.classifiers.iter().map(|other| (other.kind, &other.name));
+        for (other_kind, other_name) in kinds.chain(distincts).chain(labels).chain(classifiers) {
             if other_name == name {
                 let message = format!("`{name}` is defined twice");
                 problems.add(
                     view.origin("name"),
                     message,
-                    Some("names of kinds, distinct counts and labels are given once".into()),
+                    Some("names of kinds, distinct counts, labels and classifiers are given once".into()),
                 );
                 return false;
             }
@@ -994,6 +1003,9 @@ fn catalog(drafts: &mut [Draft<'_>], now: Option<&Catalog>, problems: &mut Probl
             distinct.windows = windows.get(&(space, distinct.kind)).cloned().unwrap_or_default();
             let measure = distinct.measure(distinct.windows.clone());
             add(distinct.kind, &distinct.name, &distinct.name, (measure, None), start);
+        }
+        for plan in &draft.pipeline.classifiers {
+            add(plan.kind, &plan.name, &plan.name, (plan.measure(), None), start);
         }
         for label in &draft.pipeline.labels {
             // One that cannot be kept was told of.

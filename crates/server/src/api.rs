@@ -233,6 +233,9 @@ pub struct Explanation {
     /// What models said, and what moved them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<ModelSaid>,
+    /// What classifiers know by now of the event's tokens.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classifiers: Vec<ClassifierSaid>,
     /// Why shares, closest rules and models are missing or not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
@@ -364,6 +367,49 @@ pub struct Contribution {
     pub adds: f64,
 }
 
+/// What a classifier knows of an event's tokens now, which need not be what it knew when it was asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ClassifierSaid {
+    /// Its name.
+    pub name: String,
+    /// The probability that it gives now.
+    pub probability: f64,
+    /// The tokens that move it most, first the one that does most.
+    pub tokens: Vec<TokenSaid>,
+    /// What all other tokens add to the log-odds.
+    pub others: f64,
+}
+
+/// What a classifier knows of a token.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TokenSaid {
+    /// What it is of, how it was cut, and what was cut.
+    pub token: String,
+    /// Bad events that had it.
+    pub bad: i64,
+    /// Good events that had it.
+    pub good: i64,
+    /// What it adds to the log-odds.
+    pub adds: f64,
+}
+
+impl From<&engine::ExplainedClassifier> for ClassifierSaid {
+    fn from(classifier: &engine::ExplainedClassifier) -> ClassifierSaid {
+        let tokens = classifier.tokens.iter().map(|token| TokenSaid {
+            token: token.token.clone(),
+            bad: token.bad,
+            good: token.good,
+            adds: token.adds,
+        });
+        ClassifierSaid {
+            name: classifier.name.clone(),
+            probability: classifier.probability,
+            tokens: tokens.collect(),
+            others: classifier.others,
+        }
+    }
+}
+
 fn seen(values: &[(String, Option<Value>)]) -> BTreeMap<String, serde_json::Value> {
     let value = |value: &Option<Value>| value.as_ref().map_or(serde_json::Value::Null, json_value);
     values.iter().map(|(name, seen)| (name.clone(), value(seen))).collect()
@@ -486,6 +532,7 @@ impl From<&engine::Explanation> for Explanation {
             shares: shares(explanation),
             closest: explanation.closest.iter().map(Close::from).collect(),
             models: explanation.models.iter().map(ModelSaid::from).collect(),
+            classifiers: explanation.classifiers.iter().map(ClassifierSaid::from).collect(),
             unknown: explanation.unknown.map(str::to_owned),
         }
     }
@@ -639,6 +686,9 @@ pub struct Said {
     pub class: String,
     /// Keys whose counters went up.
     pub keys: usize,
+    /// Tokens of which classifiers know something else now.
+    #[serde(default)]
+    pub tokens: usize,
     /// The same had been said before, and was not counted again.
     pub duplicate: bool,
 }

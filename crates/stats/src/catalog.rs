@@ -69,6 +69,12 @@ pub enum Measure {
         /// The standard error is `1.04 / sqrt(2^precision)`: 1.6% for the usual 12, for at most 3.3 KiB a period.
         precision: u8,
     },
+    /// What a classifier has learned of each key: messages of either class that had it, and a weight. A reading's
+    /// columns are these three, see [`crate::Evidence::of`].
+    Evidence {
+        /// How long a key is kept after it was last learned.
+        keep: Span,
+    },
     /// Marks of requests that were counted, so that none is counted twice.
     Once {
         /// A mark is heeded by requests whose time lies in the same bucket of this width or in a neighbouring one,
@@ -104,6 +110,7 @@ impl Measure {
         match self {
             Measure::Windows(layout) => layout.counters().to_vec(),
             Measure::Track(_) => Vec::new(),
+            Measure::Evidence { .. } => ["bad", "good", "weight"].map(str::to_owned).to_vec(),
             Measure::Distinct { .. } | Measure::Approx { .. } => vec!["distinct".to_owned()],
             Measure::Once { .. } => vec!["once".to_owned()],
         }
@@ -114,7 +121,7 @@ impl Measure {
         match self {
             Measure::Windows(layout) => layout.windows(),
             Measure::Distinct { windows, .. } | Measure::Approx { windows, .. } => windows,
-            Measure::Track(_) | Measure::Once { .. } => &[],
+            Measure::Track(_) | Measure::Evidence { .. } | Measure::Once { .. } => &[],
         }
     }
 
@@ -163,7 +170,9 @@ impl Measure {
                 }
                 Ok(shape)
             }
-            Measure::Once { window } => Shape::new(1, &[Tier { width: *window, buckets: 1 }], None),
+            Measure::Evidence { keep: width } | Measure::Once { window: width } => {
+                Shape::new(1, &[Tier { width: *width, buckets: 1 }], None)
+            }
         }
     }
 
@@ -176,7 +185,7 @@ impl Measure {
                 let windows = if windows.is_empty() { &current[..] } else { windows };
                 windows.iter().map(|window| self.trail(*window)).collect()
             }
-            Measure::Track(_) | Measure::Once { .. } => Ok(Vec::new()),
+            Measure::Track(_) | Measure::Evidence { .. } | Measure::Once { .. } => Ok(Vec::new()),
         }
     }
 
@@ -192,7 +201,9 @@ impl Measure {
                 Ok(Trail::periods(tier.width, window))
             }
             Measure::Windows(_) | Measure::Once { .. } => self.shape()?.trail(window),
-            Measure::Track(_) => Err(LayoutError::Window { window, possible: "none".to_owned() }),
+            Measure::Track(_) | Measure::Evidence { .. } => {
+                Err(LayoutError::Window { window, possible: "none".to_owned() })
+            }
         }
     }
 }

@@ -40,6 +40,7 @@ const DISTINCT: u8 = 1;
 const ONCE: u8 = 2;
 const TRACK: u8 = 3;
 const APPROX: u8 = 4;
+const EVIDENCE: u8 = 5;
 
 impl Definition {
     pub(crate) fn new(space: Space, kind: Kind, statistic: &Statistic) -> Result<Definition, CatalogError> {
@@ -56,6 +57,7 @@ impl Definition {
             Measure::Once { .. } => (ONCE, "once"),
             Measure::Track(_) => (TRACK, "track"),
             Measure::Approx { .. } => (APPROX, "approx"),
+            Measure::Evidence { .. } => (EVIDENCE, "evidence"),
         }
     }
 
@@ -93,6 +95,7 @@ impl Definition {
             }
             Measure::Distinct { tier, .. } => push_tier(&mut bytes, *tier),
             Measure::Once { window } => push_span(&mut bytes, *window),
+            Measure::Evidence { keep } => push_span(&mut bytes, *keep),
             Measure::Track(track) => {
                 push_span(&mut bytes, track.keep());
                 push_varint(&mut bytes, track.columns().len() as u64);
@@ -154,6 +157,7 @@ impl Definition {
                 let [precision] = reader.array()?;
                 Measure::Approx { tier, windows: Vec::new(), precision }
             }
+            EVIDENCE => Measure::Evidence { keep: read_span(&mut reader)? },
             _ => return None,
         };
         measure.check().ok()?;
@@ -329,6 +333,7 @@ mod tests {
                 decayed(60, Weight::Value),
             ]),
             Measure::Approx { tier: tier("1d x 7"), windows: vec![Span::days(7)], precision: 12 },
+            Measure::Evidence { keep: Span::days(90) },
         ]
     }
 

@@ -34,11 +34,51 @@ pub enum Add {
     Counters(Amounts),
     /// An event of a [`crate::Measure::Track`], with its value if it has one.
     Value(Option<i64>),
+    /// What a classifier has learned, to a [`crate::Measure::Evidence`].
+    Evidence(Evidence),
     /// A value of a [`crate::Measure::Distinct`] or [`crate::Measure::Approx`]; the key is the owner's.
     Distinct {
         /// [`event::Secret::pair`] of the owner and the value: it has the owner's route bits.
         pair: Shingle,
     },
+}
+
+/// What a classifier learns of a key, or takes back: all three are sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// Messages of the bad class.
+    pub bad: i64,
+    /// Messages of the good class.
+    pub good: i64,
+    /// A weight, in units of the classifier's own.
+    pub weight: i64,
+}
+
+impl Evidence {
+    /// What a [`View`] or [`Reading`] of a [`crate::Measure::Evidence`] says, given its `sum`; nothing was learned of a
+    /// key never seen.
+    pub fn of(sum: impl Fn(usize, usize) -> u64) -> Evidence {
+        let [bad, good, weight] = [0, 1, 2].map(|column| sum(0, column).cast_signed());
+        Evidence { bad, good, weight }
+    }
+
+    /// Both together. Sums wrap.
+    pub fn plus(self, other: Evidence) -> Evidence {
+        Evidence {
+            bad: self.bad.wrapping_add(other.bad),
+            good: self.good.wrapping_add(other.good),
+            weight: self.weight.wrapping_add(other.weight),
+        }
+    }
+
+    /// What takes it back.
+    pub fn opposite(self) -> Evidence {
+        Evidence {
+            bad: self.bad.wrapping_neg(),
+            good: self.good.wrapping_neg(),
+            weight: self.weight.wrapping_neg(),
+        }
+    }
 }
 
 /// Counter indices and amounts. Amounts of one, once a counter, are held without an allocation.

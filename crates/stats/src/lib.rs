@@ -32,7 +32,7 @@ pub use embedded::{
 };
 pub use layout::{Column, Layout, LayoutError, Shape, Tier, TierError, Track, Value, Weight};
 pub use ledger::{
-    Add, Amounts, Answer, Bucket, Census, Ledger, LedgerError, Observation, Once, Outcome, Outcomes, Quality,
-    Reading, Request, Timeline, View,
+    Add, Amounts, Answer, Bucket, Census, Evidence, Ledger, LedgerError, Observation, Once, Outcome,
+    Outcomes, Quality, Reading, Request, Timeline, View,
 };
 pub use sketch::{Sketch, SketchError, SketchOptions};

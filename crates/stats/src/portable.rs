@@ -14,7 +14,7 @@ use event::{Key, Time};
 use crate::catalog::{Catalog, CatalogError, Measure};
 use crate::definition::{Defined, PAIR};
 use crate::layout::{Layout, Tier};
-use crate::ledger::Bucket;
+use crate::ledger::{Bucket, Evidence};
 
 pub use crate::definition::Definition;
 
@@ -43,6 +43,8 @@ pub enum Content {
     Buckets(Vec<Bucket>),
     /// Of a track.
     Totals(Totals),
+    /// Of what a classifier has learned. Only the last time of such a cell is kept.
+    Evidence(Evidence),
     /// Of an approximate distinct count: each period that has any.
     Registers(Vec<Registers>),
 }
@@ -149,7 +151,7 @@ pub(crate) fn without_windows(measure: Measure) -> Result<Measure, crate::Layout
         }
         Measure::Distinct { tier, .. } => Measure::Distinct { tier, windows: Vec::new() },
         Measure::Approx { tier, precision, .. } => Measure::Approx { tier, windows: Vec::new(), precision },
-        measure @ (Measure::Track(_) | Measure::Once { .. }) => measure,
+        measure @ (Measure::Track(_) | Measure::Evidence { .. } | Measure::Once { .. }) => measure,
     })
 }
 

@@ -163,6 +163,29 @@ pub(crate) fn models(out: &mut Output, explained: &Explanation) -> Result<(), Fa
     Ok(())
 }
 
+/// What classifiers know by now, and the tokens that move them most.
+pub(crate) fn classifiers(out: &mut Output, explained: &Explanation) -> Result<(), Failure> {
+    for classifier in &explained.classifiers {
+        let name = cut(&classifier.name, 40);
+        let probability = classifier.probability;
+        out.line(format_args!("{BOLD}classifier {name}{BOLD:#} says by now {BOLD}{probability:.4}{BOLD:#}"))?;
+        let mut table = Table::default();
+        for one in &classifier.tokens {
+            table.row([
+                Cell::number(format_args!("  {:+.4}", one.adds), PLAIN),
+                Cell::text(cut(&one.token, 60), PLAIN),
+                Cell::text(format!("bad {}, good {}", one.bad, one.good), DIM),
+            ]);
+        }
+        let others =
+            [Cell::number(format_args!("  {:+.4}", classifier.others), PLAIN), Cell::text("others", DIM)];
+        table.row(others);
+        out.line(table)?;
+        out.line("")?;
+    }
+    Ok(())
+}
+
 /// The keys of an event, each with what was known of it before.
 pub(crate) fn keys(out: &mut Output, explained: &Explanation) -> Result<(), Failure> {
     if explained.keys.is_empty() {

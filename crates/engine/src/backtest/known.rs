@@ -31,7 +31,9 @@ impl Version {
 
     /// Of rows whose readings are made anew, all but the `lost` ones.
     pub(super) fn of_inputs(pipeline: &Pipeline, description: &Description, lost: &[Slot]) -> Version {
-        let is_input = |slot: Slot| usize::from(slot.0) < pipeline.columns.count;
+        // What classifiers said is taken as it was: the journal does not know all that they had learned.
+        let is_said = |slot: Slot| pipeline.classifiers.iter().any(|plan| plan.columns.all().contains(&slot));
+        let is_input = |slot: Slot| usize::from(slot.0) < pipeline.columns.count || is_said(slot);
         let is_made =
             |slot: Slot| pipeline.readings.iter().any(|column| column.slot == slot) && !lost.contains(&slot);
         Version::with(pipeline, description, is_input, is_made)

@@ -180,7 +180,8 @@ impl Replay {
                 Source::Nowhere => Some(Vec::new()),
             }
         };
-        let prepared = keys::derive_with(fielded(pipeline, version, &row), &self.secret, logged);
+        let mut prepared = keys::derive_with(fielded(pipeline, version, &row), &self.secret, logged);
+        prepared.tokens.clear();
         self.earliest = self.earliest.min(row.arrival);
         if let Some(keys) = self.answered.get_mut(&id) {
             keys.clone_from(&prepared.keys);

@@ -20,8 +20,8 @@ use event::{Key, Kind, Secret, Shingle, Space, Span, Time};
 use serde::{Deserialize, Serialize};
 use stats::portable::{Content, Decoded, Decoder, Definition, Portable, Registers, Totals};
 use stats::{
-    Bucket, CatalogError, Column, Embedded, Exported, Imported, Importer, Layout, Ledger, LedgerError,
-    Measure, MergeState, Tier, Track, Weight,
+    Bucket, CatalogError, Column, Embedded, Evidence, Exported, Imported, Importer, Layout, Ledger,
+    LedgerError, Measure, MergeState, Tier, Track, Weight,
 };
 
 use super::files::{sync_directory, sync_parent};
@@ -160,6 +160,7 @@ enum MeasureLine {
     Distinct { tier: TierLine },
     Approx { tier: TierLine, precision: u8 },
     Once { window: i64 },
+    Evidence { keep: i64 },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -221,6 +222,9 @@ struct CellLine<'a> {
     decayed: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     registers: Option<Vec<PeriodLine>>,
+    /// Bad, good, weight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    evidence: Option<[i64; 3]>,
 }
 
 /// A period's number, and its registers that are not zero with their ranks.
@@ -275,6 +279,7 @@ impl MeasureLine {
                 MeasureLine::Approx { tier: (*tier).into(), precision: *precision }
             }
             Measure::Once { window } => MeasureLine::Once { window: window.0 },
+            Measure::Evidence { keep } => MeasureLine::Evidence { keep: keep.0 },
         }
     }
 
@@ -307,6 +312,7 @@ impl MeasureLine {
                 Measure::Approx { tier: (&tier).into(), windows: Vec::new(), precision }
             }
             MeasureLine::Once { window } => Measure::Once { window: Span(window) },
+            MeasureLine::Evidence { keep } => Measure::Evidence { keep: Span(keep) },
         })
     }
 }
@@ -341,8 +347,10 @@ fn cell_line<'a>(name: &'a str, cell: Portable) -> CellLine<'a> {
         max: None,
         decayed: Vec::new(),
         registers: None,
+        evidence: None,
     };
     match content {
+        Content::Evidence(Evidence { bad, good, weight }) => line.evidence = Some([bad, good, weight]),
         Content::Buckets(buckets) => {
             let buckets = buckets.into_iter().map(|bucket| (bucket.start.0, bucket.width.0, bucket.counts));
             line.buckets = Some(buckets.collect());
@@ -362,9 +370,9 @@ fn cell_line<'a>(name: &'a str, cell: Portable) -> CellLine<'a> {
 
 fn portable(line: CellLine<'_>, definition: usize) -> Result<Portable, String> {
     let wrong = |what: &str| Err(what.to_owned());
-    let CellLine { buckets, count, sum, min, max, decayed, registers, .. } = line;
-    let content = match (buckets, count, registers) {
-        (Some(buckets), None, None) => {
+    let CellLine { buckets, count, sum, min, max, decayed, registers, evidence, .. } = line;
+    let content = match (buckets, count, registers, evidence) {
+        (Some(buckets), None, None, None) => {
             let buckets = buckets.into_iter().map(|(start, width, counts)| Bucket {
                 start: Time(start),
                 width: Span(width),
@@ -372,7 +380,7 @@ fn portable(line: CellLine<'_>, definition: usize) -> Result<Portable, String> {
             });
             Content::Buckets(buckets.collect())
         }
-        (None, Some(count), None) => {
+        (None, Some(count), None, None) => {
             let Ok(sum) = sum.as_deref().map(str::parse).transpose() else {
                 return wrong("`sum` is no integer of 128 bits");
             };
@@ -381,11 +389,12 @@ fn portable(line: CellLine<'_>, definition: usize) -> Result<Portable, String> {
             };
             Content::Totals(Totals { count, sum, min, max, decayed })
         }
-        (None, None, Some(periods)) => {
+        (None, None, Some(periods), None) => {
             let periods = periods.into_iter().map(|(start, ranks)| Registers { start: Time(start), ranks });
             Content::Registers(periods.collect())
         }
-        _ => return wrong("expected one of `buckets`, `count` and `registers`"),
+        (None, None, None, Some([bad, good, weight])) => Content::Evidence(Evidence { bad, good, weight }),
+        _ => return wrong("expected one of `buckets`, `count`, `registers` and `evidence`"),
     };
     let hex = line.shingle.len() == 16 && line.shingle.bytes().all(|byte| byte.is_ascii_hexdigit());
     let Some(shingle) = u64::from_str_radix(&line.shingle, 16).ok().filter(|_| hex) else {

@@ -501,6 +501,7 @@ fn entries(canonical: &str) -> BTreeMap<&str, String> {
             "statistic",
             "distinct",
             "label",
+            "classifier",
             "set",
             "model",
             "group",

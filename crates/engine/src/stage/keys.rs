@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use event::{Facts, Key, Kind, Secret, Shingle, Time};
 
+use super::classify::Tokens;
 use super::fields::Fielded;
 use crate::plan::{KindPlan, ONCE, Pipeline};
 
@@ -33,6 +34,8 @@ pub struct Prepared {
     pub(crate) marks: Vec<Key>,
     /// For each label its part of `marks`.
     pub(crate) by_label: Vec<Range<usize>>,
+    /// The tokens for each classifier.
+    pub(crate) tokens: Vec<Option<Tokens>>,
     /// The mark by which the event is counted once.
     pub(crate) once: Option<Key>,
 }
@@ -139,8 +142,10 @@ pub(crate) fn derive_with(
         marks.extend(owners.iter().take(room).map(|owner| Key { kind: label.kind, ..*owner }));
         by_label.push(start..marks.len());
     }
+    let owners = |kind: usize| of_kind(pipeline, &keys, &uncounted, &by_kind, kind);
+    let tokens = Tokens::derive(pipeline, &row.facts, secret, owners);
     let once = row.event_id.as_deref().map(|id| once(pipeline, secret, "event", id));
-    Prepared { keys, uncounted, by_kind, pairs, by_distinct, marks, by_label, once, row }
+    Prepared { keys, uncounted, by_kind, pairs, by_distinct, marks, by_label, tokens, once, row }
 }
 
 /// The pieces of one kind in a row, normalised as they are hashed.

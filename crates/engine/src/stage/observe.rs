@@ -6,6 +6,7 @@ use stats::{
     Add, Column, Ledger, LedgerError, Observation, Once, Outcome, Outcomes, Quality, Reading, Request,
 };
 
+use super::classify::{self, Known};
 use super::keys::{Pair, Prepared};
 use crate::plan::{KindPlan, ReadingSource};
 
@@ -50,10 +51,7 @@ pub(crate) async fn observe(
     prepared: Vec<Prepared>,
 ) -> (Vec<Observed>, Option<LedgerError>) {
     let requests: Vec<Request> = prepared.iter().map(|event| request(event, What::Seen)).collect();
-    let (outcomes, error) = match ledger.observe(&requests).await {
-        Ok(outcomes) => (outcomes, None),
-        Err(error) => (Outcomes::default(), Some(error)),
-    };
+    let (prepared, outcomes, error) = ask(ledger, prepared, requests).await;
     let failed = error.is_some();
     let mut outcomes = outcomes.outcomes();
     let observed = prepared.into_iter().map(|prepared| {
@@ -66,14 +64,47 @@ pub(crate) async fn observe(
     (observed.collect(), error)
 }
 
+/// Sends the events' requests, and behind them what classifiers want to know, as one batch. What classifiers say is
+/// filled in.
+async fn ask(
+    ledger: &dyn Ledger,
+    mut prepared: Vec<Prepared>,
+    mut requests: Vec<Request>,
+) -> (Vec<Prepared>, Outcomes, Option<LedgerError>) {
+    let mut at = requests.len();
+    for event in &prepared {
+        requests.extend(event.tokens.iter().flatten().map(|tokens| tokens.look(event.row.time)));
+    }
+    let (outcomes, error) = match ledger.observe(&requests).await {
+        Ok(outcomes) => (outcomes, None),
+        Err(error) => (Outcomes::default(), Some(error)),
+    };
+    for Prepared { tokens, row, .. } in &mut prepared {
+        for (plan, tokens) in row.pipeline.classifiers.iter().zip(tokens) {
+            let Some(tokens) = tokens else { continue };
+            if let Some(known) = Known::of(outcomes.readings(at)) {
+                classify::fill(plan, tokens, &known, &mut row.facts);
+            }
+            at += 1;
+        }
+    }
+    (prepared, outcomes, error)
+}
+
 /// Reads one event's keys and adds what is said, or fails.
 pub(crate) async fn observe_one(
     ledger: &dyn Ledger,
     prepared: Prepared,
     what: What<'_>,
 ) -> Result<Observed, LedgerError> {
-    let outcomes = ledger.observe(&[request(&prepared, what)]).await?;
-    Ok(Observed::new(prepared, outcomes.outcomes().next().unwrap_or_default(), false))
+    let requests = vec![request(&prepared, what)];
+    let (mut prepared, outcomes, error) = ask(ledger, vec![prepared], requests).await;
+    match (prepared.pop(), error) {
+        (Some(prepared), None) => {
+            Ok(Observed::new(prepared, outcomes.outcomes().next().unwrap_or_default(), false))
+        }
+        (_, error) => Err(error.unwrap_or(LedgerError::Closed)),
+    }
 }
 
 /// What an event adds.

@@ -2,6 +2,7 @@
 
 mod backtest;
 mod columns;
+mod classifier;
 mod config;
 mod corpora;
 mod erase;

@@ -56,8 +56,8 @@ pub(super) async fn feedback(
     // The decision is read from the journal, which blocks.
     let outcome = blocking(move || Handle::current().block_on(engine.feedback(id, &class, now))).await;
     let outcome = outcome?;
-    let engine::FeedbackOutcome { keys, duplicate } = outcome;
-    Ok(Json(api::Said { id: id.to_string(), class: said.class, keys, duplicate }))
+    let engine::FeedbackOutcome { keys, tokens, duplicate } = outcome;
+    Ok(Json(api::Said { id: id.to_string(), class: said.class, keys, tokens, duplicate }))
 }
 
 /// What is said, and how the event is to be understood.
@@ -100,6 +100,6 @@ pub(super) async fn learn(
     let reading = Reading { message_time: params.message_time, envelope: params.envelope };
     let event = input::submitted(&node, pipeline, &headers, reading, body.clone(), Lookups::None).await?;
     let (id, outcome) = node.learn(event.prepared, event.id, &body, &params.class).await?;
-    let engine::FeedbackOutcome { keys, duplicate } = outcome;
-    Ok(Json(api::Said { id, class: params.class, keys, duplicate }))
+    let engine::FeedbackOutcome { keys, tokens, duplicate } = outcome;
+    Ok(Json(api::Said { id, class: params.class, keys, tokens, duplicate }))
 }

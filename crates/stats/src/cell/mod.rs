@@ -12,6 +12,7 @@
 
 mod approx;
 mod divisor;
+mod evidence;
 mod head;
 mod lanes;
 mod track;
@@ -23,13 +24,14 @@ mod tests;
 use event::{Span, Time};
 
 pub(crate) use approx::Approx;
+use evidence::EvidencePlan;
 use head::Head;
 use track::TrackPlan;
 pub(crate) use windows::Windows;
 
 use crate::catalog::Measure;
 use crate::layout::{Column, LayoutError, Shape, Trail};
-use crate::ledger::Bucket;
+use crate::ledger::{Bucket, Evidence};
 use crate::portable::Content;
 
 /// Where a cell's words live, and can grow or shrink.
@@ -82,6 +84,7 @@ enum Form {
     Windows(Windows),
     Track(TrackPlan),
     Approx(Approx),
+    Evidence(EvidencePlan),
 }
 
 impl Plan {
@@ -110,6 +113,7 @@ impl Plan {
                 Form::Windows(Windows::new(&measure.shape()?, measure.taken(), trails))
             }
             Measure::Track(track) => Form::Track(TrackPlan::new(track)),
+            Measure::Evidence { keep } => Form::Evidence(EvidencePlan::new(*keep)),
             Measure::Approx { precision, .. } => {
                 Form::Approx(Approx::new(&measure.shape()?, *precision, trails))
             }
@@ -122,6 +126,7 @@ impl Plan {
             Form::Windows(plan) => plan.shown(),
             Form::Track(plan) => plan.columns().len(),
             Form::Approx(_) => 1,
+            Form::Evidence(_) => EvidencePlan::COLUMNS,
         }
     }
 
@@ -132,6 +137,7 @@ impl Plan {
             Form::Windows(plan) => plan.reading(),
             Form::Track(plan) => plan.columns().len(),
             Form::Approx(plan) => plan.reading(),
+            Form::Evidence(_) => EvidencePlan::COLUMNS,
         }
     }
 
@@ -175,12 +181,21 @@ impl Plan {
         }
     }
 
+    /// Adds to what a classifier has learned. Other statistics do not change.
+    #[inline]
+    pub fn add_evidence(&self, room: &mut impl Room, time: Time, evidence: Evidence) {
+        if let Form::Evidence(plan) = &self.0 {
+            plan.add(room, time, evidence);
+        }
+    }
+
     /// Adds what another cell of the same plan has seen.
     pub fn merge(&self, room: &mut impl Room, other: &[u64]) {
         match &self.0 {
             Form::Windows(plan) => plan.merge(room, other),
             Form::Track(plan) => plan.merge(room, other),
             Form::Approx(plan) => plan.merge(room, other),
+            Form::Evidence(plan) => plan.merge(room, other),
         }
     }
 
@@ -192,6 +207,7 @@ impl Plan {
             Form::Windows(plan) => plan.read(words, now, out),
             Form::Track(plan) => plan.read(words, now, out),
             Form::Approx(plan) => plan.read(words, now, out),
+            Form::Evidence(plan) => plan.read(words, out),
         }
     }
 
@@ -203,11 +219,12 @@ impl Plan {
         }
     }
 
-    /// First and last event; `None` if nothing was seen.
+    /// First and last event; `None` if nothing was seen. What a classifier has learned knows the last only.
     #[inline]
     pub fn times(&self, words: &[u64]) -> Option<(Time, Time)> {
         match &self.0 {
             Form::Track(plan) => plan.times(words),
+            Form::Evidence(plan) => plan.times(words),
             _ => Head::read(words).map(|head| (Time(head.first), Time(head.last))),
         }
     }
@@ -238,6 +255,7 @@ impl Plan {
             Form::Windows(plan) => plan.expires_after(last),
             Form::Track(plan) => plan.expires_after(last),
             Form::Approx(plan) => plan.expires_after(last),
+            Form::Evidence(plan) => plan.expires_after(last),
         }
     }
 
@@ -247,6 +265,7 @@ impl Plan {
             Form::Windows(plan) => plan.shape().kept_for(),
             Form::Track(plan) => plan.keep(),
             Form::Approx(plan) => plan.shape().kept_for(),
+            Form::Evidence(plan) => plan.keep(),
         }
     }
 
@@ -255,7 +274,7 @@ impl Plan {
     pub fn bucket(&self, time: Time) -> i64 {
         match &self.0 {
             Form::Windows(plan) => plan.bucket(time),
-            Form::Track(_) => 0,
+            Form::Track(_) | Form::Evidence(_) => 0,
             Form::Approx(plan) => plan.bucket(time),
         }
     }
@@ -274,7 +293,7 @@ impl Plan {
     pub fn since(&self, window: usize, now: Time) -> Option<Time> {
         match &self.0 {
             Form::Windows(plan) => plan.since(window, now),
-            Form::Track(_) => None,
+            Form::Track(_) | Form::Evidence(_) => None,
             Form::Approx(plan) => plan.since(window, now),
         }
     }
@@ -287,15 +306,16 @@ impl Plan {
                 Form::Windows(plan) => plan.check(words),
                 Form::Track(plan) => plan.check(words),
                 Form::Approx(plan) => plan.check(words),
+                Form::Evidence(plan) => plan.check(words),
             }
     }
 
     /// All buckets that hold anything: coarse ones and then fine ones, each oldest first. No count is in two. None for
-    /// a track. An approximate distinct count has its estimates. Allocates.
+    /// a track and for what a classifier has learned. An approximate distinct count has its estimates. Allocates.
     pub fn rows(&self, words: &[u64]) -> Vec<Bucket> {
         let (shape, rows) = match &self.0 {
             Form::Windows(plan) => (plan.shape(), plan.rows(words)),
-            Form::Track(_) => return Vec::new(),
+            Form::Track(_) | Form::Evidence(_) => return Vec::new(),
             Form::Approx(plan) => (plan.shape(), plan.rows(words)),
         };
         let coarse_width = shape.coarse().unwrap_or(shape.fine()).width;
@@ -322,6 +342,7 @@ impl Plan {
             Form::Windows(_) => Some(Content::Buckets(self.rows(words))),
             Form::Track(plan) => plan.totals(words).map(Content::Totals),
             Form::Approx(plan) => Some(Content::Registers(plan.registers(words))),
+            Form::Evidence(plan) => plan.sums(words).map(Content::Evidence),
         }
     }
 
@@ -346,6 +367,7 @@ impl Plan {
             (Form::Approx(plan), Content::Registers(periods)) => {
                 plan.restore(&mut words, first.0, last.0, periods)?;
             }
+            (Form::Evidence(plan), Content::Evidence(sums)) => plan.add(&mut words, last, *sums),
             _ => return Err("it is of another form than its definition"),
         }
         if self.check(&words) { Ok(words) } else { Err("it is no cell of its definition") }
@@ -367,6 +389,7 @@ impl Plan {
             }
             (Form::Track(new), Form::Track(old)) => new.translate(room, words, old),
             (Form::Approx(new), Form::Approx(old)) => new.fold(room, words, old),
+            (Form::Evidence(new), Form::Evidence(_)) => new.merge(room, words),
             _ => {}
         }
     }

@@ -134,6 +134,7 @@ fn measures() -> Vec<Measure> {
         approx(tier(100, 2), &[100, 200, 300], 10),
         approx(tier(1, 100), &[1, 101, 40], 12),
         approx(tier(i64::MAX / 4000, 1), &[], 14),
+        Measure::Evidence { keep: Span(1000) },
     ]
 }
 
@@ -142,6 +143,13 @@ fn apply(plan: &Plan, room: &mut impl Room, event: &Seen) {
     plan.add(room, time, event.amounts.iter().copied());
     plan.add_value(room, time, event.value);
     plan.add_hash(room, time, event.hash);
+    plan.add_evidence(room, time, evidence(event));
+}
+
+/// What a classifier would learn of an event: mostly little.
+fn evidence(event: &Seen) -> Evidence {
+    let value = event.value.unwrap_or(0);
+    Evidence { bad: value % 3, good: (value >> 3) % 2, weight: value.wrapping_mul(1000) }
 }
 
 fn cell_of(plan: &Plan, events: &[Seen]) -> Vec<u64> {
@@ -283,7 +291,10 @@ proptest! {
             let words = cell_of(&plan, &events);
             prop_assert!(plan.check(&words));
             let times = events.iter().map(|event| Time(event.time));
-            prop_assert_eq!(plan.first(&words), times.clone().min());
+            match measure {
+                Measure::Evidence { .. } => prop_assert_eq!(plan.first(&words), times.clone().max()),
+                _ => prop_assert_eq!(plan.first(&words), times.clone().min()),
+            }
             prop_assert_eq!(plan.last(&words), times.clone().max());
             let nows = nows.iter().copied().chain(events.first().map(|event| event.time)).chain(plan.last(&words).map(|last| last.0));
             match &measure {
@@ -303,6 +314,17 @@ proptest! {
                         let held = is_kept && kept[0].contains_key(&i128::from(bucket));
                         prop_assert_eq!(plan.fine(&words, bucket), (held, is_kept));
                     }
+                }
+                Measure::Evidence { .. } => {
+                    let sum = events.iter().map(evidence).fold(Evidence::default(), Evidence::plus);
+                    let found = reading(&plan, &words, 0);
+                    prop_assert_eq!(Evidence::of(|_, column| found[column]), sum);
+                    let mut back = words.clone();
+                    for event in &events {
+                        plan.add_evidence(&mut back, Time(event.time), evidence(event).opposite());
+                    }
+                    prop_assert_eq!(reading(&plan, &back, 0), [0; 3]);
+                    prop_assert_eq!(plan.times(&back), plan.times(&words));
                 }
                 Measure::Track(track) => for now in nows {
                     let found = reading(&plan, &words, now);

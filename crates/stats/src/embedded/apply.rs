@@ -482,6 +482,10 @@ impl Cells<'_, '_> {
                 (0..sightings).for_each(|_| planned.plan.add_value(&mut cell, *time, None));
                 planned.plan.add_value(&mut cell, *time, *value);
             }
+            Add::Evidence(evidence) => {
+                let at = self.at(found, place, planned);
+                planned.plan.add_evidence(&mut self.keys.change(at, place.hash), *time, *evidence);
+            }
             Add::Distinct { pair } if planned.is_approx => {
                 let at = self.at(found, place, planned);
                 planned.plan.add_hash(&mut self.keys.change(at, place.hash), *time, pair.0);

@@ -175,6 +175,7 @@ impl Planned {
             // Marks of a run are set before its observations, so a reading could come from after its request.
             (_, Measure::Once { .. }) => self.unfit("marks of requests are not observed"),
             (Add::Nothing, _) | (Add::Value(_), Measure::Track(_)) => Ok(()),
+            (Add::Evidence(_), Measure::Evidence { .. }) => Ok(()),
             (Add::Counters(amounts), Measure::Windows(_)) => {
                 if amounts.iter().any(|(counter, _)| counter >= self.columns) {
                     return self.unfit("there are fewer counters");

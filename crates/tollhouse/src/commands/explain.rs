@@ -45,6 +45,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         draw::effects(&mut out, &explanation)?;
         draw::closest(&mut out, &explanation)?;
         draw::models(&mut out, &explanation)?;
+        draw::classifiers(&mut out, &explanation)?;
         draw::keys(&mut out, &explanation)?;
         draw::facts(&mut out, &explanation)?;
     }

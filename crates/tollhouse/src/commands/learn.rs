@@ -20,8 +20,10 @@ Examples:
   tollhouse learn --class spam --server http://127.0.0.1:8377 - < message.eml
 
 What is said counts for the pieces of the message: sender, links, text and the rest. The same
-message learned twice as the same class within the dedupe time counts once. For a message that was
-decided here, feedback on the decision's id is more exact.")]
+message learned twice as the same class within the dedupe time counts once. Classifiers learn it,
+too: once, however often it is said; said as another class, it is taken back first, and
+`--class forget` takes it back altogether. For a message that was decided here, feedback on the
+decision's id is more exact.")]
 pub(crate) struct Args {
     /// What they are: one of the pipeline's feedback classes, such as spam or ham
     #[arg(long, value_name = "CLASS")]
@@ -86,6 +88,7 @@ fn local(args: &Args, out: &mut Output, learned: &mut Learned) -> Result<Exit, F
             id: ready.also,
             class: args.class.clone(),
             keys: outcome.keys,
+            tokens: outcome.tokens,
             duplicate: outcome.duplicate,
         };
         progress.suspend(|| learned.add(out, &ready.name, &said))

@@ -1,0 +1,199 @@
+//! What learned tokens say of an event, and what there is to learn from it: pure arithmetic over counts and weights.
+//!
+//! Two learners share the tokens. *Naive Bayes* counts, for each token, the messages of either class that had it. The
+//! probability of each token is Robinson's ("A Statistical Approach to the Spam Problem", 2003); the most telling
+//! tokens' log-odds are summed and divided by the square root of their number, which takes them for partly dependent,
+//! and ranks messages better than Fisher's chi-square does. Its counts are sums: the order of learning cannot matter.
+//! *Logistic regression* by stochastic gradient descent (Goodman and Yih, "Online Discriminative Spam Filter Training",
+//! 2006) over presence, normalised by the number of tokens, learns from what it got wrong or was hardly sure of. It
+//! follows a stream that changes better than counts do, but who teaches it one class and then the other teaches it
+//! nothing but the last: so all that it has learned must not lean to one class by more than [`LEAN_MAX`]. With that
+//! bound the order costs little, and what is beyond it is left to the counts.
+//!
+//! Each adds what it knows to the log-odds that the event is bad.
+
+/// What was learned of one token, or of all messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Learned {
+    /// Messages of the bad class that had it.
+    pub bad: f64,
+    /// Messages of the good class that had it.
+    pub good: f64,
+    /// The weight of the regression; of all messages, how much it leans to the bad class.
+    pub weight: f64,
+}
+
+/// What a classifier says of an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Judgement {
+    /// Log-odds that it is bad, the sum of the two that follow.
+    pub score: f64,
+    /// What the counts say.
+    pub bayes: f64,
+    /// What the weights say.
+    pub linear: f64,
+    /// Tokens that were learned before.
+    pub known: usize,
+}
+
+/// Strength of the belief that a token says nothing, in messages (Robinson's `s`).
+const STRENGTH: f64 = 0.3;
+/// Tokens whose probability differs less from one half say nothing.
+const DEVIATION_MIN: f64 = 0.3;
+/// Most tokens that the counts speak by.
+const TELLING_MAX: usize = 150;
+/// What a unit of Bayes's sum is worth in log-odds.
+const BAYES_SCALE: f64 = 0.3;
+/// Up to this many times as many messages of one class as of the other need no care.
+const BALANCED: f64 = 3.0;
+/// The step of the regression.
+const RATE: f64 = 10.0;
+/// An error below this is not learned from.
+const MARGIN: f64 = 0.05;
+/// How far all that the regression has learned may lean to one class.
+pub const LEAN_MAX: f64 = 15.0;
+
+impl Judgement {
+    /// Of an event with these tokens, given what was learned of all messages. A token that was never learned is one of
+    /// zeros.
+    pub fn of(all: Learned, tokens: &[Learned]) -> Judgement {
+        let known = tokens.iter().filter(|token| token.bad + token.good > 0.0).count();
+        let telling = telling(all, tokens);
+        // The order of tokens must not matter, not even to rounding: the most telling one comes first.
+        let bayes = telling.iter().map(|(_, odds)| odds).sum::<f64>() * worth(telling.len());
+        let linear = tokens.iter().map(|token| token.weight).sum::<f64>() * norm(tokens.len());
+        Judgement { score: bayes + linear, bayes, linear, known }
+    }
+
+    /// What each of the tokens adds to the score.
+    pub fn shares(all: Learned, tokens: &[Learned]) -> Vec<f64> {
+        let norm = norm(tokens.len());
+        let mut shares: Vec<f64> = tokens.iter().map(|token| token.weight * norm).collect();
+        let telling = telling(all, tokens);
+        for (at, odds) in &telling {
+            shares[*at] += odds * worth(telling.len());
+        }
+        shares
+    }
+
+    /// The probability that it is bad.
+    pub fn probability(&self) -> f64 {
+        logistic(self.score)
+    }
+}
+
+/// The tokens that the counts speak by, by their place, with their log-odds.
+fn telling(all: Learned, tokens: &[Learned]) -> Vec<(usize, f64)> {
+    let odds = |(at, token): (usize, &Learned)| Some((at, log_odds(all, *token)?));
+    let mut telling: Vec<(usize, f64)> = tokens.iter().enumerate().filter_map(odds).collect();
+    telling.sort_unstable_by(|(_, a), (_, b)| b.abs().total_cmp(&a.abs()).then(b.total_cmp(a)));
+    telling.truncate(TELLING_MAX);
+    telling
+}
+
+/// What the log-odds of one of so many telling tokens count.
+fn worth(telling: usize) -> f64 {
+    BAYES_SCALE * norm(telling)
+}
+
+/// What one of so many counts: as much as if they were partly dependent.
+fn norm(count: usize) -> f64 {
+    if count == 0 { 0.0 } else { 1.0 / (count as f64).sqrt() }
+}
+
+/// What a token's counts say; `None` if that is little.
+fn log_odds(all: Learned, token: Learned) -> Option<f64> {
+    let (bad, good) = (token.bad.max(0.0), token.good.max(0.0));
+    if bad + good <= 0.0 || all.bad < 1.0 || all.good < 1.0 {
+        return None;
+    }
+    let (bad_share, good_share) = (bad / all.bad, good / all.good);
+    let probability = bad_share / (bad_share + good_share);
+    // That the other class does not have it says little while there is little of the other class.
+    let other = if bad_share > good_share { all.good / all.bad } else { all.bad / all.good };
+    let count = (bad + good) * (BALANCED * other).min(1.0);
+    let probability = (STRENGTH * 0.5 + count * probability) / (STRENGTH + count);
+    ((probability - 0.5).abs() > DEVIATION_MIN).then(|| (probability / (1.0 - probability)).ln())
+}
+
+/// What each of so many tokens' weight is to change by after a message of a class, given what the regression said of it
+/// and how far it leans; zero where there is nothing to learn.
+pub fn step(linear: f64, is_bad: bool, tokens: usize, lean: f64) -> f64 {
+    let error = f64::from(u8::from(is_bad)) - logistic(linear);
+    if tokens == 0 || error.abs() < MARGIN {
+        return 0.0;
+    }
+    let step = RATE * error;
+    let step = if is_bad { step.min(LEAN_MAX - lean).max(0.0) } else { step.max(-LEAN_MAX - lean).min(0.0) };
+    step / (tokens as f64).sqrt()
+}
+
+/// How much further a step makes the regression lean.
+pub fn lean(step: f64, tokens: usize) -> f64 {
+    step * (tokens as f64).sqrt()
+}
+
+fn logistic(score: f64) -> f64 {
+    1.0 / (1.0 + (-score).exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn learned(bad: u32, good: u32) -> Learned {
+        Learned { bad: bad.into(), good: good.into(), weight: 0.0 }
+    }
+
+    #[test]
+    fn counts_speak_for_their_class_and_none_for_neither() {
+        let all = learned(100, 100);
+        let score = |tokens: &[Learned]| Judgement::of(all, tokens).score;
+        assert!(score(&[learned(10, 0), learned(3, 0)]) > 0.5);
+        assert!(score(&[learned(0, 10), learned(0, 3)]) < -0.5);
+        assert_eq!(score(&[learned(5, 5), learned(0, 0)]), 0.0);
+        assert_eq!(Judgement::of(all, &[]), Judgement::default());
+        assert_eq!(Judgement::of(learned(9, 0), &[learned(9, 0)]).score, 0.0, "one class says nothing");
+    }
+
+    #[test]
+    fn the_same_counts_say_the_same_for_either_class() {
+        let tokens = [learned(10, 1), learned(0, 4), learned(7, 2)];
+        let turned = tokens.map(|token| Learned { bad: token.good, good: token.bad, ..token });
+        let (one, other) = (Judgement::of(learned(60, 40), &tokens), Judgement::of(learned(40, 60), &turned));
+        assert!((one.score + other.score).abs() < 1e-9 && one.score != 0.0);
+    }
+
+    #[test]
+    fn a_class_of_which_little_is_known_proves_little_by_its_absence() {
+        let seen_once = |good| Judgement::of(learned(1000, good), &[learned(1, 0); 20]).score;
+        assert!(seen_once(1000) > 1.0);
+        assert_eq!(seen_once(10), 0.0);
+        let often = Judgement::of(learned(1000, 10), &[learned(300, 0); 20]).score;
+        assert!(often > 1.0, "{often}");
+    }
+
+    #[test]
+    fn shares_add_up_to_the_score() {
+        let tokens = [learned(10, 1), learned(0, 4), Learned { weight: 1.5, ..learned(2, 2) }];
+        let all = learned(60, 40);
+        let shares = Judgement::shares(all, &tokens);
+        assert!((shares.iter().sum::<f64>() - Judgement::of(all, &tokens).score).abs() < 1e-9);
+        assert!(shares[0] > 0.0 && shares[1] < 0.0 && shares[2] > 0.0, "{shares:?}");
+        assert_eq!(Judgement::shares(all, &[]), [0.0; 0]);
+    }
+
+    #[test]
+    fn the_regression_never_leans_too_far() {
+        let (mut lean_now, mut steps) = (0.0, 0);
+        for _ in 0..1000 {
+            let step = step(0.0, true, 100, lean_now);
+            lean_now += lean(step, 100);
+            steps += usize::from(step > 0.0);
+        }
+        assert!((lean_now - LEAN_MAX).abs() < 1e-9 && steps == 3, "{lean_now} {steps}");
+        assert!(step(0.0, false, 100, lean_now) < 0.0, "back it may always go");
+        assert_eq!(step(9.0, true, 100, 0.0), 0.0, "what is known is not learned");
+        assert_eq!(step(0.0, true, 0, 0.0), 0.0);
+    }
+}

@@ -1,0 +1,219 @@
+//! What people say of events, and what rules agree on, becomes what classifiers know.
+//!
+//! ```text
+//! lesson ─► alone with the event ─► look: all, the event, its tokens ─► one request that makes it so ─► done
+//! ```
+//!
+//! The event's own key says what it has taught, so that the same lesson twice counts once, and another one first takes
+//! back what the last has added. Two lessons of one event are never at work at once; those of different events add up.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
+
+use event::{Key, Shingle, Span, Time};
+use event_listener::Event as Signal;
+use judge::Verdict;
+use stats::{Ledger, LedgerError, Outcomes, Request};
+
+use futures_util::FutureExt;
+
+use crate::Engine;
+use crate::explain::ExplainedClassifier;
+use crate::journal::{Description, Row};
+use crate::plan::{ClassifierPlan, Lesson, Pipeline};
+use crate::stage::classify::{Known, Tokens};
+use crate::stage::observe::Observed;
+
+/// Lessons at work, and how many were drawn from verdicts.
+#[derive(Default)]
+pub(crate) struct School {
+    at_work: Mutex<HashSet<Key>>,
+    left: Signal,
+    /// For each classifier the hour and what it has learned in it by itself.
+    hours: Mutex<HashMap<Key, (i64, u64)>>,
+}
+
+/// A lesson that a verdict gives.
+pub(crate) struct OwnLesson {
+    tokens: Tokens,
+    lesson: Lesson,
+    time: Time,
+}
+
+impl School {
+    /// Waits until no other lesson of the event is at work.
+    async fn alone(&self, event: Key) -> Alone<'_> {
+        loop {
+            let left = self.left.listen();
+            if self.at_work.lock().unwrap_or_else(PoisonError::into_inner).insert(event) {
+                return Alone { school: self, event };
+            }
+            left.await;
+        }
+    }
+
+    /// Whether a classifier may learn one more by itself in this hour.
+    fn may_learn(&self, classifier: Key, arrival: Time, per_hour: u64) -> bool {
+        let hour = arrival.bucket(Span::hours(1));
+        let mut hours = self.hours.lock().unwrap_or_else(PoisonError::into_inner);
+        let (of, learned) = hours.entry(classifier).or_default();
+        if *of != hour {
+            (*of, *learned) = (hour, 0);
+        }
+        *learned += 1;
+        *learned <= per_hour
+    }
+}
+
+struct Alone<'s> {
+    school: &'s School,
+    event: Key,
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.school.at_work.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.event);
+        self.school.left.notify(usize::MAX);
+    }
+}
+
+impl Engine {
+    /// Teaches classifiers what a feedback class says of an event; answers how many tokens' evidence has changed.
+    pub(crate) async fn teach(
+        &self,
+        pipeline: &Pipeline,
+        tokens: &[Option<Tokens>],
+        class: &str,
+        time: Time,
+    ) -> Result<usize, LedgerError> {
+        let mut changed = 0;
+        for (plan, tokens) in pipeline.classifiers.iter().zip(tokens) {
+            let (Some(lesson), Some(tokens)) = (plan.lesson(class), tokens) else { continue };
+            changed += self.teach_one(tokens, lesson, time, |_| true).await?;
+        }
+        Ok(changed)
+    }
+
+    async fn teach_one(
+        &self,
+        tokens: &Tokens,
+        lesson: Lesson,
+        time: Time,
+        may: impl Fn(&Known) -> bool,
+    ) -> Result<usize, LedgerError> {
+        let _alone = self.school.alone(tokens.event).await;
+        let outcomes: Outcomes = self.ledger.observe(&[tokens.look(time)]).await?;
+        let Some(known) = Known::of(outcomes.readings(0)).filter(may) else { return Ok(0) };
+        let Some(request) = tokens.lesson(&known, lesson, time) else { return Ok(0) };
+        self.ledger.observe(std::slice::from_ref::<Request>(&request)).await?;
+        Ok(tokens.len())
+    }
+
+    /// What classifiers that may learn by themselves can draw from verdicts: other rules than those that ask the
+    /// classifier itself, or a model, are clearly of one opinion. An event that was counted before teaches nothing.
+    pub(crate) fn own_lessons(&self, observed: &[Observed], verdicts: &[Verdict]) -> Vec<OwnLesson> {
+        let mut lessons = Vec::new();
+        for (observed, verdict) in observed.iter().zip(verdicts) {
+            let prepared = &observed.prepared;
+            if observed.duplicate || observed.failed {
+                continue;
+            }
+            let pipeline = &prepared.row.pipeline;
+            for (plan, tokens) in pipeline.classifiers.iter().zip(&prepared.tokens) {
+                let Some(tokens) = tokens else { continue };
+                let Some((lesson, per_hour)) = own_lesson(pipeline, plan, verdict) else { continue };
+                let classifier = Key { space: pipeline.space, kind: plan.kind, shingle: Shingle(0) };
+                if self.school.may_learn(classifier, prepared.row.arrival, per_hour) {
+                    lessons.push(OwnLesson { tokens: tokens.clone(), lesson, time: prepared.row.time });
+                }
+            }
+        }
+        lessons
+    }
+
+    /// Learns them. What somebody has said of an event stands, and so does a balance of the classes.
+    pub(crate) async fn learn_own(&self, lessons: &[OwnLesson]) {
+        for OwnLesson { tokens, lesson, time } in lessons {
+            let may = |known: &Known| !known.is_taught() && known.is_balanced(*lesson);
+            if let Err(error) = self.teach_one(tokens, *lesson, *time, may).await {
+                tracing::error!(%error, "a classifier cannot learn from a verdict");
+            }
+        }
+    }
+
+    /// The tokens of a past decision, from the facts that were journalled.
+    pub(crate) fn tokens_of_row(
+        &self,
+        pipeline: &Pipeline,
+        row: &Row,
+        description: &Description,
+    ) -> Vec<Option<Tokens>> {
+        let schema = event::Schema::from_columns(description.columns.clone());
+        let of = |plan: &ClassifierPlan| {
+            let owner = match plan.per.and_then(|kind| pipeline.kinds.get(kind)) {
+                None => None,
+                Some(kind) => {
+                    let mut own = row.keys.iter().filter(|key| key.kind == kind.kind);
+                    let owner = own.next()?.shingle;
+                    if own.next().is_some() {
+                        return None;
+                    }
+                    Some(owner)
+                }
+            };
+            let value = |name: &str, _| schema.slot(name).and_then(|slot| row.facts.get(slot));
+            Some(Tokens::of(pipeline, plan, &self.secret, owner, value))
+        };
+        pipeline.classifiers.iter().map(of).collect()
+    }
+}
+
+impl Engine {
+    /// What classifiers know of a past decision's tokens; none where the ledger cannot be asked.
+    pub(crate) fn explain_classifiers(
+        &self,
+        row: &Row,
+        description: &Description,
+    ) -> Vec<ExplainedClassifier> {
+        let plan = self.plan();
+        let Some(pipeline) = plan.pipeline(Some(&row.pipeline)) else { return Vec::new() };
+        let schema = event::Schema::from_columns(description.columns.clone());
+        let mut explained = Vec::new();
+        for (plan, tokens) in pipeline.classifiers.iter().zip(self.tokens_of_row(pipeline, row, description))
+        {
+            let Some(tokens) = tokens else { continue };
+            // A look adds nothing, so it waits for no flush.
+            let looked = [tokens.look(row.time)];
+            let Some(Ok(outcomes)) = self.ledger.observe(&looked).now_or_never() else { continue };
+            let Some(known) = Known::of(outcomes.readings(0)) else { continue };
+            let value = |name: &str| schema.slot(name).and_then(|slot| row.facts.get(slot));
+            let mut shares = tokens.shares(plan, &self.secret, outcomes.readings(0), value);
+            shares.sort_by(|one, other| other.adds.abs().total_cmp(&one.adds.abs()));
+            let others =
+                shares.split_off(shares.len().min(TOKENS_SHOWN)).iter().map(|token| token.adds).sum();
+            let (name, probability) = (plan.name.clone(), known.judgement.probability());
+            explained.push(ExplainedClassifier { name, probability, tokens: shares, others });
+        }
+        explained
+    }
+}
+
+/// Tokens of a classifier that are shown.
+const TOKENS_SHOWN: usize = 15;
+
+fn own_lesson(pipeline: &Pipeline, plan: &ClassifierPlan, verdict: &Verdict) -> Option<(Lesson, u64)> {
+    let auto = plan.auto.as_ref()?;
+    let counted = pipeline.rules.counted(verdict);
+    let others =
+        verdict.reasons.iter().zip(counted).filter(|(reason, _)| !auto.partial.contains(&reason.rule));
+    let scores: Vec<f64> = others.map(|(_, score)| score).collect();
+    let sum: f64 = scores.iter().sum();
+    let agree = |is_so: fn(f64) -> bool| scores.iter().filter(|score| is_so(**score)).count() >= auto.rules;
+    if sum >= auto.bad_at && agree(|score| score > 0.0) {
+        Some((Lesson::Bad, auto.per_hour))
+    } else if sum <= auto.good_at && agree(|score| score < 0.0) {
+        Some((Lesson::Good, auto.per_hour))
+    } else {
+        None
+    }
+}
