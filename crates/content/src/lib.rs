@@ -12,11 +12,11 @@
 //! never recurses on the input's nesting, and cannot fail other than by saying so.
 
 pub mod address;
-mod contact;
-pub mod disguise;
 pub mod attachment;
 pub mod authentication;
 pub mod classifier;
+mod contact;
+pub mod disguise;
 pub mod fingerprint;
 mod html;
 pub mod imitation;
@@ -34,5 +34,5 @@ mod prose;
 pub mod redirect;
 pub mod reveal;
 pub mod text;
-pub mod wallet;
 pub mod token;
+pub mod wallet;

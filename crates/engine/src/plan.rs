@@ -31,9 +31,9 @@ use crate::config::{Config, Document, Files, Origin, Problems, Recipe, View, exp
 use crate::preset::{self, Preset};
 use crate::track;
 pub use authentication::{DnsListPlan, DnsPlan, Meaning};
-pub use listener::{Endpoint, EndpointError, Failing, ListenerPlan, Protocol};
 pub use classifier::ClassifierPlan;
 pub(crate) use classifier::Lesson;
+pub use listener::{Endpoint, EndpointError, Failing, ListenerPlan, Protocol};
 pub use model::ModelPlan;
 pub use phrases::PhrasePlan;
 use statistic::{Kept, StatisticDraft};

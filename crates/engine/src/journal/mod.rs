@@ -195,9 +195,9 @@ impl Journal {
             rotated: Condvar::new(),
             written: Signal::new(),
         });
+        type Work = (&'static str, fn(&Shared));
         let mut threads = Vec::new();
-        let work: [(&str, fn(&Shared)); 2] =
-            [("journal", Shared::write_all), ("journal-columns", Shared::convert_all)];
+        let work: [Work; 2] = [("journal", Shared::write_all), ("journal-columns", Shared::convert_all)];
         for (name, work) in work {
             let its = Arc::clone(&shared);
             match std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&its)) {

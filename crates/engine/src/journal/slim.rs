@@ -39,10 +39,13 @@ pub(crate) trait Look<'w> {
     fn feedback(&mut self, id: RecordId, decision: RecordId, class: &str, time: Time);
 }
 
+/// Pipeline and version of the record before, and what is wanted of theirs.
+type Last<'b, 'w> = Option<(&'b str, &'b str, Option<&'w [Option<Slot>]>)>;
+
 /// Shows so many records to `look`.
 pub(super) fn look<'w>(bytes: &[u8], count: u32, look: &mut dyn Look<'w>) -> Result<()> {
     let mut reader = Reader::new(bytes);
-    let mut last: Option<(&str, &str, Option<&'w [Option<Slot>]>)> = None;
+    let mut last: Last<'_, 'w> = None;
     for _ in 0..count {
         let (id, start) = reader.start()?;
         let (head, has_effects) = match start {

@@ -1,8 +1,8 @@
 //! Integration tests of the engine, one module a concern.
 
 mod backtest;
-mod columns;
 mod classifier;
+mod columns;
 mod config;
 mod corpora;
 mod erase;

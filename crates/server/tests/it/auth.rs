@@ -62,7 +62,8 @@ fn with(server: &NameServer, more: &str, settings: &[(&str, &str)], test: impl F
     let directory = directory(&parent.path().join("data"));
     append(&directory.config_path(), more);
     let resolvers = server.setting();
-    let own = settings.iter().find(|(name, _)| *name == "dns.resolvers").map_or(resolvers.as_str(), |(_, own)| own);
+    let own =
+        settings.iter().find(|(name, _)| *name == "dns.resolvers").map_or(resolvers.as_str(), |(_, own)| own);
     let others = settings.iter().copied().filter(|(name, _)| *name != "dns.resolvers");
     let settings: Vec<(&str, &str)> = others.chain([("dns.resolvers", own)]).collect();
     let running = start(&directory, &settings);
