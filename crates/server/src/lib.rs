@@ -21,7 +21,7 @@ mod guard;
 mod http;
 mod input;
 mod listen;
-mod mail;
+pub mod mail;
 mod metrics;
 mod node;
 mod patience;
