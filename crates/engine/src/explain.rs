@@ -138,7 +138,7 @@ impl Explanation {
         let Some(verdict) = &self.verdict else { return };
         let is_kept = |slot: Slot| pipeline.schema.column(slot).journalled;
         let rules = &pipeline.rules;
-        let is_known = |rule: &Rule| rule.condition.reads().iter().all(|read| is_kept(read.slot));
+        let is_known = |rule: &Rule| rule.reads().all(|read| is_kept(read.slot));
         self.closest = rules
             .nearest(verdict, facts, CLOSEST, is_known)
             .into_iter()

@@ -17,7 +17,7 @@ use event::{Slot, Type};
 use crate::Diagnostic;
 use crate::action::Mode;
 use crate::bounds::{Base, Interval, Known};
-use crate::condition::{Condition, Read, Reference};
+use crate::condition::{Condition, Read, Reference, Share};
 use crate::diagnostic::{Severity, did_you_mean};
 use crate::expr::{Bool, Env, Float, Int, Ip, Str, World};
 use crate::library::Library;
@@ -134,16 +134,45 @@ pub(crate) fn compile_in(
         let help = "a rule rests with `mode = \"off\"`";
         checker.report(Diagnostic::new("this is never true", node.range.clone()).help(help));
     }
-    checker.report_divisions();
-    checker.report_cost(node.range.clone());
-    let Checker { mut found, reads, refers, cost, .. } = checker;
-    found.sort_by_key(|diagnostic| diagnostic.severity == Severity::Warning);
-    found.truncate(DIAGNOSTICS_MAX);
-    found.sort_by_key(|diagnostic| diagnostic.range.start);
+    let (found, Checker { reads, refers, cost, .. }) = checker.finish(node.range.clone());
     match root {
         Some(root) if found.iter().all(|found| found.severity == Severity::Warning) => {
             let outline = Outline::of(&node, &root, source);
             Ok(Condition::new(root, outline, reads, refers, cost, found))
+        }
+        _ => Err(found),
+    }
+}
+
+/// Checks and compiles the share of its score that a rule adds.
+pub(crate) fn compile_share(
+    source: &str,
+    context: Context<'_>,
+    scope: &mut dyn Scope,
+) -> Result<Share, Vec<Diagnostic>> {
+    let (node, found) = parse(source)?;
+    let node = context.library.expand(node).map_err(|diagnostic| vec![diagnostic])?;
+    let mut checker = Checker::new(source, context, scope, found);
+    let root = match checker.check(&node).map(Expr::promoted) {
+        Some(Expr::Float(root)) => Some(root),
+        Some(other) => {
+            let message = format!("a share is a number from 0 to 1, this is {}", other.kind().article());
+            checker.report(Diagnostic::new(message, node.range.clone()).help(match other {
+                Expr::Bool(_) => "put it into `when`, or choose between two numbers with `... ? 1.0 : 0.5`",
+                _ => "make a number of it, as in `size(mail.subject) / 100.0`",
+            }));
+            None
+        }
+        None => None,
+    };
+    if let Some(Float::Const(_)) = root {
+        let help = "multiply the score by it and leave `share` out";
+        checker.report(Diagnostic::new("this is always the same", node.range.clone()).help(help));
+    }
+    let (found, Checker { reads, refers, cost, .. }) = checker.finish(node.range.clone());
+    match root {
+        Some(root) if found.iter().all(|found| found.severity == Severity::Warning) => {
+            Ok(Share::new(root, reads, refers, cost, found))
         }
         _ => Err(found),
     }
@@ -476,6 +505,17 @@ impl<'a> Checker<'a> {
         if !self.reads.iter().any(|read| read.slot == slot) {
             self.reads.push(Read { slot, text, is_age });
         }
+    }
+
+    /// What was found, in the order of the source, once everything is checked.
+    fn finish(mut self, range: Range<usize>) -> (Vec<Diagnostic>, Checker<'a>) {
+        self.report_divisions();
+        self.report_cost(range);
+        let mut found = std::mem::take(&mut self.found);
+        found.sort_by_key(|diagnostic| diagnostic.severity == Severity::Warning);
+        found.truncate(DIAGNOSTICS_MAX);
+        found.sort_by_key(|diagnostic| diagnostic.range.start);
+        (found, self)
     }
 
     fn report_cost(&mut self, range: Range<usize>) {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use event::{Facts, Slot};
 
 use crate::Diagnostic;
-use crate::expr::{Bool, Env};
+use crate::expr::{Bool, Env, Float};
 use crate::outline::{Change, Outline};
 
 /// A condition, checked and compiled by [`crate::compile`]. Asking it is pure, cannot fail and allocates
@@ -36,6 +36,53 @@ pub struct Read {
     pub text: String,
     /// Whether the column holds a length of time, in whole microseconds.
     pub is_age: bool,
+}
+
+/// A number by which a rule adds a part of its score.
+#[derive(Debug)]
+pub struct Share {
+    root: Float,
+    reads: Vec<Read>,
+    refers: Vec<(Reference, Range<usize>)>,
+    cost: u32,
+    warnings: Vec<Diagnostic>,
+}
+
+impl Share {
+    pub(crate) fn new(
+        root: Float,
+        reads: Vec<Read>,
+        refers: Vec<(Reference, Range<usize>)>,
+        cost: u32,
+        warnings: Vec<Diagnostic>,
+    ) -> Share {
+        Share { root, reads, refers, cost, warnings }
+    }
+
+    /// Between 0 and 1; 0 where it depends on something missing.
+    pub(crate) fn evaluate_in(&self, env: Env<'_>) -> f64 {
+        // NaN is no larger than 0.
+        self.root.eval(env).map_or(0.0, |share| share.max(0.0).min(1.0))
+    }
+
+    pub(crate) fn refers(&self) -> &[(Reference, Range<usize>)] {
+        &self.refers
+    }
+
+    /// What is legal and suspicious about it, in the order of the source.
+    pub fn warnings(&self) -> &[Diagnostic] {
+        &self.warnings
+    }
+
+    /// The columns that it reads, each once, in the order in which the source names them.
+    pub fn reads(&self) -> &[Read] {
+        &self.reads
+    }
+
+    /// How much work it is, in the unit of [`Condition::cost`].
+    pub fn cost(&self) -> u32 {
+        self.cost
+    }
 }
 
 impl Condition {

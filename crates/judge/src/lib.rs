@@ -33,7 +33,7 @@ mod tests;
 
 pub use action::{Action, Band, Bands, BandsError, Mode, Next, UnknownWord};
 pub use check::{KIND_METHODS, VALUE_METHODS, compile, reading};
-pub use condition::{Condition, Read};
+pub use condition::{Condition, Read, Share};
 pub use diagnostic::{Diagnostic, Severity};
 pub use effect::Effect;
 pub use layout::{canonical, format};

@@ -5,7 +5,7 @@ use event::{Facts, Value};
 use crate::action::{Action, Mode};
 use crate::expr::{Env, Results, World};
 use crate::rule::{Group, Rule, RuleSet};
-use crate::verdict::{Outcome, Verdict, detail, rounded};
+use crate::verdict::{Outcome, Reason, Verdict, detail, rounded};
 
 /// A rule that did not fire, and what was missing to it.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,7 +69,8 @@ impl RuleSet {
                 }
             }
             let (values, detail) = detail(rule, row);
-            let (score, action) = self.had_it_fired(index, verdict);
+            let adds = rule.adds(Env::new(row, &results));
+            let (score, action) = self.had_it_fired(index, adds, verdict);
             NearMiss { rule: index, parts, detail, values, score, action }
         };
         close.into_iter().map(miss).collect()
@@ -84,8 +85,10 @@ impl RuleSet {
             let Some(Group { floor, cap, .. }) = rule.group.and_then(|group| self.groups.get(group)) else {
                 return 1.0;
             };
-            let of_group = rules.iter().flatten().filter(|other| other.group == rule.group);
-            let total: f64 = of_group.map(|other| other.score).sum();
+            let is_of_group = |other: &Option<&Rule>| other.is_some_and(|other| other.group == rule.group);
+            let all = verdict.reasons.iter().zip(&rules);
+            let total: f64 =
+                all.filter(|(_, other)| is_of_group(other)).map(|(reason, _)| reason.score).sum();
             if total == 0.0 { 1.0 } else { total.clamp(*floor, *cap) / total }
         };
         let counted = verdict.reasons.iter().zip(&rules);
@@ -108,7 +111,7 @@ impl RuleSet {
             for world in worlds {
                 results.fired[index] |= world.bit();
                 if let Some(group) = self.rules[index].group {
-                    sums[group][*world as usize] += self.rules[index].score;
+                    sums[group][*world as usize] += reason.score;
                 }
             }
         }
@@ -122,7 +125,7 @@ impl RuleSet {
         results
     }
 
-    fn had_it_fired(&self, index: usize, verdict: &Verdict) -> (f64, Action) {
+    fn had_it_fired(&self, index: usize, adds: f64, verdict: &Verdict) -> (f64, Action) {
         let rule = &self.rules[index];
         if rule.mode != Mode::Enforce {
             return (verdict.score, verdict.action);
@@ -135,16 +138,14 @@ impl RuleSet {
             .collect();
         fired.push(index as u32);
         fired.sort_unstable();
-        let of_group = |index: &u32| self.rules[*index as usize].group == rule.group;
+        let is_of_group =
+            |reason: &&Reason| self.rule(&reason.rule).is_some_and(|other| other.group == rule.group);
         let added = match rule.group.and_then(|group| self.groups.get(group)) {
-            None => rule.score,
+            None => adds,
             Some(Group { floor, cap, .. }) => {
-                let with: f64 = fired
-                    .iter()
-                    .filter(|index| of_group(index))
-                    .map(|index| self.rules[*index as usize].score)
-                    .sum();
-                rounded(with).clamp(*floor, *cap) - rounded(with - rule.score).clamp(*floor, *cap)
+                let without: f64 =
+                    verdict.reasons.iter().filter(is_of_group).map(|reason| reason.score).sum();
+                rounded(without + adds).clamp(*floor, *cap) - rounded(without).clamp(*floor, *cap)
             }
         };
         let mut outcome = Outcome::of(fired, rounded(verdict.score + added));

@@ -3,20 +3,21 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::fmt;
+use std::ops::Range;
 
 use event::{Schema, Slot, Span, Time, Type, Value};
 use sha2::{Digest, Sha256};
 
 use crate::action::{Bands, Mode};
 use crate::bounds::Interval;
-use crate::check::{Context, Siblings, compile_in, operand};
-use crate::condition::{Condition, Read, Reference};
+use crate::check::{Context, Siblings, compile_in, compile_share, operand};
+use crate::condition::{Condition, Read, Reference, Share};
 use crate::diagnostic::{Diagnostic, did_you_mean};
 use crate::effect::{self, Effect};
 use crate::expr::{Env, World};
 use crate::library::Library;
 use crate::scope::Scope;
-use crate::verdict::Outcome;
+use crate::verdict::{Outcome, rounded};
 
 /// A rule as its file has it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,6 +28,8 @@ pub struct RuleSource {
     pub when: String,
     /// What is added to the score where the condition holds; may be negative.
     pub score: f64,
+    /// A number: the part of the score that is added, cut to 0 to 1.
+    pub share: Option<String>,
     /// For people.
     pub description: String,
     /// Who answers for it, for people.
@@ -101,6 +104,8 @@ pub enum Part {
     When(usize),
     /// A rule's score.
     Score(usize),
+    /// The share of its score that a rule adds.
+    Share(usize),
     /// The group that a rule names.
     GroupOf(usize),
     /// One of a rule's effects, by its index.
@@ -120,6 +125,8 @@ pub struct Rule {
     pub owner: String,
     /// What is added to the score where the condition holds; may be negative.
     pub score: f64,
+    /// The part of it that is added; `None` for all of it.
+    pub share: Option<Share>,
     /// How seriously it is taken.
     pub mode: Mode,
     /// The index of its group in [`RuleSet::groups`].
@@ -262,7 +269,7 @@ impl RuleSet {
             if let Some(rule) = &rule
                 && rule.mode != Mode::Off
             {
-                cost = cost.saturating_add(rule.condition.cost());
+                cost = cost.saturating_add(rule.cost());
             }
             rules.push(rule);
         }
@@ -323,11 +330,10 @@ impl RuleSet {
 
     /// What judging a row costs at most, in the unit of [`Condition::cost`].
     pub fn cost(&self) -> u32 {
-        self.order.iter().map(|index| self.rules[*index as usize].condition.cost()).sum()
+        self.order.iter().map(|index| self.rules[*index as usize].cost()).sum()
     }
 
-    /// The rules that can be judged where not every column is known: all but those whose condition reads one that is
-    /// not `known`, or refers to a rule or a group of which that is true.
+    /// The rules that can be judged where not every column is known: all but those that read one that is not `known`, or refers to a rule or a group of which that is true.
     pub fn select(&self, known: impl Fn(&Read) -> bool) -> Selection {
         let mut rules = vec![false; self.rules.len()];
         let mut groups = vec![false; self.groups.len()];
@@ -335,11 +341,11 @@ impl RuleSet {
         // Each comes behind what it refers to.
         for index in &self.order {
             let rule = &self.rules[*index as usize];
-            let refers_to_left_out = rule.condition.refers().iter().any(|(reference, _)| match reference {
+            let refers_to_left_out = rule.refers().any(|(reference, _)| match reference {
                 Reference::Rule(other) => rules[*other as usize],
                 Reference::Group(group) => groups[*group as usize],
             });
-            if !refers_to_left_out && rule.condition.reads().iter().all(&known) {
+            if !refers_to_left_out && rule.reads().all(&known) {
                 selection.order.push(*index);
                 continue;
             }
@@ -375,6 +381,33 @@ impl RuleSet {
 }
 
 impl Rule {
+    /// The columns that its condition and its share read, each once, in the order in which they name them.
+    pub fn reads(&self) -> impl Iterator<Item = &Read> {
+        let reads = self.condition.reads();
+        let share = self.share.as_ref().map(Share::reads).unwrap_or_default();
+        let further = share.iter().filter(|read| reads.iter().all(|other| other.slot != read.slot));
+        reads.iter().chain(further)
+    }
+
+    /// How much work it is, see [`Condition::cost`].
+    pub fn cost(&self) -> u32 {
+        self.condition.cost().saturating_add(self.share.as_ref().map_or(0, Share::cost))
+    }
+
+    /// What it refers to in its set, and where in the source of condition or share.
+    fn refers(&self) -> impl Iterator<Item = &(Reference, Range<usize>)> {
+        let share = self.share.as_ref().map(Share::refers).unwrap_or_default();
+        self.condition.refers().iter().chain(share)
+    }
+
+    /// What it adds to the score where it fires.
+    pub(crate) fn adds(&self, env: Env<'_>) -> f64 {
+        match &self.share {
+            None => self.score,
+            Some(share) => rounded(self.score * share.evaluate_in(env)),
+        }
+    }
+
     /// What its tests say, in their order: whether it is to fire.
     pub fn tests(&self) -> impl ExactSizeIterator<Item = bool> + '_ {
         self.tests.iter().map(|test| test.fires)
@@ -453,6 +486,19 @@ impl Found {
                 None
             }
         };
+        let share = match source.share.as_ref().map(|source| compile_share(source, context, scope)) {
+            None => Some(None),
+            Some(Ok(share)) => {
+                for warning in share.warnings() {
+                    self.add(Part::Share(index), warning.clone());
+                }
+                Some(Some(share))
+            }
+            Some(Err(found)) => {
+                found.into_iter().for_each(|diagnostic| self.add(Part::Share(index), diagnostic));
+                None
+            }
+        };
         let group = source.group.as_ref().and_then(|name| {
             let groups = context.siblings.map(|(siblings, _)| &siblings.groups)?;
             let group = groups.get(name);
@@ -492,6 +538,7 @@ impl Found {
             description,
             owner,
             score,
+            share: share?,
             mode,
             group,
             expires,
@@ -509,7 +556,7 @@ impl Found {
         let mut needs: Vec<Vec<usize>> = vec![Vec::new(); count + groups];
         for (index, rule) in rules.iter().enumerate() {
             let Some(rule) = rule else { continue };
-            needs[index].extend(rule.condition.refers().iter().map(|(reference, _)| match reference {
+            needs[index].extend(rule.refers().map(|(reference, _)| match reference {
                 Reference::Rule(other) => *other as usize,
                 Reference::Group(group) => count + *group as usize,
             }));
@@ -561,17 +608,31 @@ impl Found {
             steps.filter_map(|node| rules.get(*node)?.as_ref().map(|rule| rule.name.as_str())).collect();
         let next = circle[(first + 1) % circle.len()];
         let rule = circle[first];
-        let range =
-            rules[rule].iter().flat_map(|rule| rule.condition.refers()).find_map(|(reference, range)| {
-                let node = match reference {
-                    Reference::Rule(other) => *other as usize,
-                    Reference::Group(group) => rules.len() + *group as usize,
-                };
-                (node == next).then(|| range.clone())
-            });
+        let to_next = |(reference, range): &(Reference, Range<usize>)| {
+            let node = match reference {
+                Reference::Rule(other) => *other as usize,
+                Reference::Group(group) => rules.len() + *group as usize,
+            };
+            (node == next).then(|| range.clone())
+        };
+        let of_condition = rules[rule].iter().flat_map(|rule| rule.condition.refers()).find_map(to_next);
+        let of_share = || {
+            rules[rule]
+                .iter()
+                .filter_map(|rule| rule.share.as_ref())
+                .flat_map(Share::refers)
+                .find_map(to_next)
+        };
+        let (part, range) = match (of_condition, of_share) {
+            (Some(range), _) => (Part::When(rule), range),
+            (None, of_share) => match of_share() {
+                Some(range) => (Part::Share(rule), range),
+                None => (Part::When(rule), 0..0),
+            },
+        };
         let message = format!("rules refer to each other in a circle: {}", names.join(" → "));
         let help = "a rule sees the results of those that do not depend on its own";
-        self.add(Part::When(rule), Diagnostic::new(message, range.unwrap_or(0..0)).help(help));
+        self.add(part, Diagnostic::new(message, range).help(help));
     }
 }
 
@@ -635,7 +696,8 @@ fn version(source: &RuleSetSource) -> String {
         digest.update(text);
     };
     for rule in &source.rules {
-        part(format!("{:?}", RuleSource { when: crate::canonical(&rule.when), ..rule.clone() }));
+        let share = rule.share.as_deref().map(crate::canonical);
+        part(format!("{:?}", RuleSource { when: crate::canonical(&rule.when), share, ..rule.clone() }));
     }
     source.groups.iter().for_each(|group| part(format!("{group:?}")));
     part(format!("{:?}", source.bands));

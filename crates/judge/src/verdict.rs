@@ -45,7 +45,7 @@ pub struct Consequence {
 pub struct Reason {
     /// The rule's name.
     pub rule: String,
-    /// The rule's score.
+    /// What the rule adds to the score, but for the bounds of its group.
     pub score: f64,
     /// The values and effects as one line, e.g. `from.seen('1h') = 2310, mail.subject = "Cheap"; set reject`; empty
     /// until [`RuleSet::explain`].
@@ -64,6 +64,8 @@ pub struct Outcome {
     sums: Vec<[f64; 2]>,
     fired: Vec<u32>,
     shadow: Vec<u32>,
+    /// By rule, what it adds; of those that have fired.
+    added: Vec<f64>,
     score: f64,
     action: Option<Action>,
     lifted: u16,
@@ -109,7 +111,8 @@ impl RuleSet {
     }
 
     fn evaluate_in_order(&self, order: &[u32], row: &Facts, outcome: &mut Outcome) {
-        let Outcome { results, sums, fired, shadow, .. } = outcome;
+        let Outcome { results, sums, fired, shadow, added, .. } = outcome;
+        added.resize(self.rules.len(), 0.0);
         results.fired.clear();
         results.fired.resize(self.rules.len(), 0);
         results.groups.clear();
@@ -132,15 +135,17 @@ impl RuleSet {
             results.fired[*index as usize] =
                 if live { World::Live.bit() | World::Trial.bit() } else { World::Trial.bit() };
             if live { &mut *fired } else { &mut *shadow }.push(*index);
+            let adds = rule.adds(Env::new(row, results));
+            added[*index as usize] = adds;
             match rule.group {
-                None if live => score = sum(score, rule.score),
+                None if live => score = sum(score, adds),
                 None => {}
                 Some(group) => {
                     let Group { floor, cap, .. } = &self.groups[group];
                     let worlds: &[World] = if live { &[World::Live, World::Trial] } else { &[World::Trial] };
                     for world in worlds {
                         let raw = &mut sums[group][*world as usize];
-                        *raw = sum(*raw, rule.score);
+                        *raw = sum(*raw, adds);
                         results.groups[group][*world as usize] = rounded(*raw).clamp(*floor, *cap);
                     }
                 }
@@ -184,11 +189,14 @@ impl RuleSet {
     /// An outcome with names instead of numbers; the reasons' details are left to [`RuleSet::explain`].
     pub fn verdict(&self, outcome: &Outcome) -> Verdict {
         let reasons = |fired: &[u32]| {
-            let rules = fired.iter().filter_map(|index| self.rules.get(*index as usize));
+            let rules = fired.iter().filter_map(|index| {
+                let index = *index as usize;
+                Some((self.rules.get(index)?, outcome.added.get(index)?))
+            });
             let mut reasons: Vec<Reason> = rules
-                .map(|rule| Reason {
+                .map(|(rule, added)| Reason {
                     rule: rule.name.clone(),
-                    score: rule.score,
+                    score: *added,
                     detail: String::new(),
                     values: Vec::new(),
                 })
@@ -219,10 +227,10 @@ impl RuleSet {
     pub fn explain(&self, verdict: &mut Verdict, row: &Facts) {
         let sums: Vec<f64> = (0..self.groups.len())
             .map(|group| {
-                let of_group = verdict.reasons.iter().filter_map(|reason| self.rule(&reason.rule));
-                of_group
-                    .filter(|rule| rule.group == Some(group))
-                    .fold(0.0, |total, rule| sum(total, rule.score))
+                let is_of_group =
+                    |reason: &&Reason| self.rule(&reason.rule).is_some_and(|rule| rule.group == Some(group));
+                let of_group = verdict.reasons.iter().filter(is_of_group);
+                of_group.fold(0.0, |total, reason| sum(total, reason.score))
             })
             .collect();
         for (enforced, reason) in verdict
@@ -280,9 +288,8 @@ pub(crate) fn rounded(score: f64) -> f64 {
 
 /// What a rule reads and the values seen, and the same as one line.
 pub(crate) fn detail(rule: &Rule, row: &Facts) -> (Vec<(String, Option<Value>)>, String) {
-    let reads = rule.condition.reads();
-    let values: Vec<_> = reads.iter().map(|read| (read.text.clone(), seen(read, row))).collect();
-    let parts = values.iter().zip(reads).map(|((name, value), read)| match value {
+    let values: Vec<_> = rule.reads().map(|read| (read.text.clone(), seen(read, row))).collect();
+    let parts = values.iter().zip(rule.reads()).map(|((name, value), read)| match value {
         None => format!("{name} is missing"),
         // Quoted and escaped: the sender chose it.
         Some(Value::String(text)) if matches!(row.get(read.slot), Some(Value::String(_))) => {

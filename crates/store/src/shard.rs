@@ -508,12 +508,26 @@ impl Shard {
     /// A cell to be changed in this epoch.
     #[inline(always)]
     pub(crate) fn change(&mut self, place: Place, hash: Hash, epoch: u64) -> CellMut<'_> {
-        let Entry { reference, class, .. } = place.entry();
+        let Entry { reference, class, .. } = self.begin_change(place, hash, epoch);
+        CellMut { shard: self, slot: place.slot, class, reference }
+    }
+
+    /// The words of a cell that is changed in this epoch, and keeps its size.
+    #[inline(always)]
+    pub(crate) fn words_mut(&mut self, place: Place, hash: Hash, epoch: u64) -> &mut [u64] {
+        let Entry { reference, class, .. } = self.begin_change(place, hash, epoch);
+        &mut self.cell_mut(reference, class)[1..]
+    }
+
+    #[inline(always)]
+    fn begin_change(&mut self, place: Place, hash: Hash, epoch: u64) -> Entry {
+        let entry = place.entry();
+        let Entry { reference, class, .. } = entry;
         let header = self.cell(reference, class)[0];
         if (header & DIRTY == 0 || header & PARITY != parity_bit(epoch)) && self.durable {
             self.mark(hash, reference, class, header, epoch);
         }
-        CellMut { shard: self, slot: place.slot, class, reference }
+        entry
     }
 
     #[cold]

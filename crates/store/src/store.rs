@@ -718,6 +718,12 @@ impl Keys<'_> {
         self.shard.change(place, hash, *self.run.epoch)
     }
 
+    /// The words of a cell to be changed that keeps its size, with zeros at the end.
+    #[inline(always)]
+    pub fn words_mut(&mut self, place: Place, hash: Hash) -> &mut [u64] {
+        self.shard.words_mut(place, hash, *self.run.epoch)
+    }
+
     /// Makes a cell with room for so many words, all zero, for a key that is not there.
     pub fn create(&mut self, hash: Hash, tag: u16, words: usize) -> Place {
         self.shard.create(hash, tag, words, *self.run.epoch)

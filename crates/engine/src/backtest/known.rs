@@ -80,7 +80,7 @@ impl Version {
         let selection = pipeline.rules.select(|read| known(read.slot));
         for index in selection.left_out() {
             let Some(rule) = pipeline.rules.rules().get(*index as usize) else { continue };
-            let unknown = rule.condition.reads().iter().filter(|read| !known(read.slot));
+            let unknown = rule.reads().filter(|read| !known(read.slot));
             let mut unknown = unknown.map(|read| read.text.as_str()).peekable();
             if unknown.peek().is_none() {
                 miss("what other rules say", rule.name.clone());
@@ -95,7 +95,7 @@ impl Version {
         let mut used = vec![false; pipeline.schema.columns().len()];
         used[usize::from(pipeline.columns.event.time.0)] = true;
         for rule in pipeline.rules.rules().iter().filter(|rule| is_on(rule.mode)) {
-            rule.condition.reads().iter().for_each(|read| used[usize::from(read.slot.0)] = true);
+            rule.reads().for_each(|read| used[usize::from(read.slot.0)] = true);
         }
         for model in pipeline.models.iter().filter(|model| is_on(model.mode)) {
             model.bound.slots().for_each(|slot| used[usize::from(slot.0)] = true);

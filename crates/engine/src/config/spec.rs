@@ -513,6 +513,12 @@ pub(super) static SECTIONS: &[Section] = &[
                 "What it adds to the score when the condition holds; may be negative",
             ),
             setting(
+                "share",
+                Shape::Text,
+                None,
+                "A number in the rule language, cut to 0 to 1: the part of `score` that is added; nothing where it is missing",
+            ),
+            setting(
                 "description",
                 Shape::Text,
                 Some("\"\""),

@@ -277,11 +277,12 @@ impl Draft<'_> {
             Part::Name(index) => tell(&key(rules.get(index), "name", "rule")),
             Part::Score(index) => tell(&key(rules.get(index), "score", "rule")),
             Part::GroupOf(index) => tell(&key(rules.get(index), "group", "rule")),
-            Part::When(index) => {
+            Part::When(index) | Part::Share(index) => {
                 let Some(view) = rules.get(index) else { return };
-                let (name, when) =
-                    (view.str("name").unwrap_or_default(), view.str("when").unwrap_or_default());
-                report(vec![diagnostic.clone()], view.origin("when"), when, name, problems);
+                let key = if matches!(part, Part::Share(_)) { "share" } else { "when" };
+                let (name, source) =
+                    (view.str("name").unwrap_or_default(), view.str(key).unwrap_or_default());
+                report(vec![diagnostic.clone()], view.origin(key), source, name, problems);
             }
             Part::Effect(index, number) => {
                 let effects = rules.get(index).map(|view| view.strings("effects")).unwrap_or_default();
@@ -320,6 +321,7 @@ fn rule_source(view: &View<'_>) -> RuleSource {
         name: text("name"),
         when: text("when"),
         score: view.float("score").unwrap_or(0.0),
+        share: view.str("share").map(str::to_owned),
         description: text("description"),
         owner: text("owner"),
         mode: mode(view),

@@ -108,6 +108,10 @@ fn a_rules_mistake_is_marked_inside_its_condition() {
         &["5:9: `X`: unknown name `mail.subjet` / did you mean `mail.subject`?"],
     );
     check(
+        "preset = \"mail\"\n[[rule]]\nname = \"X\"\nscore = 1\nwhen = \"mail.has_date\"\nshare = \"mail.upper_shar\"\n",
+        &["6:10: `X`: unknown name `mail.upper_shar` / did you mean `mail.upper_share`?"],
+    );
+    check(
         "preset = \"mail\"\n[[rule]]\nname = \"X\"\nscore = 1\nwhen = \"from.seen('15d') > 3\"\n",
         &["5:19: `X`: no tier can answer the window 15d; possible are 10m to 1d, 1d to 14d"],
     );

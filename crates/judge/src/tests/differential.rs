@@ -218,7 +218,13 @@ fn claims(node: &Node, found: &[Diagnostic]) -> Vec<(Node, bool)> {
 
 /// Rules that refer to others, and rows.
 fn sets() -> impl Strategy<Value = (Vec<RuleSource>, Vec<Facts>)> {
-    let one = (conditions(), 0usize..3, any::<prop::sample::Index>(), 0..5u8, any::<bool>(), -2i8..=2);
+    let shares = prop_oneof![
+        4 => Just(None),
+        2 => one_of(&["mail.caps", "mail.html * 2.0 - mail.caps", "from.seen('1h') / 3", "mail.parts", "mail.reply ? 0.25 : 1"])
+            .prop_map(Some),
+    ];
+    let one =
+        (conditions(), 0usize..3, any::<prop::sample::Index>(), 0..5u8, any::<bool>(), -2i8..=2, shares);
     prop::collection::vec(one, 2..6).prop_flat_map(|drawn| {
         // Names are given backwards: a rule refers to those behind it.
         let count = drawn.len();
@@ -227,7 +233,7 @@ fn sets() -> impl Strategy<Value = (Vec<RuleSource>, Vec<Facts>)> {
         let rules: Vec<RuleSource> = drawn
             .into_iter()
             .enumerate()
-            .map(|(index, (when, mode, other, link, grouped, score))| {
+            .map(|(index, (when, mode, other, link, grouped, score, share))| {
                 // A set is refused for one condition that is.
                 let is_right = crate::compile(&when, &library, &mut scope).is_ok();
                 let when = if is_right { when } else { "mail.reply".to_owned() };
@@ -242,6 +248,7 @@ fn sets() -> impl Strategy<Value = (Vec<RuleSource>, Vec<Facts>)> {
                     name: format!("R{index}"),
                     when,
                     score: f64::from(score) * 0.75,
+                    share,
                     mode: [Mode::Enforce, Mode::Shadow, Mode::Off][mode],
                     group: (grouped && index > 0).then(|| "g".to_owned()),
                     ..RuleSource::default()
@@ -266,18 +273,25 @@ fn asked(rules: &[RuleSource], schema: &event::Schema, row: &Facts) -> (Vec<u32>
         let enforced = rule.mode == Mode::Enforce;
         let world = if enforced { &live } else { &trial };
         let fires = rule.mode != Mode::Off && oracle::condition(&node, world) == Some(true);
-        live.rules.insert(rule.name.clone(), fires && enforced);
-        trial.rules.insert(rule.name.clone(), fires);
         if !fires {
+            live.rules.insert(rule.name.clone(), false);
+            trial.rules.insert(rule.name.clone(), false);
             continue;
         }
         if enforced { &mut fired } else { &mut shadow }.insert(0, index as u32);
+        let share = rule.share.as_ref().map_or(1.0, |share| {
+            let (node, _) = syntax::parse(share).unwrap();
+            oracle::number(&node, world).map_or(0.0, |share| share.clamp(0.0, 1.0))
+        });
+        let score = rule.score * share;
         match (enforced, rule.group.is_some()) {
-            (true, true) => (in_group, in_trial) = (in_group + rule.score, in_trial + rule.score),
-            (true, false) => alone += rule.score,
-            (false, true) => in_trial += rule.score,
+            (true, true) => (in_group, in_trial) = (in_group + score, in_trial + score),
+            (true, false) => alone += score,
+            (false, true) => in_trial += score,
             (false, false) => {}
         }
+        live.rules.insert(rule.name.clone(), enforced);
+        trial.rules.insert(rule.name.clone(), true);
         live.groups.insert("g".to_owned(), bounded(in_group));
         trial.groups.insert("g".to_owned(), bounded(in_trial));
     }
@@ -359,7 +373,8 @@ proptest! {
                 let (fired, shadow, score) = asked(&rules, scope.schema(), &row);
                 prop_assert_eq!(outcome.fired(), &fired[..], "{:?} of {:?}", rules, row);
                 prop_assert_eq!(outcome.shadow(), &shadow[..], "{:?} of {:?}", rules, row);
-                prop_assert!((outcome.score() - score).abs() < 1e-6, "{} is not {}", outcome.score(), score);
+                // Each share is rounded to a millionth.
+                prop_assert!((outcome.score() - score).abs() < 5e-6, "{} is not {}", outcome.score(), score);
             }
         }
     }

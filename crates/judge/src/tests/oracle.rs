@@ -105,6 +105,11 @@ pub(super) fn condition(node: &Node, world: &World<'_>) -> Option<bool> {
     }
 }
 
+/// What a number is in a row.
+pub(super) fn number(node: &Node, world: &World<'_>) -> Option<f64> {
+    eval(node, world).map(|number| float(&number))
+}
+
 fn column(name: &str, age: bool, World { schema, row, .. }: &World<'_>) -> Option<Dynamic> {
     let slot = schema.slot(name).unwrap_or_else(|| panic!("no column {name}"));
     let value = row.get(slot)?;

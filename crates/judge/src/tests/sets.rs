@@ -52,6 +52,7 @@ fn problems(rules: Vec<RuleSource>, groups: Vec<GroupSource>) -> String {
     let rendered = found.iter().map(|RuleProblem { part, diagnostic }| {
         let source = match part {
             Part::When(index) => &sources[*index].when,
+            Part::Share(index) => sources[*index].share.as_deref().unwrap_or_default(),
             Part::Effect(index, number) => sources[*index].effects.get(*number).map_or("", |text| text),
             _ => "",
         };
@@ -213,6 +214,103 @@ fn the_version_is_that_of_everything() {
     let mut scope = TestScope::new();
     let source = RuleSetSource { rules: vec![rule("A", YES, 1.0)], ..RuleSetSource::default() };
     assert_ne!(one, RuleSet::compile(source, &mut scope).unwrap().version(), "another library, other bands");
+}
+
+#[test]
+fn a_rule_adds_a_share_of_its_score() {
+    let part = |name: &str, score: f64, share: &str| RuleSource {
+        share: Some(share.to_owned()),
+        ..rule(name, YES, score)
+    };
+    assert_eq!(told(vec![part("A", 6.0, "mail.size / 10.0")], vec![]), "[A] () 4.2 tag");
+    assert_eq!(told(vec![part("A", 6.0, "mail.size")], vec![]), "[A] () 6 tag", "at most all of it");
+    assert_eq!(told(vec![part("A", -6.0, "-mail.size")], vec![]), "[A] () 0 accept", "at least nothing");
+    assert_eq!(
+        told(vec![part("A", 6.0, "mail.caps")], vec![]),
+        "[A] () 0 accept",
+        "nothing where it is missing"
+    );
+    assert_eq!(
+        told(vec![part("A", 8.0, "rule('B') ? 0.75 : 0.25"), rule("B", YES, 1.0)], vec![]),
+        "[A B] () 7 tag",
+        "it sees what conditions see, and is asked after them"
+    );
+    let of = |source: RuleSource| RuleSource { group: Some("g".to_owned()), ..source };
+    let grouped = || vec![of(part("A", 4.0, "mail.size / 10.0")), of(part("B", 4.0, "0.5 / mail.size"))];
+    assert_eq!(told(grouped(), vec![group("g", None, Some(3.0))]), "[A B] () 3 accept");
+
+    let mut scope = TestScope::new();
+    let mut rules = grouped();
+    rules.push(RuleSource { share: Some("mail.size / 14.0".to_owned()), ..rule("C", NO, 3.0) });
+    let set = compile(&mut scope, rules, vec![group("g", None, Some(3.0))]).unwrap();
+    let row = mail(&scope);
+    let mut verdict = judge(&set, &row);
+    set.explain(&mut verdict, &row);
+    let scores: Vec<f64> = verdict.reasons.iter().map(|reason| reason.score).collect();
+    assert_eq!(scores, [2.8, 0.285714], "what a reason adds, to a millionth");
+    assert_eq!(verdict.reasons[0].detail, "mail.size = 7; group g counts 3 of 3.085714");
+    let counted: f64 = set.counted(&verdict).iter().sum();
+    assert!((counted - 3.0).abs() < 1e-9, "{counted}");
+    let near = set.nearest(&verdict, &row, 1, |_| true);
+    assert_eq!((near[0].rule, near[0].score), (2, 4.5), "half of its score more");
+    assert!(set.cost() > set.rules().iter().map(|rule| rule.condition.cost()).sum());
+    let reads: Vec<&str> = set.rules()[0].reads().map(|read| read.text.as_str()).collect();
+    assert_eq!(reads, ["mail.size"], "each once");
+
+    let version = |share: &str| {
+        compile(&mut TestScope::new(), vec![part("A", 1.0, share)], vec![]).unwrap().version().to_owned()
+    };
+    assert_eq!(version("mail.size/10.0"), version("mail.size / 10.0"), "layout has no meaning");
+    assert_ne!(version("mail.size / 10.0"), version("mail.size / 11.0"));
+    let known = set.select(|read| read.text != "mail.size");
+    assert_eq!(known.left_out(), [0, 1, 2]);
+}
+
+#[test]
+fn a_share_is_a_number_that_differs() {
+    let part = |share: &str| vec![RuleSource { share: Some(share.to_owned()), ..rule("A", YES, 1.0) }];
+    let check =
+        |share: &str, expected: &str| assert_eq!(problems(part(share), vec![]).trim(), expected.trim());
+    check(
+        "mail.reply",
+        "
+Share(0): a share is a number from 0 to 1, this is a bool
+  | mail.reply
+  | ^^^^^^^^^^
+  = put it into `when`, or choose between two numbers with `... ? 1.0 : 0.5`",
+    );
+    check(
+        "mail.subject",
+        "
+Share(0): a share is a number from 0 to 1, this is a string
+  | mail.subject
+  | ^^^^^^^^^^^^
+  = make a number of it, as in `size(mail.subject) / 100.0`",
+    );
+    check(
+        "1 - 0.5",
+        "
+Share(0): this is always the same
+  | 1 - 0.5
+  | ^^^^^^^
+  = multiply the score by it and leave `share` out",
+    );
+    check(
+        "mail.sise / 2.0",
+        "
+Share(0): unknown name `mail.sise`
+  | mail.sise / 2.0
+  | ^^^^^^^^^
+  = did you mean `mail.size`?",
+    );
+    check(
+        "rule('A') ? 1.0 : 0.5",
+        "
+Share(0): rules refer to each other in a circle: A → A
+  | rule('A') ? 1.0 : 0.5
+  |      ^^^
+  = a rule sees the results of those that do not depend on its own",
+    );
 }
 
 #[test]

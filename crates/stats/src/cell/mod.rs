@@ -160,6 +160,12 @@ impl Plan {
         }
     }
 
+    /// As [`Plan::add_value`], if that needs no more words than there are; else nothing is changed, and it is false.
+    #[inline(always)]
+    pub(crate) fn add_value_in_place(&self, words: &mut [u64], time: Time, value: Option<i64>) -> bool {
+        matches!(&self.0, Form::Track(plan) if plan.add_in_place(words, time, value))
+    }
+
     /// Adds a value to an approximate distinct count, by a hash of it. The low 48 bits are used, and must be
     /// distributed like random ones. Other statistics do not change.
     #[inline]

@@ -57,6 +57,12 @@ struct Base {
 }
 
 impl Base {
+    /// One event.
+    #[inline(always)]
+    fn of(time: Time) -> Base {
+        Base { last: time.0, first: time.0, count: 1, at: 0 }
+    }
+
     #[inline]
     fn read(words: &[u64]) -> Option<Base> {
         let word = |at: usize| words.get(at).copied().unwrap_or(0);
@@ -157,6 +163,20 @@ enum Decayed<'a> {
     Words(&'a [u64]),
 }
 
+impl Values<'_> {
+    /// Those of one event.
+    #[inline(always)]
+    fn of(time: Time, value: Option<i64>) -> Values<'static> {
+        Values {
+            sum: i128::from(value.unwrap_or(0)),
+            min: value.unwrap_or(i64::MAX),
+            max: value.unwrap_or(i64::MIN),
+            decayed: Decayed::One(value.unwrap_or(0) as f64),
+            last: time.0,
+        }
+    }
+}
+
 impl TrackPlan {
     pub(super) fn new(track: &Track) -> TrackPlan {
         let mut plan = TrackPlan {
@@ -214,14 +234,13 @@ impl TrackPlan {
 
     #[inline]
     pub(super) fn add(&self, room: &mut impl Room, time: Time, value: Option<i64>) {
-        let values = Values {
-            sum: i128::from(value.unwrap_or(0)),
-            min: value.unwrap_or(i64::MAX),
-            max: value.unwrap_or(i64::MIN),
-            decayed: Decayed::One(value.unwrap_or(0) as f64),
-            last: time.0,
-        };
-        self.put(room, Base { last: time.0, first: time.0, count: 1, at: 0 }, values);
+        self.put(room, Base::of(time), Values::of(time, value));
+    }
+
+    /// As [`TrackPlan::add`], if that needs no more words than there are; else nothing is changed, and it is false.
+    #[inline(always)]
+    pub(super) fn add_in_place(&self, words: &mut [u64], time: Time, value: Option<i64>) -> bool {
+        self.put_in_place(words, Base::of(time), || Values::of(time, value))
     }
 
     pub(super) fn merge(&self, room: &mut impl Room, other: &[u64]) {
@@ -242,20 +261,25 @@ impl TrackPlan {
 
     #[inline]
     fn put(&self, room: &mut impl Room, seen: Base, values: Values<'_>) {
-        let words = room.words_mut();
-        if let Some(base) = Base::read(words) {
-            let (mut base, before) = (base, base.last);
-            base.see(seen.first, seen.last, seen.count);
-            if base.fit() == base.at && words.len() >= base.at + self.values {
-                base.write(words);
-                if self.values == 0 {
-                    return;
-                }
-                let kept = &mut words[base.at..base.at + self.values];
-                return self.gather(kept, base.last, before, values);
-            }
+        if !self.put_in_place(room.words_mut(), seen, || values) {
+            self.put_anew(room, seen, values);
         }
-        self.put_anew(room, seen, values);
+    }
+
+    #[inline(always)]
+    fn put_in_place<'a>(&self, words: &mut [u64], seen: Base, values: impl FnOnce() -> Values<'a>) -> bool {
+        let Some(mut base) = Base::read(words) else { return false };
+        let before = base.last;
+        base.see(seen.first, seen.last, seen.count);
+        if base.fit() != base.at || words.len() < base.at + self.values {
+            return false;
+        }
+        base.write(words);
+        if self.values > 0 {
+            let kept = &mut words[base.at..base.at + self.values];
+            self.gather(kept, base.last, before, values());
+        }
+        true
     }
 
     /// The same for a cell that may have to grow.
@@ -281,7 +305,6 @@ impl TrackPlan {
     }
 
     /// Adds values to the words after the base, which were as of `before` and are to be as of `last`.
-    #[inline]
     fn gather(&self, kept: &mut [u64], last: i64, before: i64, values: Values<'_>) {
         if let Some(at) = self.sum {
             // Wraps after 2^64 values of the greatest size: no cell counts as many, and no order changes the sum.

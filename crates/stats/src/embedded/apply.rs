@@ -471,6 +471,11 @@ impl Cells<'_, '_> {
                 planned.plan.add(&mut self.keys.change(at, place.hash), *time, amounts.iter());
             }
             Add::Value(value) => {
+                if let Some(at) = found
+                    && planned.plan.add_value_in_place(self.keys.words_mut(at, place.hash), *time, *value)
+                {
+                    return;
+                }
                 let at = self.at(found, place, planned);
                 let mut cell = self.keys.change(at, place.hash);
                 // What the sketch has seen of it goes with it: a count does not start again.

@@ -256,7 +256,7 @@ fn made_up(pipeline: &Pipeline, rows: &[Facts]) -> Result<BoundModel, Failure> {
     const BORDERS: usize = 32;
     let mut features = Vec::new();
     let mut splits = 0;
-    let reads = pipeline.rules.rules().iter().flat_map(|rule| rule.condition.reads());
+    let reads = pipeline.rules.rules().iter().flat_map(|rule| rule.reads());
     let mut slots: Vec<Slot> = reads.map(|read| read.slot).collect();
     slots.sort_unstable_by_key(|slot| slot.0);
     slots.dedup();

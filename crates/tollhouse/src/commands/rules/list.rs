@@ -82,8 +82,8 @@ fn line<'a>(pipeline: &'a Pipeline, rule: &'a Rule, now: Time) -> Line<'a> {
         description: &rule.description,
         expires: rule.expires.map(|expires| expires.to_string()),
         expired: has_expired(rule, now),
-        cost: rule.condition.cost(),
-        reads: rule.condition.reads().iter().map(|read| read.text.as_str()).collect(),
+        cost: rule.cost(),
+        reads: rule.reads().map(|read| read.text.as_str()).collect(),
         effects: rule.effects.iter().map(ToString::to_string).collect(),
         tests: Tests { fire, silent: rule.tests().len() - fire },
     }
@@ -135,12 +135,12 @@ fn draw(out: &mut Output, pipeline: &Pipeline, now: Time) -> Result<(), Failure>
     let room = width().saturating_sub(taken + 44).max(24);
     for rule in rules {
         let style = if rule.mode == Mode::Enforce { PLAIN } else { YELLOW };
-        let reads: Vec<&str> = rule.condition.reads().iter().map(|read| read.text.as_str()).collect();
+        let reads: Vec<&str> = rule.reads().map(|read| read.text.as_str()).collect();
         table.row([
             Cell::text(format!("  {}", cut(&rule.name, NAME_CHARS)), style),
             Cell::text(rule.mode.name(), style),
             Cell::number(format_args!("{:+.1}", rule.score), PLAIN),
-            Cell::number(rule.condition.cost(), PLAIN),
+            Cell::number(rule.cost(), PLAIN),
             Cell::number(rule.tests().len(), PLAIN),
             Cell::text(cut(group(pipeline, rule).unwrap_or_default(), 16), PLAIN),
             Cell::text(cut(&rule.owner, 16), PLAIN),
