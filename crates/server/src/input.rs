@@ -314,7 +314,7 @@ fn single(headers: &HeaderMap, named: Named) -> Result<Option<&str>, Failure> {
 }
 
 /// Splits at commas, but for those within the quotes of a local part such as `"a,b"@example.org`.
-fn split_addresses(list: &str) -> Vec<String> {
+pub(crate) fn split_addresses(list: &str) -> Vec<String> {
     let mut addresses = Vec::new();
     let (mut start, mut quoted, mut escaped) = (0, false, false);
     for (at, byte) in list.bytes().enumerate() {

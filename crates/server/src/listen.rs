@@ -135,7 +135,7 @@ impl Bound {
         let listening = listening.map_err(|error| ServeError::Listen { listen: address.clone(), error })?;
         let (listener, protocol) = (plan.name.clone(), plan.protocol);
         tracing::info!(listener, %protocol, %address, pipeline = plan.pipeline, "listening");
-        Ok(accept(listening, file, Arc::new(Face { node, plan }), stop))
+        Ok(accept(listening, file, Arc::new(Face::new(node, plan)), stop))
     }
 }
 

@@ -726,6 +726,12 @@ pub(super) static SECTIONS: &[Section] = &[
                 "Time after which a connection is closed on which nothing comes",
             ),
             setting(
+                "learn",
+                Shape::Bool,
+                Some("false"),
+                "Whether all who may connect may also say what messages are: `spamc` and `rspamc` learn. With one of the node's `tokens` as password `rspamc` may in any case",
+            ),
+            setting(
                 "body_max",
                 Shape::Size(1 << 50),
                 Some("\"32MiB\""),

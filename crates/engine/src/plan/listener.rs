@@ -33,6 +33,8 @@ pub struct ListenerPlan {
     pub timeout: Span,
     /// Time after which a silent connection is closed.
     pub idle: Span,
+    /// Whether whoever may connect may also say what messages are, without a token.
+    pub learn: bool,
     /// Bytes of a message that are kept.
     pub body_max: u64,
     /// Whether a longer message is judged by its first part; else it is as if it could not be decided on.
@@ -271,6 +273,7 @@ fn plan(
         on_error: if view.str("on_error")? == "closed" { Failing::Closed } else { Failing::Open },
         timeout: view.span("timeout")?,
         idle: view.span("idle")?,
+        learn: view.bool("learn")?,
         body_max: view.size("body_max")?,
         judges_first_part: view.str("oversize")? == "judge",
         connections_max: count("connections_max")?,

@@ -50,6 +50,20 @@ impl Body {
         self.cut
     }
 
+    /// Whether all that came is kept.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.cut && !self.crowded
+    }
+
+    /// A message of its own that is a part of this one; no more whole than this is.
+    pub(crate) fn part(&self, bytes: &[u8]) -> Body {
+        let mut part = Body::new(Arc::clone(&self.bodies), self.max);
+        part.push(bytes);
+        part.cut |= self.cut;
+        part.crowded |= self.crowded;
+        part
+    }
+
     /// What is kept. Empty where there was no room.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes

@@ -8,15 +8,23 @@
 
 mod answer;
 mod body;
+pub mod command;
+pub mod header;
 pub mod milter;
 pub mod policy;
+mod reading;
+mod rspamd;
+mod spamc;
+mod told;
+pub mod unpack;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use content::message::Envelope;
 use engine::{
-    Decision, EngineError, Failing, FeedbackOutcome, ListenerPlan, MailReply, Prepared, Protocol, RecordId,
+    Decision, EngineError, Failing, FeedbackOutcome, Input, ListenerPlan, MailReply, Prepared, Protocol,
+    RecordId,
 };
 use event::Time;
 use judge::Verdict;
@@ -29,12 +37,15 @@ pub(crate) use body::Body;
 use crate::input::INLINE_BYTES_MAX;
 use crate::listen::{Stop, Stream};
 use crate::node::{Node, blocking};
+use unpack::{Packing, UnpackError, unpack};
 
 /// What a conversation with a mail server has to know: the node, and the settings of its listener.
 #[derive(Debug)]
 pub(crate) struct Face {
     pub(crate) node: Arc<Node>,
     pub(crate) plan: ListenerPlan,
+    /// What Rspamd's clients are told of it.
+    tally: Arc<rspamd::Tally>,
 }
 
 /// A message as a mail server handed it over.
@@ -111,19 +122,42 @@ pub(crate) enum LearnError {
     NoClass(String),
 }
 
+/// The message that compressed bytes hold; what could not be kept whole stays as it is.
+async fn unpacked(face: &Face, body: Body, packing: Packing) -> Result<Body, UnpackError> {
+    if !body.is_whole() {
+        return Ok(body);
+    }
+    let max = usize::try_from(face.plan.body_max).unwrap_or(usize::MAX);
+    // Unpacking costs by what comes out, which may be much more than came in.
+    blocking(move || Ok(body.part(&unpack(body.bytes(), packing, max)?))).await
+}
+
 /// Holds a conversation in the listener's protocol to its end.
 pub(crate) async fn converse(stream: Stream, face: Arc<Face>, stop: Stop) {
     match face.plan.protocol {
         Protocol::Milter => milter::converse(stream, face, stop).await,
         Protocol::Policy => policy::converse(stream, face, stop).await,
-        protocol @ (Protocol::Rspamd | Protocol::Spamc) => {
-            tracing::error!(%protocol, "not spoken by this build");
-            drop((stream, stop));
-        }
+        Protocol::Rspamd => rspamd::converse(stream, face, stop).await,
+        Protocol::Spamc => spamc::converse(stream, face, stop).await,
     }
 }
 
 impl Face {
+    pub(crate) fn new(node: Arc<Node>, plan: ListenerPlan) -> Face {
+        Face { node, plan, tally: Arc::default() }
+    }
+
+    /// The same, but that another pipeline decides, if there is one of this name that reads messages.
+    fn by(&self, pipeline: &str) -> Option<Face> {
+        let of = self.node.pipeline(Some(pipeline)).ok()?;
+        let plan = ListenerPlan { pipeline: of.name.clone(), ..self.plan.clone() };
+        (of.input == Input::Message).then(|| Face {
+            node: Arc::clone(&self.node),
+            plan,
+            tally: Arc::clone(&self.tally),
+        })
+    }
+
     /// Room for a message that is about to come.
     pub(crate) fn body(&self) -> Body {
         let max = usize::try_from(self.plan.body_max).unwrap_or(usize::MAX);
@@ -328,7 +362,7 @@ mod tests {
         let plan_of_listener = plan.node.listeners[0].clone();
         let engine = Arc::new(Engine::ephemeral(plan).unwrap());
         let node = Arc::new(Node::new(engine, crate::system_clock(), Bytes::new()));
-        Face { node, plan: plan_of_listener }
+        Face::new(node, plan_of_listener)
     }
 
     #[tokio::test]

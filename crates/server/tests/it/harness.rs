@@ -1,8 +1,8 @@
 //! A running server and a client that speaks HTTP/1.1 byte by byte, so that it can also speak it badly.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -25,6 +25,11 @@ pub(crate) const JSON_LINES: &str = "Content-Type: application/x-ndjson";
 pub(crate) const MESSAGE: &str = "From: Ann <ann@example.org>\r\nTo: bob@example.net\r\nSubject: The minutes of Monday\r\n\
     Date: Sun, 17 May 2026 09:59:00 +0000\r\nMessage-ID: <1@example.org>\r\n\r\nDear Bob,\r\nhere they are: https://example.org/minutes\r\n";
 
+/// The same, longer than the smallest `body_max`.
+pub(crate) fn long_message() -> String {
+    format!("{MESSAGE}{}", "They are long.\r\n".repeat(100))
+}
+
 /// A request that nobody but a scanner sends.
 pub(crate) const PROBE: &str =
     r#"192.0.2.7 - - [17/May/2026:09:59:30 +0000] "GET /.env HTTP/1.1" 404 10 "-" "curl/8.0""#;
@@ -37,6 +42,8 @@ pub(crate) fn directory(path: &Path) -> Directory {
 
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
+    /// Where mail servers may ask, by the listener's name.
+    pub(crate) listeners: Vec<(String, String)>,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<Result<(), ServeError>>,
 }
@@ -51,6 +58,8 @@ pub(crate) fn start(directory: &Directory, settings: &[(&str, &str)]) -> Running
     let engine = Arc::new(Engine::open(directory, plan).unwrap());
     let server = Server::bind(engine, Arc::new(|| NOW)).unwrap();
     let address = server.local_addr();
+    let listeners =
+        server.listeners().map(|(name, _, endpoint)| (name.to_owned(), endpoint.to_string())).collect();
     let (stop, stopped) = oneshot::channel();
     let thread = std::thread::spawn(move || {
         let runtime =
@@ -59,7 +68,7 @@ pub(crate) fn start(directory: &Directory, settings: &[(&str, &str)]) -> Running
             let _ = stopped.await;
         }))
     });
-    Running { address, stop, thread }
+    Running { address, listeners, stop, thread }
 }
 
 /// Runs a test against a server of its own.
@@ -105,6 +114,23 @@ impl Running {
         // Long enough never to matter where the server answers; a hanging test ends.
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream
+    }
+
+    /// The address of a listener.
+    pub(crate) fn listener(&self, name: &str) -> &str {
+        let found = self.listeners.iter().find(|(own, _)| own == name);
+        &found.unwrap_or_else(|| panic!("no listener {name}")).1
+    }
+
+    /// Sends bytes to a listener, ends this side, and reads all that comes back.
+    pub(crate) fn exchange(&self, listener: &str, bytes: &[u8]) -> Vec<u8> {
+        let mut stream = TcpStream::connect(self.listener(listener)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        answer
     }
 
     /// Sends a request and reads the answer. Headers are whole lines; the body's length is added.
@@ -160,4 +186,14 @@ pub(crate) fn check_problem(answer: &Answer, status: u16, word: &str, detail: &s
     assert_eq!((answer.status, answer.problem().as_str()), (status, word), "{}", answer.body);
     let text = answer.json()["detail"].as_str().unwrap().to_owned();
     assert!(text.contains(detail), "{text} does not contain {detail}");
+}
+
+/// Bytes of one side of an exchange that was recorded between other programs; `None` where the recordings are absent.
+pub(crate) fn capture(name: &str) -> Option<Vec<u8>> {
+    let captures = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/captures");
+    let bytes = std::fs::read(captures.join(name)).ok();
+    if bytes.is_none() {
+        println!("skipped: recorded exchanges, ../shared/data/captures is absent");
+    }
+    bytes
 }

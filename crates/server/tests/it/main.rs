@@ -1,9 +1,12 @@
 //! A real server on a free port of the loopback address, with a data directory of its own, asked by a plain client.
 
+mod clients;
 mod decide;
 mod harness;
 mod limits;
 mod node;
+mod rspamd;
 mod rules;
 mod said;
+mod spamc;
 mod statistics;

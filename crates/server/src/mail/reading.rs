@@ -1,0 +1,126 @@
+//! Requests of the form of [`command`](super::command) as they come over a connection.
+
+use std::io;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Duration, timeout};
+
+use super::Body;
+use super::command::{self, HeadError, Headers, Part, RequestLine};
+use crate::listen::Stream;
+
+/// Bytes that are asked for at once.
+const CHUNK: usize = 32 << 10;
+
+/// A connection and what came over it that nobody has taken yet.
+pub(crate) struct Reader {
+    stream: Stream,
+    buffer: Vec<u8>,
+}
+
+/// Why there is no whole request.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    /// Its head was refused.
+    #[error(transparent)]
+    Head(#[from] HeadError),
+    /// The client ended before the message did.
+    #[error("the message ends before its Content-length")]
+    Short,
+    /// The client ended before the head did, or the connection broke.
+    #[error("the connection ended: {0}")]
+    Gone(#[from] io::Error),
+}
+
+impl Reader {
+    /// Over a connection of which these bytes were read before.
+    pub(crate) fn new(stream: Stream, buffer: Vec<u8>) -> Reader {
+        Reader { stream, buffer }
+    }
+
+    /// What came and was not taken.
+    pub(crate) fn seen(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// The connection, and what came over it and was not taken.
+    pub(crate) fn into_parts(self) -> (Stream, Vec<u8>) {
+        (self.stream, self.buffer)
+    }
+
+    /// Waits for more, and shows it; nothing once the client has ended.
+    pub(crate) async fn more(&mut self) -> io::Result<&[u8]> {
+        let before = self.buffer.len();
+        self.buffer.reserve(CHUNK);
+        self.stream.read_buf(&mut self.buffer).await?;
+        Ok(&self.buffer[before..])
+    }
+
+    /// The first line.
+    pub(crate) async fn line(&mut self) -> Result<RequestLine, ReadError> {
+        self.until(command::line, command::LINE_BYTES_MAX).await
+    }
+
+    /// The header lines behind it.
+    pub(crate) async fn headers(&mut self) -> Result<Headers, ReadError> {
+        self.until(command::headers, command::HEADERS_BYTES_MAX).await
+    }
+
+    async fn until<T>(&mut self, parse: fn(&[u8]) -> Part<T>, max: usize) -> Result<T, ReadError> {
+        loop {
+            if let Some((parsed, used)) = parse(&self.buffer)? {
+                self.buffer.drain(..used);
+                return Ok(parsed);
+            }
+            // What has no line end cannot have made it whole.
+            loop {
+                let more = self.more().await?;
+                if more.is_empty() {
+                    return Err(ReadError::Gone(io::ErrorKind::UnexpectedEof.into()));
+                }
+                if more.contains(&b'\n') || self.buffer.len() >= max {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The message: so many bytes, or all up to the end. What comes behind them is not looked at.
+    pub(crate) async fn body(&mut self, length: Option<u64>, body: &mut Body) -> Result<(), ReadError> {
+        let mut left = length.unwrap_or(u64::MAX);
+        loop {
+            let taken = self.buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            body.push(&self.buffer[..taken]);
+            left -= taken as u64;
+            self.buffer.clear();
+            if left == 0 {
+                return Ok(());
+            }
+            if self.more().await?.is_empty() {
+                return if length.is_none() { Ok(()) } else { Err(ReadError::Short) };
+            }
+        }
+    }
+
+    /// Writes an answer and ends the connection, so that the client reads all of it: it hears of a reset connection
+    /// before the answer if anything of what it sent was not read.
+    pub(crate) async fn finish(mut self, answer: &[u8]) -> io::Result<()> {
+        const LINGER: Duration = Duration::from_secs(2);
+        const BYTES_MAX: usize = 1 << 20;
+        self.stream.write_all(answer).await?;
+        self.stream.shutdown().await?;
+        let drain = async {
+            let mut seen = 0;
+            while seen < BYTES_MAX {
+                self.buffer.clear();
+                match self.more().await {
+                    Ok(more) if !more.is_empty() => seen += more.len(),
+                    _ => break,
+                }
+            }
+        };
+        // Whoever does not end within it has had its answer.
+        let _ = timeout(LINGER, drain).await;
+        Ok(())
+    }
+}

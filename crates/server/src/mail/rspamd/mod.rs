@@ -1,0 +1,435 @@
+//! Rspamd's protocol: HTTP as `rspamc`, mail servers and delivery agents speak it, and the older `CHECK RSPAMC/1.3`
+//! of Exim.
+//!
+//! The first word over a connection tells the two apart. What scans and what the controller does is asked for at the
+//! same address; what changes or tells something needs one of the node's tokens as `Password`, if it has any.
+
+mod answer;
+mod asked;
+mod tally;
+
+use std::convert::Infallible;
+use std::io::Cursor;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use axum::body::Bytes;
+use axum::http::header::{ALLOW, CONNECTION, CONTENT_TYPE, ORIGIN};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use content::message::Envelope;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncReadExt, join, split};
+use tokio::time::timeout;
+
+use self::answer::{Judged, refused_line};
+use self::asked::{Asked, Refused};
+pub(crate) use self::tally::Tally;
+use super::reading::{ReadError, Reader};
+use super::unpack::{UnpackError, zstd_packed};
+use super::{Body, Face, LearnError, Message, Outcome, header, unpacked};
+use crate::listen::{Stop, Stream};
+
+/// Words that requests of the older protocol begin with.
+const OLDER: [&[u8]; 7] = [b"CHECK", b"SYMBOLS", b"REPORT", b"REPORT_IFSPAM", b"PROCESS", b"PING", b"SKIP"];
+/// Bytes of the first word that are waited for.
+const WORD_BYTES_MAX: usize = 16;
+/// Bytes of an HTTP request's head, and its lines: a message may have a thousand recipients.
+const HEAD_BYTES_MAX: usize = 128 << 10;
+const HEADERS_MAX: usize = 2048;
+
+/// Bytes of a message that tell it from others of the same queue's id.
+const HASHED_BYTES_MAX: usize = 64 << 10;
+
+/// Holds a conversation of either form.
+pub(super) async fn converse(stream: Stream, face: Arc<Face>, mut stop: Stop) {
+    face.tally.connections.fetch_add(1, Ordering::Relaxed);
+    let mut reader = Reader::new(stream, Vec::new());
+    let begun = timeout(face.node.timeout(), async {
+        tokio::select! {
+            () = stop.wanted() => None,
+            older = is_older(&mut reader) => older,
+        }
+    });
+    match begun.await {
+        Ok(Some(true)) => older(reader, &face).await,
+        Ok(Some(false)) => http(reader, face, stop).await,
+        // It ended, or said nothing for too long.
+        Ok(None) | Err(_) => {}
+    }
+}
+
+/// Reads the first word; `None` if there is none.
+async fn is_older(reader: &mut Reader) -> Option<bool> {
+    loop {
+        let seen = &reader.seen()[..reader.seen().len().min(WORD_BYTES_MAX)];
+        if let Some(end) = seen.iter().position(|byte| !byte.is_ascii_alphabetic() && *byte != b'_') {
+            return Some(OLDER.contains(&&seen[..end]));
+        }
+        if seen.len() == WORD_BYTES_MAX {
+            return Some(false);
+        }
+        if reader.more().await.ok()?.is_empty() {
+            return None;
+        }
+    }
+}
+
+/// Serves HTTP until the client ends, or the node does between two requests.
+async fn http(reader: Reader, face: Arc<Face>, mut stop: Stop) {
+    let (stream, seen) = reader.into_parts();
+    let (read, write) = split(stream);
+    let stream = TokioIo::new(join(Cursor::new(seen).chain(read), write));
+    let of = Arc::clone(&face);
+    let service = service_fn(move |request| {
+        let face = Arc::clone(&of);
+        async move { Ok::<_, Infallible>(respond(&face, request).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(face.node.timeout())
+        .max_headers(HEADERS_MAX)
+        .max_header_size(HEAD_BYTES_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        // Clients of HTTP/1.0 end their side once they have asked.
+        .half_close(true)
+        .serve_connection(stream, service);
+    let mut served = pin!(served);
+    let ended = tokio::select! {
+        ended = served.as_mut() => ended,
+        () = stop.wanted() => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, listener = face.plan.name, "a connection ended badly");
+    }
+}
+
+type Answer = Response<Full<Bytes>>;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+fn answer(status: StatusCode, kind: HeaderValue, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    answer
+}
+
+/// An error as Rspamd tells it.
+fn failed(status: StatusCode, why: &str) -> Answer {
+    answer(status, JSON, json!({"error": why, "error_domain": "tollhouse"}).to_string())
+}
+
+/// What a URL asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// To scan; whether the answer is of the older shape.
+    Scan {
+        older: bool,
+    },
+    Learn {
+        spam: bool,
+    },
+    Ping,
+    Stat,
+    Auth,
+    Metrics,
+}
+
+impl What {
+    fn of(path: &str) -> Option<What> {
+        Some(match path.trim_matches('/').to_ascii_lowercase().as_str() {
+            "checkv2" => What::Scan { older: false },
+            "check" | "symbols" | "scan" | "report" => What::Scan { older: true },
+            "learnspam" => What::Learn { spam: true },
+            "learnham" => What::Learn { spam: false },
+            "ping" => What::Ping,
+            "stat" => What::Stat,
+            "auth" => What::Auth,
+            "metrics" => What::Metrics,
+            _ => return None,
+        })
+    }
+
+    fn wants_message(self) -> bool {
+        matches!(self, What::Scan { .. } | What::Learn { .. })
+    }
+}
+
+async fn respond(face: &Face, request: Request<Incoming>) -> Answer {
+    let started = Instant::now();
+    let (parts, incoming) = request.into_parts();
+    let Some(what) = What::of(parts.uri.path()) else {
+        return failed(StatusCode::NOT_FOUND, "there is no such command");
+    };
+    // A browser that some page makes ask here says so.
+    if parts.headers.contains_key(ORIGIN) {
+        return failed(StatusCode::FORBIDDEN, "pages of browsers are not answered");
+    }
+    if what.wants_message() && parts.method != Method::POST && parts.method != Method::PUT {
+        let mut refused = failed(StatusCode::METHOD_NOT_ALLOWED, "send the message with POST");
+        refused.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+        return refused;
+    }
+    let asked = asked::query(parts.uri.query().unwrap_or_default()).and_then(|()| read(&parts.headers));
+    let asked = match asked {
+        Ok(asked) => asked,
+        Err(refused @ Refused::File(_)) => return failed(StatusCode::FORBIDDEN, &refused.to_string()),
+        Err(refused) => return failed(StatusCode::BAD_REQUEST, &refused.to_string()),
+    };
+    if let Some(refused) = refusal(face, what, &asked) {
+        return refused;
+    }
+    if !what.wants_message() {
+        return tell(face, what);
+    }
+    let body = match timeout(face.idle(), collected(face, incoming)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, listener = face.plan.name, "a body could not be read");
+            return closing(failed(StatusCode::BAD_REQUEST, "the message ended early"));
+        }
+        Err(_) => return closing(failed(StatusCode::REQUEST_TIMEOUT, "the message did not come in time")),
+    };
+    let body = match plain(face, &asked, body).await {
+        Ok(body) => body,
+        Err(error @ UnpackError::TooLarge) => {
+            return failed(StatusCode::PAYLOAD_TOO_LARGE, &error.to_string());
+        }
+        Err(error @ UnpackError::Damaged) => return failed(StatusCode::BAD_REQUEST, &error.to_string()),
+    };
+    if body.is_whole() && body.bytes().is_empty() {
+        return failed(StatusCode::BAD_REQUEST, "there is no message");
+    }
+    let packed = asked.packed;
+    let mut said = match what {
+        What::Learn { spam } => learn(face, asked, &body, spam).await,
+        What::Scan { older } => {
+            let judged = scan(face, asked, &body, started).await;
+            let seconds = started.elapsed().as_secs_f64();
+            answer(
+                StatusCode::OK,
+                JSON,
+                if older { judged.older_json(seconds) } else { judged.json(seconds) },
+            )
+        }
+        _ => tell(face, what),
+    };
+    if let Some((_, header)) = packed {
+        said = zipped(said, header).await;
+    }
+    said
+}
+
+/// Reads the headers that say something of the message.
+fn read(headers: &HeaderMap) -> Result<Asked, Refused> {
+    let texts: Vec<(&str, String)> = headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+        .collect();
+    asked::asked(texts.iter().map(|(name, value)| (*name, value.as_str())))
+}
+
+/// What somebody is told who may not ask for this.
+fn refusal(face: &Face, what: What, asked: &Asked) -> Option<Answer> {
+    let known = asked.password.as_ref().is_some_and(|password| face.node.is_token(password.as_bytes()));
+    let allowed = match what {
+        What::Scan { .. } | What::Ping => true,
+        What::Stat | What::Auth | What::Metrics => known || !face.node.wants_token(),
+        What::Learn { .. } => known || face.plan.learn,
+    };
+    if allowed {
+        return None;
+    }
+    let why = if face.node.wants_token() {
+        "Unauthorized: `Password` is none of the node's tokens"
+    } else {
+        "learning is not enabled: set `learn = true` for this listener, or `tokens` for the node"
+    };
+    Some(failed(StatusCode::FORBIDDEN, why))
+}
+
+/// Answers what needs no message.
+fn tell(face: &Face, what: What) -> Answer {
+    let version = || {
+        face.node.pipeline(Some(&face.plan.pipeline)).map_or_else(|_| String::new(), |of| of.version.clone())
+    };
+    match what {
+        What::Stat => answer(StatusCode::OK, JSON, face.tally.stat(&version()).to_string()),
+        What::Auth => answer(StatusCode::OK, JSON, face.tally.auth(&version()).to_string()),
+        What::Metrics => match face.node.metrics.page() {
+            Ok(page) => answer(StatusCode::OK, HeaderValue::from_static(crate::metrics::MEDIA_TYPE), page),
+            Err(_) => failed(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be written"),
+        },
+        _ => answer(StatusCode::OK, HeaderValue::from_static("text/plain"), "pong\r\n"),
+    }
+}
+
+async fn collected(face: &Face, mut incoming: Incoming) -> Result<Body, hyper::Error> {
+    let mut body = face.body();
+    while let Some(frame) = incoming.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            body.push(&data);
+        }
+    }
+    Ok(body)
+}
+
+/// An answer after which nothing more is read.
+fn closing(mut answer: Answer) -> Answer {
+    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    answer
+}
+
+async fn plain(face: &Face, asked: &Asked, body: Body) -> Result<Body, UnpackError> {
+    match asked.packed {
+        Some((packing, _)) => unpacked(face, body, packing).await,
+        None => Ok(body),
+    }
+}
+
+/// The answer packed as the question was.
+async fn zipped(answer: Answer, header: &'static str) -> Answer {
+    let (mut parts, body) = answer.into_parts();
+    // A whole body never fails.
+    let Ok(body) = body.collect().await;
+    let plain = body.to_bytes();
+    let body = match zstd_packed(&plain) {
+        Ok(packed) => {
+            let name = HeaderName::from_bytes(header.as_bytes());
+            parts.headers.extend(name.map(|name| (name, HeaderValue::from_static("zstd"))));
+            Bytes::from(packed)
+        }
+        Err(_) => plain,
+    };
+    Response::from_parts(parts, Full::new(body))
+}
+
+/// The message as it is judged and learned. A client that says nothing of the envelope has a stored message, whose
+/// fields say what the mail server knew.
+fn message(asked: Asked, body: &Body) -> Message {
+    let (wrapped, bytes) = header::unwrapped(body.bytes());
+    let mut envelope = asked.envelope;
+    envelope.sender = envelope.sender.or(wrapped.sender);
+    if envelope.recipients.is_empty() {
+        envelope.recipients = wrapped.recipients;
+    }
+    if envelope == (Envelope { user: envelope.user.clone(), ..Envelope::default() }) {
+        envelope = Envelope { user: envelope.user, ..Envelope::from_headers(bytes) };
+    }
+    // A queue's ids come again: with the message's own hash one names the message.
+    let id = asked.queue_id.map(|queue_id| {
+        let digest = Sha256::digest(&bytes[..bytes.len().min(HASHED_BYTES_MAX)]);
+        let digest: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        format!("{queue_id}/{digest}")
+    });
+    Message { body: body.part(bytes), envelope, time: None, id }
+}
+
+async fn scan(face: &Face, asked: Asked, body: &Body, started: Instant) -> Judged {
+    let message_id = header::message_id(body.bytes());
+    let other = asked.settings_id.as_deref().and_then(|name| face.by(name));
+    let judged = match other.as_ref().unwrap_or(face).decide(message(asked, body)).await {
+        Outcome::Decided(decision) => Judged::of(&decision, message_id),
+        Outcome::FailOpen(trouble) => Judged::undecided(true, &trouble.to_string(), message_id),
+        Outcome::FailClosed(trouble) => Judged::undecided(false, &trouble.to_string(), message_id),
+    };
+    face.tally.scanned(&judged, started.elapsed());
+    judged
+}
+
+async fn learn(face: &Face, asked: Asked, body: &Body, spam: bool) -> Answer {
+    let class = if spam { "spam" } else { "ham" };
+    // One message is learned once, whichever queue it came through.
+    let asked = Asked { queue_id: None, ..asked };
+    let other = asked.settings_id.as_deref().and_then(|name| face.by(name));
+    match other.as_ref().unwrap_or(face).learn(message(asked, body), class).await {
+        Ok(outcome) if outcome.duplicate => failed(
+            StatusCode::ALREADY_REPORTED,
+            &format!("the message has been already learned as {class}, ignore it"),
+        ),
+        Ok(_) => {
+            face.tally.learned(spam);
+            answer(StatusCode::OK, JSON, json!({"success": true}).to_string())
+        }
+        Err(error @ LearnError::NoClass(_)) => failed(StatusCode::NOT_FOUND, &error.to_string()),
+        Err(LearnError::Trouble(trouble)) => failed(StatusCode::SERVICE_UNAVAILABLE, &trouble.to_string()),
+    }
+}
+
+/// Holds the one exchange of a connection in the older protocol.
+async fn older(mut reader: Reader, face: &Face) {
+    let started = Instant::now();
+    let answer = match timeout(face.idle(), older_request(&mut reader, face)).await {
+        Ok(Ok(Older::Nothing)) | Err(_) => return,
+        Ok(Ok(Older::Answered(answer))) => answer,
+        Ok(Ok(Older::Message(asked, body))) => scan(face, *asked, &body, started).await.lines(),
+        Ok(Err(ReadError::Gone(error))) => {
+            tracing::debug!(%error, listener = face.plan.name, "a request was not finished");
+            return;
+        }
+        Ok(Err(error)) => refused_line(StatusCode::BAD_REQUEST.as_u16(), &error.to_string()),
+    };
+    if let Err(error) = reader.finish(&answer).await {
+        tracing::debug!(%error, listener = face.plan.name, "an answer was not taken");
+    }
+}
+
+/// A request of the older protocol.
+enum Older {
+    Nothing,
+    Answered(Vec<u8>),
+    Message(Box<Asked>, Body),
+}
+
+async fn older_request(reader: &mut Reader, face: &Face) -> Result<Older, ReadError> {
+    let line = reader.line().await?;
+    let refused = |why: &str| Ok(Older::Answered(refused_line(StatusCode::BAD_REQUEST.as_u16(), why)));
+    if line.protocol != "RSPAMC" {
+        return refused("the protocol is RSPAMC");
+    }
+    match line.command.as_str() {
+        "SKIP" => return Ok(Older::Nothing),
+        "PING" => return Ok(Older::Answered(b"RSPAMD/1.3 0 PONG\r\n".to_vec())),
+        "PROCESS" => return refused("messages are not given back"),
+        _ => {}
+    }
+    let headers = reader.headers().await?;
+    let asked = match asked::asked(headers.iter()) {
+        Ok(asked) => asked,
+        Err(error) => return refused(&error.to_string()),
+    };
+    let mut body = face.body();
+    reader.body(headers.content_length()?, &mut body).await?;
+    match plain(face, &asked, body).await {
+        Ok(body) => Ok(Older::Message(Box::new(asked), body)),
+        Err(error) => refused(&error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_rspamds() {
+        let check = |path: &str, expected: Option<What>| assert_eq!(What::of(path), expected, "{path}");
+        check("/checkv2", Some(What::Scan { older: false }));
+        check("/Check", Some(What::Scan { older: true }));
+        check("/symbols", Some(What::Scan { older: true }));
+        check("/learnham", Some(What::Learn { spam: false }));
+        check("/stat", Some(What::Stat));
+        check("/", None);
+        check("/etc/passwd", None);
+    }
+}

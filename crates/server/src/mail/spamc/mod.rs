@@ -1,0 +1,186 @@
+//! SpamAssassin's protocol: `spamc`, Exim's `spam=` and all else that asks a spamd.
+//!
+//! One request a connection: [`command`](super::command) reads its head, [`answer`] says what is answered, here is what
+//! happens in between. The protocol has no envelope: it is read from the fields that the local mail server wrote.
+
+mod answer;
+
+use std::sync::Arc;
+
+use content::message::Envelope;
+use tokio::time::timeout;
+
+use self::answer::{Code, Command, Judged, STALE, pong, refusal, told};
+use super::command::{Headers, RequestLine};
+use super::reading::{ReadError, Reader};
+use super::unpack::{Packing, UnpackError};
+use super::{Body, Face, LearnError, Message, Outcome, header, unpacked};
+use crate::listen::{Stop, Stream};
+
+/// Holds the one exchange of a connection.
+pub(super) async fn converse(stream: Stream, face: Arc<Face>, mut stop: Stop) {
+    let mut reader = Reader::new(stream, Vec::new());
+    let listener = face.plan.name.as_str();
+    // All of a request has to come within the time that a connection may be silent.
+    let exchange = timeout(face.idle(), async {
+        tokio::select! {
+            () = stop.wanted() => return Ok(None),
+            more = reader.more() => if more?.is_empty() { return Ok(None) },
+        }
+        request(&mut reader, &face).await
+    });
+    let asked = match exchange.await {
+        Ok(Ok(Some(asked))) => asked,
+        Ok(Ok(None)) => return,
+        Ok(Err(ReadError::Gone(error))) => {
+            tracing::debug!(%error, listener, "a request was not finished");
+            return;
+        }
+        Ok(Err(error)) => {
+            tracing::debug!(%error, listener, "a request was refused");
+            Asked::Answered(refusal(Code::Protocol, &error.to_string()))
+        }
+        Err(_) => {
+            tracing::debug!(listener, "a request did not come in time");
+            return;
+        }
+    };
+    let answer = match asked {
+        Asked::Answered(answer) => answer,
+        Asked::Message { command, line, headers, body } => {
+            answered(&face, command, &line, &headers, body).await
+        }
+    };
+    if let Err(error) = reader.finish(&answer).await {
+        tracing::debug!(%error, listener, "an answer was not taken");
+    }
+}
+
+/// A request that was read.
+enum Asked {
+    /// It needs no message.
+    Answered(Vec<u8>),
+    Message {
+        command: Command,
+        line: RequestLine,
+        headers: Headers,
+        body: Body,
+    },
+}
+
+/// Reads a request; `None` for one that wants no answer.
+async fn request(reader: &mut Reader, face: &Face) -> Result<Option<Asked>, ReadError> {
+    let line = reader.line().await?;
+    let command = Command::named(&line.command).filter(|_| line.protocol == "SPAMC");
+    let command = match command {
+        Some(Command::Skip) => return Ok(None),
+        Some(Command::Ping) => return Ok(Some(Asked::Answered(pong()))),
+        Some(command) => command,
+        None => return Ok(Some(Asked::Answered(refusal(Code::Protocol, "no such command of SPAMC")))),
+    };
+    // The first version of the protocol had no headers.
+    let headers = if line.version > (1, 0) { reader.headers().await? } else { Headers::default() };
+    let length = headers.content_length()?;
+    let mut body = face.body();
+    reader.body(length, &mut body).await?;
+    Ok(Some(Asked::Message { command, line, headers, body }))
+}
+
+async fn answered(
+    face: &Face,
+    command: Command,
+    line: &RequestLine,
+    headers: &Headers,
+    body: Body,
+) -> Vec<u8> {
+    let body = match plain(face, headers, body).await {
+        Ok(body) => body,
+        Err(refused) => return refused,
+    };
+    if command == Command::Tell {
+        return tell(face, headers, &body).await;
+    }
+    // To give back a message of which a part is missing would lose mail.
+    let gives_back = matches!(command, Command::Process | Command::Headers);
+    if gives_back && !body.is_whole() {
+        return refusal(Code::Unavailable, "the message is too large to be given back");
+    }
+    let judged = match face.decide(message(&body)).await {
+        Outcome::Decided(decision) => Judged::of(&decision),
+        Outcome::FailOpen(_) => Some(Judged::passed()),
+        Outcome::FailClosed(trouble) => return refusal(Code::TemporaryFailure, &trouble.to_string()),
+    };
+    match judged {
+        Some(judged) => judged.answer(command, line, body.bytes()),
+        None => refusal(Code::TemporaryFailure, "the message is to be sent again later"),
+    }
+}
+
+/// The message without its compression.
+async fn plain(face: &Face, headers: &Headers, body: Body) -> Result<Body, Vec<u8>> {
+    let Some(packing) = headers.get("compress") else { return Ok(body) };
+    if !packing.eq_ignore_ascii_case("zlib") {
+        return Err(refusal(Code::Protocol, "(compression type not supported)"));
+    }
+    match unpacked(face, body, Packing::Zlib).await {
+        Ok(body) => Ok(body),
+        Err(error @ UnpackError::Damaged) => Err(refusal(Code::Protocol, &error.to_string())),
+        Err(error @ UnpackError::TooLarge) => Err(refusal(Code::Unavailable, &error.to_string())),
+    }
+}
+
+/// The message as it is judged and learned: as it came from the sender's side, with an envelope from what the local
+/// mail server wrote into it.
+fn message(body: &Body) -> Message {
+    let (said, bytes) = header::unwrapped(body.bytes());
+    let own = Envelope::from_headers(bytes);
+    let envelope = Envelope {
+        sender: said.sender.or(own.sender),
+        recipients: if said.recipients.is_empty() { own.recipients } else { said.recipients },
+        ..own
+    };
+    Message { body: body.part(bytes), envelope, time: None, id: None }
+}
+
+/// Takes in what somebody says about a message.
+async fn tell(face: &Face, headers: &Headers, body: &Body) -> Vec<u8> {
+    if !face.plan.learn {
+        return refusal(
+            Code::Unavailable,
+            "TELL commands are not enabled, set `learn = true` for this listener",
+        );
+    }
+    let names = |name: &str, place: &str| {
+        headers.get(name).is_some_and(|value| value.to_ascii_lowercase().contains(place))
+    };
+    let [set_local, set_remote] = ["local", "remote"].map(|place| names("set", place));
+    let [remove_local, remove_remote] = ["local", "remote"].map(|place| names("remove", place));
+    if set_local && remove_local || set_remote && remove_remote {
+        return refusal(Code::Protocol, "(to set and to remove the same is not possible)");
+    }
+    let class = headers.get("message-class").map(str::to_ascii_lowercase);
+    let class = match class.as_deref() {
+        Some(class @ ("spam" | "ham")) => Some(class),
+        None if !set_local && !set_remote => None,
+        _ => return refusal(Code::Protocol, "(Message-class header contains invalid class)"),
+    };
+    let (mut set, mut removed) = (Vec::new(), Vec::new());
+    if let Some(class) = class.filter(|_| set_local || set_remote) {
+        // What this program or a spamd has put in is not the sender's.
+        let cleaned = header::without(body.bytes(), STALE);
+        match face.learn(message(&body.part(&cleaned)), class).await {
+            Ok(outcome) if outcome.duplicate => {}
+            Ok(_) => {
+                set.extend(Some("local").filter(|_| set_local));
+                set.extend(Some("remote").filter(|_| set_remote));
+                // To revoke a report is to say that the message is wanted.
+                removed.extend(Some("remote").filter(|_| remove_remote && class == "ham"));
+            }
+            Err(error @ LearnError::NoClass(_)) => return refusal(Code::Unavailable, &error.to_string()),
+            Err(LearnError::Trouble(trouble)) => {
+                return refusal(Code::TemporaryFailure, &trouble.to_string());
+            }
+        }
+    }
+    told(&set, &removed)
+}
