@@ -47,8 +47,8 @@ pub use metrics::Metrics;
 use metrics::{ActionLabel, DisagreementLabel, NotifyLabel, PipelineLabel, RuleLabel};
 use plan::OnError;
 pub use plan::{
-    DistinctPlan, Endpoint, EndpointError, Failing, Input, JournalPlan, KindPlan, LabelPlan, ListenerPlan,
-    ModelPlan, NodePlan, Pipeline, Plan, Protocol, ServerPlan, Tested,
+    Acting, DistinctPlan, Endpoint, EndpointError, Failing, Input, JournalPlan, KindPlan, LabelPlan,
+    ListenerPlan, MailReply, ModelPlan, NodePlan, Pipeline, Plan, Protocol, Replies, ServerPlan, Tested,
 };
 pub use reload::{Change, Proposal, ReloadError, Reloaded, RulesInfo, VersionInfo};
 use reload::{Shelf, State};
@@ -343,6 +343,20 @@ impl Engine {
             self.metrics.settle_failures.inc_by(adds.len() as u64);
         }
         decisions
+    }
+
+    /// What would be decided on an event, by what is known of its keys now. Nothing is counted, logged or settled.
+    ///
+    /// # Errors
+    /// If statistics cannot be had, whatever the pipeline's `on_error` says.
+    pub async fn consult(&self, prepared: Prepared) -> Result<Verdict, EngineError> {
+        let mut observed = vec![observe::observe_one(&*self.ledger, prepared, What::Nothing).await?];
+        score::score(&mut observed);
+        let Observed { prepared, .. } = &observed[0];
+        let (rules, row) = (&prepared.row.pipeline.rules, &prepared.row.facts);
+        let mut verdict = judge::judge(rules, row);
+        rules.explain(&mut verdict, row);
+        Ok(verdict)
     }
 
     /// Stage 5 for one row, with the pipeline's word for lost statistics.

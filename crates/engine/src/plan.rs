@@ -26,7 +26,7 @@ use crate::candidate::Candidate;
 use crate::config::{Config, Document, Files, Origin, Problems, Recipe, View, expected};
 use crate::preset::{self, Preset};
 use crate::track;
-pub use listener::{Endpoint, EndpointError, Failing, ListenerPlan, Protocol};
+pub use listener::{Acting, Endpoint, EndpointError, Failing, ListenerPlan, MailReply, Protocol, Replies};
 pub use model::ModelPlan;
 use statistic::{Kept, StatisticDraft};
 
