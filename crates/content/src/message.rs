@@ -274,7 +274,12 @@ event::columns! {
 /// The event of a message: its envelope as fields named as the [`EnvelopeColumns`], the message as raw. The time
 /// is left open: when it arrived is for the caller to say, [`time`] says what a stored message claims.
 pub fn event(raw: impl Into<Arc<[u8]>>, envelope: Envelope) -> Event {
-    let mut event = Event { raw: Some(raw.into()), ..Event::default() };
+    Event { raw: Some(raw.into()), ..envelope_event(envelope) }
+}
+
+/// The event of an envelope alone, before its message has come.
+pub fn envelope_event(envelope: Envelope) -> Event {
+    let mut event = Event::default();
     if let Some(ip) = envelope.client_ip {
         event.push("client.ip", ip);
     }

@@ -48,9 +48,9 @@ pub use metrics::Metrics;
 use metrics::{ActionLabel, DisagreementLabel, NotifyLabel, PipelineLabel, RuleLabel};
 use plan::OnError;
 pub use plan::{
-    ClassifierPlan, DistinctPlan, DnsListPlan, DnsPlan, Endpoint, EndpointError, Failing, Input, JournalPlan,
-    KindPlan, LabelPlan, ListenerPlan, Meaning, ModelPlan, NodePlan, PhrasePlan, Pipeline, Plan, Protocol,
-    ServerPlan, Tested,
+    Acting, ClassifierPlan, DistinctPlan, DnsListPlan, DnsPlan, Endpoint, EndpointError, Failing, Input,
+    JournalPlan, KindPlan, LabelPlan, ListenerPlan, MailReply, Meaning, ModelPlan, NodePlan, PhrasePlan,
+    Pipeline, Plan, Protocol, Replies, ServerPlan, Tested,
 };
 pub use reload::{Change, Proposal, ReloadError, Reloaded, RulesInfo, VersionInfo};
 use reload::{Shelf, State};
@@ -365,6 +365,20 @@ impl Engine {
         }
         self.learn_own(&lessons).await;
         decisions
+    }
+
+    /// What would be decided on an event, by what is known of its keys now. Nothing is counted, logged or settled.
+    ///
+    /// # Errors
+    /// If statistics cannot be had, whatever the pipeline's `on_error` says.
+    pub async fn consult(&self, prepared: Prepared) -> Result<Verdict, EngineError> {
+        let mut observed = vec![observe::observe_one(&*self.ledger, prepared, What::Nothing).await?];
+        score::score(&mut observed);
+        let Observed { prepared, .. } = &observed[0];
+        let (rules, row) = (&prepared.row.pipeline.rules, &prepared.row.facts);
+        let mut verdict = judge::judge(rules, row);
+        rules.explain(&mut verdict, row);
+        Ok(verdict)
     }
 
     /// Stage 5 for one row, with the pipeline's word for lost statistics.

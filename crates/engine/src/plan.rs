@@ -33,7 +33,7 @@ use crate::track;
 pub use authentication::{DnsListPlan, DnsPlan, Meaning};
 pub use classifier::ClassifierPlan;
 pub(crate) use classifier::Lesson;
-pub use listener::{Endpoint, EndpointError, Failing, ListenerPlan, Protocol};
+pub use listener::{Acting, Endpoint, EndpointError, Failing, ListenerPlan, MailReply, Protocol, Replies};
 pub use model::ModelPlan;
 pub use phrases::PhrasePlan;
 use statistic::{Kept, StatisticDraft};

@@ -143,6 +143,26 @@ const ADMIT: &[Setting] = &[
     ),
 ];
 
+/// What a mail server can be asked to do.
+const REPLY: Shape = Shape::Choice(&["pass", "tag", "quarantine", "redirect", "reject", "defer", "discard"]);
+
+/// What a mail server is asked to do for each action.
+const REPLIES: &[Setting] = &[
+    setting(
+        "accept",
+        REPLY,
+        None,
+        "Unless given: `pass`, delivered with header fields that say what was found",
+    ),
+    setting("tag", REPLY, None, "Unless given: `tag`, delivered with header fields that call it spam"),
+    setting("quarantine", REPLY, None, "Unless given: `quarantine`, held in the mail server's queue"),
+    setting("reject", REPLY, None, "Unless given: `reject`, refused for good"),
+    setting("throttle", REPLY, None, "Unless given: `defer`, refused for now"),
+    setting("shadow", REPLY, None, "Unless given: `discard`, taken and delivered to nobody"),
+    setting("challenge", REPLY, None, "Unless given: `tag`"),
+    setting("review", REPLY, None, "Unless given: `tag`"),
+];
+
 /// A row that a rule is tried on.
 const TEST: &[Setting] = &[
     required(
@@ -955,6 +975,42 @@ pub(super) static SECTIONS: &[Section] = &[
                 Shape::Integer(1, 1_000_000),
                 Some("500"),
                 "Most open connections of one address; beyond it they are closed at once",
+            ),
+            setting(
+                "act",
+                Shape::Choice(&["enforce", "tag", "none"]),
+                Some("\"enforce\""),
+                "`enforce`: the mail server is told what `replies` say; `tag`: header fields at most, and every message passes; `none`: every message passes as it is, so that only statistics and journal tell what would have been done",
+            ),
+            setting(
+                "replies",
+                Shape::Table(REPLIES),
+                None,
+                "What the mail server is asked to do for an action, where that is not the usual",
+            ),
+            setting(
+                "counts",
+                Shape::Choice(&["refused", "always"]),
+                Some("\"refused\""),
+                "Policy delegation: count and log messages that are refused there (`refused`), since a milter counts the others later, or every one (`always`), where no milter follows",
+            ),
+            setting(
+                "quarantine_to",
+                Shape::Text,
+                None,
+                "Address of the mailbox to which `redirect` delivers",
+            ),
+            setting(
+                "reject_text",
+                Shape::Text,
+                Some("\"5.7.1 Message refused, reference {id}\""),
+                "Status and text of a refusal; `{id}` is the decision's id",
+            ),
+            setting(
+                "defer_text",
+                Shape::Text,
+                Some("\"4.7.1 Not now, please try again later\""),
+                "Status and text that ask to come again",
             ),
         ],
     },

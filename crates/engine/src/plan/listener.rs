@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use event::Span;
-use judge::{Network, Networks};
+use judge::{Action, Network, Networks};
 
 use super::{Draft, Input};
 use crate::config::{Document, Problems, View, expected, file_mode};
@@ -43,6 +43,94 @@ pub struct ListenerPlan {
     pub connections_max: usize,
     /// Open connections of one address.
     pub client_connections_max: usize,
+    /// How much of a decision mail servers are told.
+    pub acting: Acting,
+    /// What they are told for each action.
+    pub replies: Replies,
+    /// Whether policy delegation counts every message, and not only those that it refuses.
+    pub counts_all: bool,
+    /// The mailbox that [`MailReply::Redirect`] delivers to.
+    pub quarantine_to: Option<String>,
+    /// Text of a refusal, with `{id}` for the decision's id.
+    pub reject_text: String,
+    /// Text that asks to come again.
+    pub defer_text: String,
+}
+
+/// How much of a decision mail servers are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acting {
+    /// All of it.
+    Enforce,
+    /// What can be told by header fields; every message passes.
+    Tag,
+    /// Nothing: every message passes as it is.
+    Nothing,
+}
+
+/// What a mail server is asked to do with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MailReply {
+    /// Deliver it; header fields say what was found.
+    Pass,
+    /// Deliver it; header fields call it spam.
+    Tag,
+    /// Hold it until somebody looks at it.
+    Quarantine,
+    /// Deliver it to the quarantine's mailbox instead.
+    Redirect,
+    /// Refuse it.
+    Reject,
+    /// Refuse it for now.
+    Defer,
+    /// Take it and deliver it to nobody.
+    Discard,
+}
+
+impl MailReply {
+    /// All replies, each with the word of configurations for it.
+    const WORDS: [(MailReply, &str); 7] = [
+        (MailReply::Pass, "pass"),
+        (MailReply::Tag, "tag"),
+        (MailReply::Quarantine, "quarantine"),
+        (MailReply::Redirect, "redirect"),
+        (MailReply::Reject, "reject"),
+        (MailReply::Defer, "defer"),
+        (MailReply::Discard, "discard"),
+    ];
+
+    /// What configurations call it.
+    pub fn name(self) -> &'static str {
+        MailReply::WORDS.iter().find(|(reply, _)| *reply == self).map_or("", |(_, word)| word)
+    }
+}
+
+/// The reply to each action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replies([MailReply; Action::ALL.len()]);
+
+impl Default for Replies {
+    fn default() -> Replies {
+        Replies(Action::ALL.map(|action| match action {
+            Action::Accept => MailReply::Pass,
+            Action::Tag | Action::Review | Action::Challenge => MailReply::Tag,
+            Action::Quarantine => MailReply::Quarantine,
+            Action::Reject => MailReply::Reject,
+            Action::Throttle => MailReply::Defer,
+            Action::Shadow => MailReply::Discard,
+        }))
+    }
+}
+
+impl Replies {
+    /// The reply to an action.
+    pub fn of(&self, action: Action) -> MailReply {
+        Action::ALL
+            .iter()
+            .zip(self.0)
+            .find(|(known, _)| **known == action)
+            .map_or(MailReply::Pass, |(_, reply)| reply)
+    }
 }
 
 /// What is spoken on a listener.
@@ -159,6 +247,7 @@ pub(super) fn compile(
             let help = "add clients = [\"...\"] with the networks of your mail servers, or listen on a loopback address";
             problems.add(view.origin("listen"), message, Some(help.to_owned()));
         }
+        check_texts(&view, problems);
         let Some(pipeline) = pipeline(&view, drafts, problems) else { continue };
         listeners.extend(plan(&view, name, endpoint, clients, pipeline));
     }
@@ -189,7 +278,70 @@ fn plan(
         judges_first_part: view.str("oversize")? == "judge",
         connections_max: count("connections_max")?,
         client_connections_max: count("client_connections_max")?,
+        acting: match view.str("act")? {
+            "enforce" => Acting::Enforce,
+            "tag" => Acting::Tag,
+            _ => Acting::Nothing,
+        },
+        replies: replies(view),
+        counts_all: view.str("counts")? == "always",
+        quarantine_to: view.str("quarantine_to").map(str::to_owned),
+        reject_text: view.str("reject_text")?.to_owned(),
+        defer_text: view.str("defer_text")?.to_owned(),
     })
+}
+
+fn replies(view: &View<'_>) -> Replies {
+    let mut replies = Replies::default();
+    let Some(given) = view.table("replies") else { return replies };
+    for (action, reply) in Action::ALL.iter().zip(&mut replies.0) {
+        let word = given.str(action.name());
+        let known = MailReply::WORDS.iter().find(|(_, known)| Some(*known) == word);
+        *reply = known.map_or(*reply, |(known, _)| *known);
+    }
+    replies
+}
+
+/// Longest text that goes into an SMTP reply; lines have at most 512 bytes.
+const TEXT_BYTES_MAX: usize = 200;
+
+/// What goes into replies and envelopes must be fit for them.
+fn check_texts(view: &View<'_>, problems: &mut Problems) {
+    for (key, class) in [("reject_text", "5."), ("defer_text", "4.")] {
+        let Some(text) = view.str(key) else { continue };
+        // Sendmail takes a per cent sign for the start of a placeholder.
+        let plain = text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'%');
+        let status = text.split(' ').next().unwrap_or_default();
+        let is_status = status.split('.').count() == 3
+            && status.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        if !plain || text.len() > TEXT_BYTES_MAX || !is_status || !status.starts_with(class) {
+            let help = format!(
+                "expected a status such as {class}7.1 and a text of printable ASCII without `%`, at most {TEXT_BYTES_MAX} bytes"
+            );
+            problems.add(view.origin(key), format!("`{key}` does not fit into a reply"), Some(help));
+        }
+    }
+    if let Some(mailbox) = view.str("quarantine_to") {
+        let plain = mailbox.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>,;\"".contains(&byte));
+        if !plain || mailbox.len() > TEXT_BYTES_MAX || !mailbox.contains('@') {
+            let help = "expected an address such as \"quarantine@example.org\"".to_owned();
+            problems.add(
+                view.origin("quarantine_to"),
+                "`quarantine_to` is no address".to_owned(),
+                Some(help),
+            );
+        }
+    } else if let Some(given) = view.table("replies") {
+        let to_mailbox = Action::ALL.iter().find(|action| given.str(action.name()) == Some("redirect"));
+        if let Some(action) = to_mailbox {
+            let help = "add quarantine_to = \"...\" with the quarantine's mailbox".to_owned();
+            problems.add(
+                given.origin(action.name()),
+                "it is not said where `redirect` leads".to_owned(),
+                Some(help),
+            );
+        }
+    }
 }
 
 /// The pipeline that a listener names, or the first that reads messages.

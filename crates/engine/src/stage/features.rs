@@ -56,10 +56,12 @@ pub(crate) fn fill(mut row: Fielded) -> Fielded {
     let prefixes = row.pipeline.prefixes;
     match &row.pipeline.columns.content {
         ContentColumns::Message { envelope, mail, auth } => {
-            let raw = row.raw.take().unwrap_or_default();
             content::message::envelope_features(envelope, prefixes, &mut row.facts);
-            content::message::features(&raw, envelope, mail, &mut row.facts);
-            content::authentication::features(&raw, &row.pipeline.trust, mail, auth, &mut row.facts);
+            // What a message says is missing where there is none yet, and not as if it said nothing.
+            if let Some(raw) = row.raw.take() {
+                content::message::features(&raw, envelope, mail, &mut row.facts);
+                content::authentication::features(&raw, &row.pipeline.trust, mail, auth, &mut row.facts);
+            }
         }
         ContentColumns::AccessLog(columns) => content::log::features(columns, prefixes, &mut row.facts),
         ContentColumns::Json => {}

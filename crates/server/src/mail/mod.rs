@@ -6,9 +6,12 @@
 //!             bounded            in time, or on_error
 //! ```
 
+mod answer;
 mod body;
 pub mod command;
 pub mod header;
+pub mod milter;
+pub mod policy;
 mod reading;
 mod rspamd;
 mod spamc;
@@ -19,9 +22,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use content::message::Envelope;
-use engine::{Decision, EngineError, Failing, FeedbackOutcome, Input, ListenerPlan, Prepared, Protocol};
+use engine::{
+    Decision, EngineError, Failing, FeedbackOutcome, Input, ListenerPlan, MailReply, Prepared, Protocol,
+    RecordId,
+};
 use event::Time;
+use judge::Verdict;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub(crate) use body::Body;
@@ -60,6 +68,14 @@ pub(crate) enum Outcome {
     FailOpen(Trouble),
     /// It could not be decided on, and its client is to come again.
     FailClosed(Trouble),
+}
+
+/// What is thought of an envelope.
+#[derive(Debug)]
+pub(crate) struct Consulted {
+    pub(crate) verdict: Verdict,
+    /// The decision's id, if it was counted and logged.
+    pub(crate) id: Option<RecordId>,
 }
 
 /// Why a message could not be decided on.
@@ -119,12 +135,10 @@ async fn unpacked(face: &Face, body: Body, packing: Packing) -> Result<Body, Unp
 /// Holds a conversation in the listener's protocol to its end.
 pub(crate) async fn converse(stream: Stream, face: Arc<Face>, stop: Stop) {
     match face.plan.protocol {
+        Protocol::Milter => milter::converse(stream, face, stop).await,
+        Protocol::Policy => policy::converse(stream, face, stop).await,
         Protocol::Rspamd => rspamd::converse(stream, face, stop).await,
         Protocol::Spamc => spamc::converse(stream, face, stop).await,
-        protocol @ (Protocol::Milter | Protocol::Policy) => {
-            tracing::error!(%protocol, "not spoken by this build");
-            drop((stream, stop));
-        }
     }
 }
 
@@ -150,6 +164,15 @@ impl Face {
         Body::new(Arc::clone(&self.node.bodies), max)
     }
 
+    /// The name of an event: a mail server's name for a message, and the second in which it came here, since mail servers
+    /// use such names again.
+    fn event_id(&self, queue_id: &str) -> Option<String> {
+        const QUEUE_ID_BYTES_MAX: usize = 64;
+        let plain = queue_id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        let fits = plain && (1..=QUEUE_ID_BYTES_MAX).contains(&queue_id.len());
+        fits.then(|| format!("{queue_id}.{}", self.node.now().0.div_euclid(1_000_000)))
+    }
+
     /// Counts, judges and logs a message within the listener's time. Work that was begun is finished all the same: no
     /// message is counted and then left unjudged.
     pub(crate) async fn decide(&self, message: Message) -> Outcome {
@@ -158,14 +181,7 @@ impl Face {
             let decisions = node.engine.decide(vec![prepared]).await?;
             Ok(decisions.into_iter().next())
         });
-        let decided = decided.await.and_then(|decided: Result<_, EngineError>| match decided {
-            Ok(Some(decision)) => Ok(decision),
-            Ok(None) => Err(Trouble::Defect),
-            Err(error) => {
-                tracing::error!(%error, listener = self.plan.name, "a message could not be decided on");
-                Err(Trouble::Unavailable)
-            }
-        });
+        let decided = decided.await.and_then(|decided| self.one(decided));
         let outcome = match decided {
             Ok(decision) => Outcome::Decided(Box::new(decision)),
             Err(trouble) => self.undecided(trouble),
@@ -177,6 +193,66 @@ impl Face {
         };
         self.node.metrics.listener_answered(&self.plan.name, answer, started.elapsed());
         outcome
+    }
+
+    fn one<T>(&self, decided: Result<Option<T>, EngineError>) -> Result<T, Trouble> {
+        match decided {
+            Ok(decided) => decided.ok_or(Trouble::Defect),
+            Err(error) => {
+                tracing::error!(%error, listener = self.plan.name, "a message could not be decided on");
+                Err(Trouble::Unavailable)
+            }
+        }
+    }
+
+    /// Judges an envelope whose message has not come yet. What is refused is counted and logged as a message is; what
+    /// passes is left to be counted with its message, unless the listener counts all.
+    pub(crate) async fn consult(&self, envelope: Envelope, id: Option<String>) -> Result<Consulted, Trouble> {
+        let started = Instant::now();
+        let consulted = self.try_consult(envelope, id).await;
+        let (answer, trouble) = match &consulted {
+            Ok(consulted) => (consulted.verdict.action.name(), None),
+            Err(trouble) => ("dropped", Some(trouble.word())),
+        };
+        self.node.metrics.listener_answered(&self.plan.name, answer, started.elapsed());
+        if let Some(reason) = trouble {
+            tracing::warn!(listener = self.plan.name, reason, "an envelope was not decided on");
+            self.node.metrics.listener_trouble(&self.plan.name, reason);
+        }
+        consulted
+    }
+
+    async fn try_consult(&self, envelope: Envelope, id: Option<String>) -> Result<Consulted, Trouble> {
+        let place = self.place()?;
+        let pipeline = self.node.pipeline(Some(&self.plan.pipeline)).map_err(|_| Trouble::Unavailable)?;
+        let (node, replies, counts_all) =
+            (Arc::clone(&self.node), self.plan.replies.clone(), self.plan.counts_all);
+        let arrival = self.node.now();
+        let task = tokio::spawn(async move {
+            let prepare = || {
+                let mut event = content::message::envelope_event(envelope.clone());
+                event.id.clone_from(&id);
+                node.engine.prepare(&pipeline, event, arrival)
+            };
+            let ends = |verdict: &Verdict| {
+                use MailReply::{Defer, Discard, Reject};
+                matches!(replies.of(verdict.action), Reject | Defer | Discard)
+            };
+            if !counts_all {
+                let verdict = node.engine.consult(prepare()).await?;
+                if !ends(&verdict) {
+                    return Ok(Some(Consulted { verdict, id: None }));
+                }
+            }
+            let decisions = node.engine.decide(vec![prepare()]).await?;
+            drop(place);
+            Ok(decisions
+                .into_iter()
+                .next()
+                .map(|decision| Consulted { id: Some(decision.id), verdict: decision.verdict }))
+        });
+        let consulted = self.in_patience(task).await?;
+        self.one(consulted)
     }
 
     /// What becomes of a message that could not be decided on.
@@ -236,6 +312,11 @@ impl Face {
             drop((place, room));
             done
         });
+        self.in_patience(task).await
+    }
+
+    /// Waits for a task until the deadline.
+    async fn in_patience<T>(&self, task: JoinHandle<T>) -> Result<T, Trouble> {
         match timeout(self.patience(), task).await {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(_)) => {
@@ -258,5 +339,74 @@ impl Face {
     /// Time that a connection may be silent.
     pub(crate) fn idle(&self) -> Duration {
         Duration::from_micros(self.plan.idle.0.unsigned_abs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Bytes;
+    use engine::{Config, Engine, Overrides, Plan};
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    fn face(timeout: &str) -> Face {
+        let pair = |(name, value): (&str, &str)| (format!("listener.m.{name}"), value.to_owned());
+        let flags = [("protocol", "milter"), ("listen", "[::1]:0"), ("timeout", timeout)].map(pair).to_vec();
+        let config = Config::from_preset("mail", &Overrides { flags, ..Overrides::default() });
+        let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+        let plan_of_listener = plan.node.listeners[0].clone();
+        let engine = Arc::new(Engine::ephemeral(plan).unwrap());
+        let node = Arc::new(Node::new(engine, crate::system_clock(), Bytes::new()));
+        Face::new(node, plan_of_listener)
+    }
+
+    #[tokio::test]
+    async fn the_deadline_ends_the_waiting_and_not_the_work() {
+        let face = face("20ms");
+        let (go, done) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (wait, tell) = (Arc::clone(&go), Arc::clone(&done));
+        let task = tokio::spawn(async move {
+            wait.notified().await;
+            tell.notify_one();
+        });
+        assert_eq!(face.in_patience(task).await, Err(Trouble::Slow));
+        go.notify_one();
+        done.notified().await;
+        let panics =
+            tokio::spawn(async { std::hint::black_box(None::<()>).expect("this panics on purpose") });
+        assert_eq!(
+            (face.in_patience(panics).await, face.node.metrics.panics.get()),
+            (Err(Trouble::Defect), 1)
+        );
+    }
+
+    #[tokio::test]
+    async fn messages_are_decided_on_and_learned() {
+        let face = face("1m");
+        let message = || {
+            let mut body = face.body();
+            body.push(b"From: a@example.org\r\n\r\ntext\r\n");
+            Message { body, envelope: Envelope::default(), time: None, id: face.event_id("4XyZ") }
+        };
+        let Outcome::Decided(decision) = face.decide(message()).await else { panic!() };
+        assert!(decision.event_id.as_deref().is_some_and(|id| id.starts_with("4XyZ.")), "{decision:?}");
+        let places = face.node.plan().requests_max;
+        assert_eq!(face.node.requests.available_permits(), places, "its place is free again");
+        let learned = face.learn(Message { id: None, ..message() }, "spam").await.unwrap();
+        assert!(learned.keys > 0 && !learned.duplicate, "{learned:?}");
+        assert!(face.learn(Message { id: None, ..message() }, "spam").await.unwrap().duplicate);
+        let unknown = face.learn(message(), "no such class").await.unwrap_err();
+        assert_eq!(unknown.to_string(), "there is no class `no such class`");
+    }
+
+    #[test]
+    fn names_of_events_are_plain() {
+        let face = face("1s");
+        assert!(face.event_id("a65.6b00dfcd.d8aab.0").is_some());
+        assert_eq!(
+            [face.event_id(""), face.event_id("a b"), face.event_id(&"a".repeat(65))],
+            [None, None, None]
+        );
     }
 }

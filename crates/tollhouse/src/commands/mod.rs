@@ -3,6 +3,7 @@
 mod backtest;
 mod bench;
 mod check;
+mod compare;
 mod completions;
 mod config;
 mod demo;
@@ -55,6 +56,7 @@ enum Command {
     Serve(serve::Args),
     Demo(demo::Args),
     Check(check::Args),
+    Compare(compare::Args),
     Learn(learn::Args),
     Replay(replay::Args),
     Explain(explain::Args),
@@ -83,6 +85,7 @@ impl Cli {
             Command::Serve(args) => serve::run(args),
             Command::Demo(args) => demo::run(args),
             Command::Check(args) => check::run(args),
+            Command::Compare(args) => compare::run(args),
             Command::Learn(args) => learn::run(args),
             Command::Replay(args) => replay::run(args),
             Command::Explain(args) => explain::run(args),

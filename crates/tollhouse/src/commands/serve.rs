@@ -14,7 +14,7 @@ use crate::console::say;
 use crate::exit::{Exit, Failure};
 use crate::options::{EngineOptions, Setting};
 
-/// Serve HTTP
+/// Serve HTTP, and the protocols of mail servers
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -24,6 +24,8 @@ Examples:
   curl -H 'content-type: message/rfc822' --data-binary @a.eml http://127.0.0.1:8377/v1/decide
 
 Any address but a loopback one needs a token: `tokens` in the section [server].
+Mail servers ask on what the sections [[listener]] name; from here, for one of the protocol milter:
+  --set listener.milter.protocol=milter --set listener.milter.listen=127.0.0.1:11332
 SIGINT and SIGTERM end it gracefully: requests at work are answered and everything is written.
 SIGHUP takes over what the configuration's files say now; files that change are taken over anyhow.
 RUST_LOG sets what is logged, e.g. RUST_LOG=debug.")]

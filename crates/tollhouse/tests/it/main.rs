@@ -2,6 +2,7 @@
 
 mod backtest;
 mod check;
+mod compare;
 mod data;
 mod documents;
 mod explain;

@@ -1,0 +1,213 @@
+//! What a mail server is told: an outcome as the reply that the listener's settings give to it, with the header fields
+//! that say what was found.
+
+use std::fmt::Write;
+
+use engine::{Acting, Decision, ListenerPlan, MailReply};
+use judge::Reason;
+
+use super::Outcome;
+
+/// Names of the fields that are written. Those that a message brings are somebody's forgery, and taken away.
+pub(crate) const OWN_FIELDS: [&str; 5] =
+    [TOLLHOUSE, "X-Spam", "X-Spam-Flag", "X-Spam-Level", "X-Spam-Status"];
+pub(super) const TOLLHOUSE: &str = "X-Tollhouse";
+
+/// Most rules that a field names.
+const RULES_MAX: usize = 40;
+/// Where a field is folded at the latest, if a rule's name ends before.
+const LINE_CHARS: usize = 72;
+/// Most stars of `X-Spam-Level`.
+const STARS_MAX: usize = 50;
+
+/// A reply to a mail server.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) reply: MailReply,
+    /// Whether fields of the names that we write are to be taken away.
+    pub(crate) clean: bool,
+    /// Fields to add: names of [`OWN_FIELDS`], and values of printable ASCII that are folded with line feeds.
+    pub(crate) fields: Vec<(&'static str, String)>,
+    /// Enhanced status and text for [`MailReply::Reject`] and [`MailReply::Defer`].
+    pub(crate) text: String,
+}
+
+impl Answer {
+    /// The reply to a message.
+    pub(crate) fn of(plan: &ListenerPlan, outcome: &Outcome) -> Answer {
+        let mut answer = match outcome {
+            Outcome::Decided(decision) => decided(plan, decision),
+            Outcome::FailOpen(_) => undecided(MailReply::Pass, String::new()),
+            Outcome::FailClosed(_) => undecided(MailReply::Defer, plan.defer_text.clone()),
+        };
+        if plan.acting != Acting::Enforce && answer.reply != MailReply::Pass {
+            answer.reply = MailReply::Tag;
+        }
+        if plan.acting == Acting::Nothing {
+            answer = Answer { reply: MailReply::Pass, clean: false, fields: Vec::new(), text: String::new() };
+        }
+        answer
+    }
+}
+
+fn undecided(reply: MailReply, text: String) -> Answer {
+    Answer { reply, clean: true, fields: vec![(TOLLHOUSE, "action=undecided".to_owned())], text }
+}
+
+fn decided(plan: &ListenerPlan, decision: &Decision) -> Answer {
+    let verdict = &decision.verdict;
+    let reply = plan.replies.of(verdict.action);
+    let is_spam = reply != MailReply::Pass;
+    let id = decision.id.to_string();
+    let mut fields =
+        vec![(TOLLHOUSE, format!("action={}, score={:.2}, id={id}", verdict.action, verdict.score))];
+    if is_spam {
+        fields.push(("X-Spam", "Yes".to_owned()));
+        fields.push(("X-Spam-Flag", "YES".to_owned()));
+    }
+    // A score that is no number has no stars.
+    let stars = (verdict.score.max(0.0) as usize).min(STARS_MAX);
+    if stars > 0 {
+        fields.push(("X-Spam-Level", "*".repeat(stars)));
+    }
+    fields.push(("X-Spam-Status", status(plan, decision, is_spam)));
+    let text = match reply {
+        MailReply::Reject => plan.reject_text.replace("{id}", &id),
+        MailReply::Defer => plan.defer_text.replace("{id}", &id),
+        _ => String::new(),
+    };
+    Answer { reply, clean: true, fields, text }
+}
+
+/// As SpamAssassin writes it, for filters that read it: `Yes, score=5.2 required=4.0 tests=A,B`.
+fn status(plan: &ListenerPlan, decision: &Decision, is_spam: bool) -> String {
+    let bands = decision.pipeline.rules.bands().as_slice();
+    let required = bands.iter().find(|band| plan.replies.of(band.action) != MailReply::Pass);
+    let verdict = &decision.verdict;
+    let mut text = if is_spam { "Yes".to_owned() } else { "No".to_owned() };
+    // Nothing that is written to a string fails.
+    let _ = write!(text, ", score={:.1}", verdict.score);
+    if let Some(band) = required {
+        let _ = write!(text, " required={:.1}", band.at);
+    }
+    text.push_str(" tests=");
+    if verdict.reasons.is_empty() {
+        text.push_str("none");
+    }
+    let mut line = text.len() + "X-Spam-Status: ".len();
+    for (Reason { rule, .. }, index) in verdict.reasons.iter().take(RULES_MAX).zip(0..) {
+        if index > 0 {
+            text.push(',');
+            line += 1;
+        }
+        if line + rule.len() > LINE_CHARS {
+            text.push_str("\n\t");
+            line = 8;
+        }
+        // Names of rules have no other characters; what is written into a message is checked where it is written.
+        text.extend(rule.chars().filter(char::is_ascii_graphic));
+        line += rule.len();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use engine::{Config, Engine, Overrides, Plan};
+    use event::Time;
+    use judge::Action;
+
+    use super::*;
+    use crate::mail::Trouble;
+
+    fn plan(keys: &str) -> (ListenerPlan, Arc<Engine>) {
+        let text = format!(
+            "preset = \"mail\"\n[[listener]]\nname = \"m\"\nprotocol = \"milter\"\nlisten = \"[::1]:0\"\n{keys}\n"
+        );
+        let plan = Plan::compile(&Config::from_text("test.toml", &text, &Overrides::default()));
+        let plan = plan.unwrap_or_else(|problems| panic!("{problems}"));
+        (plan.node.listeners[0].clone(), Arc::new(Engine::ephemeral(plan).unwrap()))
+    }
+
+    fn decision(engine: &Engine, action: Action, score: f64, rules: &[&str]) -> Outcome {
+        let pipeline = Arc::clone(engine.plan().pipeline(None).unwrap());
+        let event = content::message::event(b"\r\n".to_vec(), content::message::Envelope::default());
+        let prepared = engine.prepare(&pipeline, event, Time::from_seconds(1_779_012_000));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let mut decision = runtime.block_on(engine.decide(vec![prepared])).unwrap().remove(0);
+        let reason = |rule: &&str| Reason {
+            rule: (*rule).to_owned(),
+            score: 1.0,
+            detail: String::new(),
+            values: Vec::new(),
+        };
+        decision.verdict.action = action;
+        decision.verdict.score = score;
+        decision.verdict.reasons = rules.iter().map(reason).collect();
+        Outcome::Decided(Box::new(decision))
+    }
+
+    fn field<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
+        answer.fields.iter().find(|(own, _)| *own == name).map(|(_, value)| value.as_str())
+    }
+
+    #[test]
+    fn fields_say_what_was_found() {
+        let (plan, engine) = plan("");
+        let answer = Answer::of(&plan, &decision(&engine, Action::Tag, 5.25, &["A", "B_2"]));
+        assert_eq!((answer.reply, field(&answer, "X-Spam-Flag")), (MailReply::Tag, Some("YES")));
+        assert_eq!(field(&answer, "X-Spam-Status"), Some("Yes, score=5.2 required=4.0 tests=A,B_2"));
+        assert_eq!(field(&answer, "X-Spam-Level"), Some("*****"));
+        assert!(field(&answer, TOLLHOUSE).unwrap().starts_with("action=tag, score=5.25, id="));
+
+        let answer = Answer::of(&plan, &decision(&engine, Action::Accept, -1.0, &[]));
+        assert_eq!(
+            (answer.reply, field(&answer, "X-Spam"), field(&answer, "X-Spam-Level")),
+            (MailReply::Pass, None, None)
+        );
+        assert_eq!(field(&answer, "X-Spam-Status"), Some("No, score=-1.0 required=4.0 tests=none"));
+        assert!(answer.fields.iter().all(|(name, _)| OWN_FIELDS.contains(name)));
+    }
+
+    #[test]
+    fn long_lists_are_folded_and_end() {
+        let (plan, engine) = plan("");
+        let names: Vec<String> = (0..100).map(|number| format!("RULE_OF_NUMBER_{number}\r\n")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let answer = Answer::of(&plan, &decision(&engine, Action::Reject, 1e9, &names));
+        let status = field(&answer, "X-Spam-Status").unwrap();
+        assert!(status.split("\n\t").all(|line| line.len() < 78 && !line.contains(['\r', '\n'])), "{status}");
+        assert_eq!(status.matches("RULE_OF").count(), RULES_MAX);
+        assert_eq!(field(&answer, "X-Spam-Level").unwrap().len(), STARS_MAX);
+        assert!(answer.text.starts_with("5.7.1 Message refused, reference 1"), "{}", answer.text);
+    }
+
+    #[test]
+    fn settings_choose_the_reply() {
+        let check = |keys: &str, action: Action, expected: MailReply| {
+            let (plan, engine) = plan(keys);
+            assert_eq!(
+                Answer::of(&plan, &decision(&engine, action, 9.0, &[])).reply,
+                expected,
+                "{keys} {action}"
+            );
+        };
+        check("", Action::Shadow, MailReply::Discard);
+        check("", Action::Throttle, MailReply::Defer);
+        check("replies = { reject = \"discard\" }", Action::Reject, MailReply::Discard);
+        check("replies = { reject = \"discard\" }", Action::Quarantine, MailReply::Quarantine);
+        check("act = \"tag\"", Action::Reject, MailReply::Tag);
+        check("act = \"tag\"", Action::Accept, MailReply::Pass);
+        check("act = \"none\"", Action::Reject, MailReply::Pass);
+        let (silent, engine) = plan("act = \"none\"");
+        let answer = Answer::of(&silent, &decision(&engine, Action::Reject, 9.0, &[]));
+        assert!(answer.fields.is_empty() && !answer.clean, "the message stays as it is");
+        assert_eq!(Answer::of(&silent, &Outcome::FailClosed(Trouble::Slow)).reply, MailReply::Pass);
+        let (plan, _) = plan("");
+        assert_eq!(Answer::of(&plan, &Outcome::FailClosed(Trouble::Slow)).reply, MailReply::Defer);
+        let open = Answer::of(&plan, &Outcome::FailOpen(Trouble::Slow));
+        assert_eq!((open.reply, open.clean), (MailReply::Pass, true));
+    }
+}

@@ -1,0 +1,213 @@
+//! The mail filter protocol of Sendmail, which Postfix speaks, too: asked at each message's end, answered with what to
+//! do with it.
+//!
+//! [`codec`] cuts bytes into commands, [`session`] knows what they mean, and here both meet a socket.
+
+pub mod codec;
+pub mod session;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{ListenerPlan, MailReply};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, interval_at, timeout};
+
+use self::codec::{Decoder, Reply, actions};
+use self::session::{Agreed, Received, Session, Step};
+use super::answer::{Answer, OWN_FIELDS};
+use super::{Body, Face, Message, Outcome};
+use crate::listen::{Stop, Stream};
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 16 << 10;
+/// A mail server is told so often that a decision takes a while yet.
+const PROGRESS: Duration = Duration::from_secs(5);
+/// Before the field of this number ours are put: below the mail server's own `Received`.
+const PLACE: u32 = 1;
+
+/// Holds a conversation to its end.
+pub(super) async fn converse(mut stream: Stream, face: Arc<Face>, stop: Stop) {
+    match talk(&mut stream, &face, stop).await {
+        Ok(()) => {}
+        Err(Ending::Gone(error)) => {
+            tracing::debug!(%error, listener = face.plan.name, "a mail server has gone")
+        }
+        Err(Ending::Silent) => tracing::debug!(listener = face.plan.name, "a mail server said nothing more"),
+        Err(Ending::Misuse(what)) => {
+            tracing::warn!(what, listener = face.plan.name, "a mail server was not understood");
+            face.node.metrics.listener_trouble(&face.plan.name, "protocol");
+        }
+    }
+}
+
+/// Why a conversation ended before its end.
+enum Ending {
+    Gone(io::Error),
+    Silent,
+    Misuse(String),
+}
+
+impl From<io::Error> for Ending {
+    fn from(error: io::Error) -> Ending {
+        Ending::Gone(error)
+    }
+}
+
+async fn talk(stream: &mut Stream, face: &Face, mut stop: Stop) -> Result<(), Ending> {
+    let misuse = |error: &dyn std::fmt::Display| Ending::Misuse(error.to_string());
+    let mut decoder = Decoder::default();
+    let mut session = Session::new(wanted(&face.plan));
+    let mut body: Option<Body> = None;
+    let mut input = vec![0; READ_BYTES];
+    let mut output = Vec::new();
+    loop {
+        while let Some(command) = decoder.next_command().map_err(|error| misuse(&error))? {
+            let mut keep = |bytes: &[u8]| {
+                let body = body.get_or_insert_with(|| face.body());
+                body.push(bytes);
+                !body.is_cut()
+            };
+            let step = session.handle(&command, &mut keep).map_err(|error| misuse(&error))?;
+            match step {
+                Step::Silent => {}
+                Step::Reply(reply) => reply.encode(&mut output),
+                Step::Decide => {
+                    let body = body.take().unwrap_or_else(|| face.body());
+                    decide(stream, face, &mut session, body, &mut output).await?;
+                }
+                Step::End => {
+                    stream.write_all(&output).await?;
+                    return Ok(());
+                }
+            }
+            if session.is_between() {
+                // What there is belongs to a message that was given up.
+                body = None;
+            }
+        }
+        stream.write_all(&output).await?;
+        output.clear();
+        let read = tokio::select! {
+            () = stop.wanted(), if session.is_between() => return Ok(()),
+            read = timeout(face.idle(), stream.read(&mut input)) => read.map_err(|_| Ending::Silent)??,
+        };
+        if read == 0 {
+            return Ok(());
+        }
+        decoder.feed(&input[..read]);
+    }
+}
+
+/// What is wanted to be done to messages, by what the listener can answer.
+fn wanted(plan: &ListenerPlan) -> u32 {
+    use engine::Acting;
+    let tags = actions::ADD_FIELDS | actions::CHANGE_FIELDS;
+    match plan.acting {
+        Acting::Nothing => 0,
+        Acting::Tag => tags,
+        Acting::Enforce => {
+            let redirects = actions::ADD_RECIPIENTS | actions::REMOVE_RECIPIENTS;
+            tags | actions::QUARANTINE | plan.quarantine_to.as_ref().map_or(0, |_| redirects)
+        }
+    }
+}
+
+/// Decides on the message whose end has come, and writes the answer.
+async fn decide(
+    stream: &mut Stream,
+    face: &Face,
+    session: &mut Session,
+    body: Body,
+    output: &mut Vec<u8>,
+) -> Result<(), Ending> {
+    let Some(agreed) = session.agreed() else { return Ok(()) };
+    let mut received = session.finish();
+    let envelope = std::mem::take(&mut received.envelope);
+    let recipients = envelope.recipients.clone();
+    let id = received.queue_id.as_deref().and_then(|queue| face.event_id(queue));
+    let deciding = face.decide(Message { body, envelope, time: None, id });
+    let mut deciding = std::pin::pin!(deciding);
+    let mut ticks = interval_at(Instant::now() + PROGRESS, PROGRESS);
+    let outcome = loop {
+        tokio::select! {
+            outcome = &mut deciding => break outcome,
+            _ = ticks.tick() => {
+                Reply::Progress.encode(output);
+                stream.write_all(output).await?;
+                output.clear();
+            }
+        }
+    };
+    let answer = Answer::of(&face.plan, &outcome);
+    tell(&received, &outcome, &answer);
+    write(&face.plan, agreed, &received, &recipients, &answer, output);
+    stream.write_all(output).await?;
+    output.clear();
+    Ok(())
+}
+
+/// Writes to the log what became of a message.
+fn tell(received: &Received, outcome: &Outcome, answer: &Answer) {
+    let queue_id = received.queue_id.as_deref().unwrap_or("none");
+    let reply = answer.reply.name();
+    let [host, daemon] = [&received.host, &received.daemon].map(|name| name.as_deref().unwrap_or("unknown"));
+    match outcome {
+        Outcome::Decided(decision) => {
+            let (action, score) = (decision.verdict.action, decision.verdict.score);
+            tracing::info!(queue_id, id = %decision.id, %action, score, reply, host, daemon, "answered");
+        }
+        Outcome::FailOpen(trouble) | Outcome::FailClosed(trouble) => {
+            tracing::warn!(queue_id, %trouble, reply, host, daemon, "answered without a decision");
+        }
+    }
+}
+
+/// Writes an answer as far as the mail server lets us: what may not be done to a message is left out, and what would be
+/// held or sent elsewhere is tagged then.
+fn write(
+    plan: &ListenerPlan,
+    agreed: Agreed,
+    received: &Received,
+    recipients: &[String],
+    answer: &Answer,
+    output: &mut Vec<u8>,
+) {
+    match answer.reply {
+        MailReply::Reject => return Reply::Code(&format!("550 {}", answer.text)).encode(output),
+        MailReply::Defer => return Reply::Code(&format!("451 {}", answer.text)).encode(output),
+        MailReply::Discard => return Reply::Discard.encode(output),
+        MailReply::Pass | MailReply::Tag | MailReply::Quarantine | MailReply::Redirect => {}
+    }
+    if answer.clean && agreed.may(actions::CHANGE_FIELDS) {
+        for (name, count) in OWN_FIELDS.iter().zip(received.forged) {
+            // The last first, so that no number changes before its turn.
+            (1..=count).rev().for_each(|at| Reply::RemoveField { at, name }.encode(output));
+        }
+    }
+    if agreed.may(actions::ADD_FIELDS) {
+        let blank = if agreed.steps & codec::steps::LEADING_BLANKS == 0 { "" } else { " " };
+        // Each is put above the one before it.
+        for (name, value) in answer.fields.iter().rev() {
+            let value = &format!("{blank}{value}");
+            let field = match agreed.version {
+                ..=2 => Reply::AddField { name, value },
+                _ => Reply::InsertField { at: PLACE, name, value },
+            };
+            field.encode(output);
+        }
+    }
+    let redirects = actions::ADD_RECIPIENTS | actions::REMOVE_RECIPIENTS;
+    match (answer.reply, &plan.quarantine_to) {
+        (MailReply::Redirect, Some(mailbox)) if agreed.may(redirects) => {
+            recipients.iter().for_each(|recipient| Reply::RemoveRecipient(recipient).encode(output));
+            Reply::AddRecipient(&format!("<{mailbox}>")).encode(output);
+        }
+        (MailReply::Quarantine | MailReply::Redirect, _) if agreed.may(actions::QUARANTINE) => {
+            Reply::Quarantine("held by Tollhouse").encode(output);
+        }
+        _ => {}
+    }
+    Reply::Accept.encode(output);
+}

@@ -1,0 +1,100 @@
+//! Postfix's policy delegation: asked about an envelope before its message comes, answered with an action of Postfix's
+//! `access(5)`.
+//!
+//! One message is decided on once: further requests of the same instance and state get the same answer. In trouble
+//! nothing is answered and the connection is closed, as Postfix asks; what it does then is its own setting.
+
+pub mod request;
+
+use std::sync::Arc;
+
+use engine::{Acting, ListenerPlan, MailReply};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use self::request::{Decoder, Request};
+use super::answer::TOLLHOUSE;
+use super::{Consulted, Face};
+use crate::listen::{Stop, Stream};
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 4 << 10;
+
+/// Holds a conversation to its end.
+pub(super) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop) {
+    let mut decoder = Decoder::default();
+    let mut input = vec![0; READ_BYTES];
+    let mut last: Option<Answered> = None;
+    loop {
+        loop {
+            let request = match decoder.next_request() {
+                Ok(Some(request)) => request,
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::warn!(%error, listener = face.plan.name, "a mail server was not understood");
+                    return face.node.metrics.listener_trouble(&face.plan.name, "protocol");
+                }
+            };
+            let Some(action) = answer(&face, request, &mut last).await else { return };
+            if stream.write_all(format!("action={action}\n\n").as_bytes()).await.is_err() {
+                return;
+            }
+        }
+        let read = tokio::select! {
+            () = stop.wanted() => return,
+            read = timeout(face.idle(), stream.read(&mut input)) => read,
+        };
+        match read {
+            Ok(Ok(read)) if read > 0 => decoder.feed(&input[..read]),
+            _ => return,
+        }
+    }
+}
+
+/// What was answered last, and to what.
+struct Answered {
+    instance: String,
+    state: String,
+    action: String,
+}
+
+/// The action for a request; none in trouble.
+async fn answer(face: &Face, request: Request, last: &mut Option<Answered>) -> Option<String> {
+    let Request { state, instance, envelope, queue_id } = request;
+    let same =
+        last.as_ref().filter(|last| !instance.is_empty() && last.instance == instance && last.state == state);
+    if let Some(last) = same {
+        return Some(last.action.clone());
+    }
+    let client = envelope.client_ip;
+    let consulted = face.consult(envelope, face.event_id(&instance)).await.ok()?;
+    let action = action(&face.plan, &consulted);
+    let Consulted { verdict, id } = consulted;
+    let (score, verdict) = (verdict.score, verdict.action);
+    let id = id.map(|id| id.to_string()).unwrap_or_default();
+    tracing::info!(?client, state, queue_id, id, action = %verdict, score, answer = action, "answered");
+    *last = Some(Answered { instance, state, action: action.clone() });
+    Some(action)
+}
+
+/// The action of `access(5)`. Texts of the configuration were checked to be one line.
+fn action(plan: &ListenerPlan, Consulted { verdict, id }: &Consulted) -> String {
+    let reply = match (plan.acting, plan.replies.of(verdict.action)) {
+        (Acting::Nothing, _) | (_, MailReply::Pass) => MailReply::Pass,
+        (Acting::Tag, _) => MailReply::Tag,
+        (Acting::Enforce, reply) => reply,
+    };
+    let id = id.map(|id| id.to_string()).unwrap_or_default();
+    let field = || format!("PREPEND {TOLLHOUSE}: action={}, score={:.2}", verdict.action, verdict.score);
+    match reply {
+        MailReply::Pass => "DUNNO".to_owned(),
+        MailReply::Tag => field(),
+        MailReply::Quarantine => "HOLD held by Tollhouse".to_owned(),
+        MailReply::Redirect => {
+            plan.quarantine_to.as_ref().map_or_else(field, |mailbox| format!("REDIRECT {mailbox}"))
+        }
+        MailReply::Reject => format!("REJECT {}", plan.reject_text.replace("{id}", &id)),
+        MailReply::Defer => format!("DEFER_IF_PERMIT {}", plan.defer_text.replace("{id}", &id)),
+        MailReply::Discard => "DISCARD".to_owned(),
+    }
+}
