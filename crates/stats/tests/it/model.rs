@@ -147,7 +147,9 @@ impl Model {
             );
             assert_eq!(reading.quality, Quality::Exact, "{context}");
             match &observation.add {
-                Add::Value(_) => unreachable!("the catalog has no tracks"),
+                Add::Value(_) | Add::Evidence(_) => {
+                    unreachable!("the catalog has no tracks and no classifiers")
+                }
                 Add::Nothing => assert!(!reading.fresh, "{context}"),
                 Add::Counters(amounts) => {
                     if !duplicate {

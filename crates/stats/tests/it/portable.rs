@@ -5,8 +5,8 @@ use std::sync::Arc;
 use event::{Key, Kind, Shingle, Span, Time};
 use stats::portable::{Content, Decoder, Portable};
 use stats::{
-    Add, Catalog, Column, Embedded, Ledger, Measure, MergeState, Observation, Outcome, Request, Timeline,
-    Track, Weight,
+    Add, Catalog, Column, Embedded, Evidence, Ledger, Measure, MergeState, Observation, Outcome, Request,
+    Timeline, Track, Weight,
 };
 use store::MemoryDevice;
 
@@ -18,7 +18,8 @@ use crate::support::{
 const TRACK: Kind = Kind(5);
 const FULL_TRACK: Kind = Kind(6);
 const APPROX: Kind = Kind(7);
-const KINDS: [Kind; 6] = [MASS, VISITS, DISTINCT, TRACK, FULL_TRACK, APPROX];
+const EVIDENCE: Kind = Kind(8);
+const KINDS: [Kind; 7] = [MASS, VISITS, DISTINCT, TRACK, FULL_TRACK, APPROX, EVIDENCE];
 
 /// All forms of statistic.
 fn all_forms() -> Catalog {
@@ -45,6 +46,8 @@ fn all_forms() -> Catalog {
     builder.add(SPACE, TRACK, statistic("seen", "user", Measure::Track(plain))).unwrap();
     builder.add(SPACE, FULL_TRACK, statistic("amount", "card", Measure::Track(full))).unwrap();
     builder.add(SPACE, APPROX, statistic("links", "from.link", approx)).unwrap();
+    let evidence = Measure::Evidence { keep: Span::hours(1) };
+    builder.add(SPACE, EVIDENCE, statistic("learned", "token", evidence)).unwrap();
     builder.build()
 }
 
@@ -66,6 +69,13 @@ fn event(random: &mut Random, number: u64, keys: u64, step: i64) -> Request {
             APPROX => {
                 let pair = crate::support::pair(key, random.below(5000));
                 Observation { key, time, add: Add::Distinct { pair } }
+            }
+            EVIDENCE => {
+                let few = |random: &mut Random| random.below(3) as i64 - 1;
+                let (bad, good) = (few(random), few(random));
+                // Some weights need the wide form.
+                let weight = (random.below(1 << 20) as i64 - (1 << 19)) << (8 * random.below(3));
+                Observation { key, time, add: Add::Evidence(Evidence { bad, good, weight }) }
             }
             _ => {
                 let value = (random.below(4) > 0).then(|| random.below(2000) as i64 - 1000);

@@ -46,7 +46,8 @@ fn rules_are_tested() {
          mail.size = 1001\n    mail.subject = buy later\n"
     );
     assert_eq!(ran.stdout, expected);
-    assert!(ran.stderr.starts_with("2 passed, 1 failed; "), "{}", ran.stderr);
+    // The preset's own tests are among those that passed.
+    assert!(ran.stderr.contains(" passed, 1 failed; "), "{}", ran.stderr);
 
     let tests = run(["rules", "test", "--json", "--rule", "BULKY", &file], "").expect(1).json();
     let passed: Vec<bool> = tests.iter().map(|test| test["passed"].as_bool().unwrap()).collect();
