@@ -404,9 +404,7 @@ async fn signatures_are_bounded_and_cover_all() {
     let found = outcome(zone.clone(), buried.as_bytes(), None).await;
     assert_eq!((found.dkim, found.signatures), ("pass", 51));
     // But it is not all verified.
-    (0..50).for_each(|_| zone.txt("s._domainkey.junk.example", ED_KEY));
-    let sent = buried.repeat(1);
-    let signed = Signed::read(sent.as_bytes()).unwrap();
+    let signed = Signed::read(buried.as_bytes()).unwrap();
     assert_eq!(signed.keys().count(), signature::SIGNATURES_MAX);
 }
 

@@ -62,8 +62,10 @@ fn with(server: &NameServer, more: &str, settings: &[(&str, &str)], test: impl F
     let directory = directory(&parent.path().join("data"));
     append(&directory.config_path(), more);
     let resolvers = server.setting();
-    let own =
-        settings.iter().find(|(name, _)| *name == "dns.resolvers").map_or(resolvers.as_str(), |(_, own)| own);
+    let own = settings
+        .iter()
+        .find(|(name, _)| *name == "dns.resolvers")
+        .map_or(resolvers.as_str(), |(_, own)| *own);
     let others = settings.iter().copied().filter(|(name, _)| *name != "dns.resolvers");
     let settings: Vec<(&str, &str)> = others.chain([("dns.resolvers", own)]).collect();
     let running = start(&directory, &settings);
@@ -219,7 +221,7 @@ fn what_cannot_be_had_is_no_guess() {
         let server = NameServer::start(&[
             ("example.org", trouble.clone()),
             ("_dmarc.example.org", trouble.clone()),
-            (&reverse, trouble.clone()),
+            (reverse.as_str(), trouble.clone()),
             ("44.33.22.11.zen.lists.example", trouble.clone()),
         ]);
         with(&server, LISTS, &[("dns.timeout", "1500ms")], |node| {

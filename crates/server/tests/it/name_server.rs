@@ -34,7 +34,7 @@ type Records = HashMap<String, Say>;
 
 pub(crate) struct NameServer {
     pub(crate) address: SocketAddr,
-    asked: Arc<Mutex<Vec<(String, RecordType)>>>,
+    asked: Arc<Asked>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -53,7 +53,7 @@ impl NameServer {
             }
         };
         let address = udp.local_addr().unwrap();
-        let (asked, stop) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+        let (asked, stop) = (Arc::<Asked>::default(), Arc::new(AtomicBool::new(false)));
         udp.set_read_timeout(Some(TICK)).unwrap();
         tcp.set_nonblocking(true).unwrap();
         let threads = vec![
