@@ -83,8 +83,12 @@ fn plain_unicode(text: &str) -> String {
                 continue;
             }
             // Outside words: typographic quotes and dashes, but not the Devanagari danda that looks like an `l`.
-            let imitated = if c.is_ascii() || in_word && !imitates { None } else { Imitated::by(c) };
-            match imitated.filter(|imitated| in_word || imitated.is_punctuation()) {
+            let imitated = match in_word {
+                true if imitates && !c.is_ascii() => Imitated::letter(c),
+                false if !c.is_ascii() => Imitated::by(c).filter(Imitated::is_punctuation),
+                _ => None,
+            };
+            match imitated {
                 Some(imitated) => out.extend(imitated.chars()),
                 None => out.push(c),
             }
@@ -123,7 +127,7 @@ fn latin_of(c: char) -> Option<char> {
     if c.script() == Script::Cyrillic {
         return None;
     }
-    let imitated = Imitated::by(c)?;
+    let imitated = Imitated::letter(c)?;
     let mut chars = imitated.chars();
     chars.next().filter(|_| chars.next().is_none())
 }
@@ -133,7 +137,7 @@ fn is_cyrillic_with_latin(word: &str) -> bool {
     let (mut latin, mut own) = (false, false);
     for c in word.chars() {
         if c.script() == Script::Cyrillic {
-            own |= matches!(c, 'а'..='я') && Imitated::by(c).is_none();
+            own |= matches!(c, 'а'..='я') && Imitated::letter(c).is_none();
         } else if latin_of(c).and_then(cyrillic_of).is_some() {
             latin = true;
         } else {
@@ -240,6 +244,12 @@ impl Imitated {
             imitated = Imitated { ascii: [b'm'; 8], length: 1 };
         }
         Some(imitated).filter(|imitated| imitated.length > 0)
+    }
+
+    /// The letters that a letter looks like. One that looks like a digit, as `б` does, is left as it is: words would
+    /// fall apart.
+    pub(crate) fn letter(c: char) -> Option<Imitated> {
+        Imitated::by(c).filter(|imitated| imitated.chars().all(|c| c.is_ascii_alphabetic()))
     }
 
     pub(crate) fn chars(&self) -> impl Iterator<Item = char> {
@@ -355,6 +365,8 @@ mod tests {
         check("\u{43F}p\u{438}\u{432}e\u{442}", "\u{43F}\u{440}\u{438}\u{432}\u{435}\u{442}");
         check("\u{437}a\u{440}a\u{431}o\u{442}", "\u{437}\u{430}\u{440}\u{430}\u{431}\u{43E}\u{442}");
         check("p\u{430}yp\u{430}l", "paypal");
+        // Neither all Cyrillic nor all Latin.
+        check("\u{437}a\u{440}\u{430}\u{431}R", "\u{437}apa\u{431}r");
     }
 
     proptest! {
