@@ -87,7 +87,7 @@ impl Disguise {
                 continue;
             }
             let imitates = |c: &char| {
-                matches!(c.script(), Script::Cyrillic | Script::Greek) && Imitated::by(*c).is_some()
+                matches!(c.script(), Script::Cyrillic | Script::Greek) && Imitated::letter(*c).is_some()
             };
             let look_alikes = word.chars().filter(imitates).count();
             self.mixed_words += usize::from(look_alikes > 0);

@@ -189,39 +189,6 @@ impl Number {
                     at += word.len();
                     continue;
                 }
-                number.goes_on = true;
-                break;
-            }
-            let after = at + c.len_utf8();
-            let close = gap == 0 && !number.digits.is_empty();
-            if c.is_ascii_digit() {
-                number.push(c as u8 - b'0', gap > 0, blanks, dots, after);
-            } else if let Some(value) = look_alike(c).filter(|_| close && stands_for_digit(plain, after)) {
-                number.push(value, false, 0, 0, after);
-                number.letters += 1;
-            } else if matches!(c, ' ' | '.' | '-' | '(' | ')') && !number.digits.is_empty() && gap < 3 {
-                (blanks, dots) = (blanks + usize::from(c == ' '), dots + usize::from(c == '.'));
-                if blanks > 2 || c == ' ' && plain[..at].ends_with(' ') {
-                    break;
-                }
-                gap += 1;
-                at = after;
-                continue;
-            } else if let Some((value, end)) =
-                word_digit(plain, at).filter(|_| !close || number.words > 0 || !c.is_ascii())
-            {
-                number.push(value, true, blanks, dots, end);
-                number.words += 1;
-                (gap, blanks, dots) = (0, 0, 0);
-                at = end;
-                continue;
-            } else {
-                let length = plain[at..].find(|c: char| !c.is_alphabetic()).unwrap_or(plain.len() - at);
-                if gap > 0 && is_filler(&plain[at..at + length]) {
-                    (gap, blanks) = (1, 0);
-                    at += length;
-                    continue;
-                }
                 number.goes_on = close
                     && (c.is_alphanumeric() || matches!(c, '_' | '%' | '@' | '€' | '$' | '£' | '/' | '='));
                 break;

@@ -73,7 +73,11 @@ fn plain_unicode(text: &str) -> String {
             continue;
         }
         if in_word && is_cyrillic_with_latin(run) {
-            out.extend(run.chars().map(|c| latin_of(c).and_then(cyrillic_of).unwrap_or(c)));
+            for c in run.chars() {
+                if c.script() == Script::Cyrillic || !as_cyrillic(c, |c| out.push(c)) {
+                    out.push(c);
+                }
+            }
             continue;
         }
         let imitates = in_word && !is_of_one_other_script(run);
@@ -83,8 +87,12 @@ fn plain_unicode(text: &str) -> String {
                 continue;
             }
             // Outside words: typographic quotes and dashes, but not the Devanagari danda that looks like an `l`.
-            let imitated = if c.is_ascii() || in_word && !imitates { None } else { Imitated::by(c) };
-            match imitated.filter(|imitated| in_word || imitated.is_punctuation()) {
+            let imitated = match in_word {
+                true if imitates && !c.is_ascii() => Imitated::letter(c),
+                false if !c.is_ascii() => Imitated::by(c).filter(Imitated::is_punctuation),
+                _ => None,
+            };
+            match imitated {
                 Some(imitated) => out.extend(imitated.chars()),
                 None => out.push(c),
             }
@@ -115,17 +123,19 @@ fn cyrillic_of(latin: char) -> Option<char> {
     })
 }
 
-/// The Latin letter that a letter of any script but Cyrillic is, or imitates.
-fn latin_of(c: char) -> Option<char> {
-    if c.is_ascii() {
-        return Some(c);
+/// Hands on the Cyrillic letters that a letter of another script looks like; false, and nothing, where it looks like
+/// none.
+fn as_cyrillic(c: char, mut emit: impl FnMut(char)) -> bool {
+    let latin = match u8::try_from(c).ok().filter(u8::is_ascii) {
+        Some(byte) => Some(Imitated { ascii: [byte; 8], length: 1 }),
+        None => Imitated::letter(c),
+    };
+    let Some(latin) = latin else { return false };
+    let looks = latin.chars().all(|c| cyrillic_of(c).is_some());
+    if looks {
+        latin.chars().filter_map(cyrillic_of).for_each(&mut emit);
     }
-    if c.script() == Script::Cyrillic {
-        return None;
-    }
-    let imitated = Imitated::by(c)?;
-    let mut chars = imitated.chars();
-    chars.next().filter(|_| chars.next().is_none())
+    looks
 }
 
 /// Whether a word of Latin and Cyrillic letters is Cyrillic in disguise.
@@ -133,8 +143,8 @@ fn is_cyrillic_with_latin(word: &str) -> bool {
     let (mut latin, mut own) = (false, false);
     for c in word.chars() {
         if c.script() == Script::Cyrillic {
-            own |= matches!(c, 'а'..='я') && Imitated::by(c).is_none();
-        } else if latin_of(c).and_then(cyrillic_of).is_some() {
+            own |= matches!(c, 'а'..='я') && Imitated::letter(c).is_none();
+        } else if as_cyrillic(c, |_| {}) {
             latin = true;
         } else {
             return false;
@@ -240,6 +250,12 @@ impl Imitated {
             imitated = Imitated { ascii: [b'm'; 8], length: 1 };
         }
         Some(imitated).filter(|imitated| imitated.length > 0)
+    }
+
+    /// The letters that a letter looks like. One that looks like a digit, as `б` does, is left as it is: words would
+    /// fall apart.
+    pub(crate) fn letter(c: char) -> Option<Imitated> {
+        Imitated::by(c).filter(|imitated| imitated.chars().all(|c| c.is_ascii_alphabetic()))
     }
 
     pub(crate) fn chars(&self) -> impl Iterator<Item = char> {
@@ -355,6 +371,9 @@ mod tests {
         check("\u{43F}p\u{438}\u{432}e\u{442}", "\u{43F}\u{440}\u{438}\u{432}\u{435}\u{442}");
         check("\u{437}a\u{440}a\u{431}o\u{442}", "\u{437}\u{430}\u{440}\u{430}\u{431}\u{43E}\u{442}");
         check("p\u{430}yp\u{430}l", "paypal");
+        check("\u{437}\u{A733}", "\u{437}\u{430}\u{430}");
+        // Neither all Cyrillic nor all Latin.
+        check("\u{437}a\u{440}\u{430}\u{431}R", "\u{437}apa\u{431}r");
     }
 
     proptest! {

@@ -78,7 +78,7 @@ fn decide(engine: &Engine, text: &str, tags: &[&str], at: Time) -> Decision {
 }
 
 fn fired(engine: &Engine, text: &str, tags: &[&str]) -> Vec<String> {
-    decide(engine, text, tags, NOW).verdict.reasons.into_iter().map(|reason| reason.rule.into()).collect()
+    decide(engine, text, tags, NOW).verdict.reasons.into_iter().map(|reason| reason.rule).collect()
 }
 
 const ONE: &str = "# class\tweight\tphrase\npharma\t2\tViagra\n";
