@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|bytes: &[u8]| {
     let text = String::from_utf8_lossy(bytes);
     let items: Vec<String> = text.split('\n').map(str::to_owned).collect();
-    for value in [Value::from(text.as_ref()), Value::from(items)] {
+    for value in [Value::from(&*text), Value::from(items)] {
         let mut count = 0;
         tokens("fact", Some(&value), &mut |token| {
             assert!(token.starts_with("fact "));
