@@ -766,7 +766,10 @@ fn override_layer(
 ) -> Table {
     let text = source.text.clone();
     let origin = Origin { range: 0..text.len(), source: Arc::new(source) };
-    let bare = matches!(setting.shape, Shape::Bool | Shape::Integer(..) | Shape::Float | Shape::List(_));
+    let bare = matches!(
+        setting.shape,
+        Shape::Bool | Shape::Integer(..) | Shape::Float | Shape::List(_) | Shape::Table(_)
+    );
     let value = if bare {
         let assignment = Source {
             kind: SourceKind::Flag,

@@ -1,6 +1,6 @@
 //! A decision as those clients are told it that know a score, a threshold and a list of symbols.
 
-use engine::{Decision, Pipeline};
+use engine::{Acting, Decision, ListenerPlan, MailReply, Pipeline};
 use event::Value;
 use judge::{Action, Band};
 
@@ -74,6 +74,20 @@ pub(crate) fn on_one_line(text: &str, chars_max: usize) -> String {
         line.push('…');
     }
     line
+}
+
+/// What the mail server is asked to do for an action, by the listener's settings.
+pub(crate) fn reply(plan: &ListenerPlan, action: Action) -> MailReply {
+    match (plan.replies.of(action), plan.acting) {
+        (_, Acting::Nothing) | (MailReply::Pass, _) => MailReply::Pass,
+        (_, Acting::Tag) => MailReply::Tag,
+        (reply, Acting::Enforce) => reply,
+    }
+}
+
+/// Whether a message that could not be decided on is to come again, where the listener fails closed.
+pub(crate) fn defers(plan: &ListenerPlan) -> bool {
+    plan.acting == Acting::Enforce
 }
 
 /// The bands of a pipeline.

@@ -307,3 +307,25 @@ fn what_cannot_be_decided_passes_or_comes_again() {
         assert_eq!((&answer["is_skipped"], &answer["action"]), (&Value::Bool(true), &"soft reject".into()));
     });
 }
+
+#[test]
+fn replies_are_the_listeners() {
+    let rule = "[[rule]]\nname = \"TEST_REFUSED\"\nwhen = \"mail.size > 0\"\nscore = 99.5\n";
+    for (settings, action, required) in [
+        (&[][..], "reject", 12.0),
+        (&[("listener.rspamd.act", "tag")], "add header", 12.0),
+        (&[("listener.rspamd.act", "none")], "no action", 12.0),
+        (&[("listener.rspamd.replies", "{ reject = \"defer\" }")], "soft reject", 12.0),
+    ] {
+        with_rspamd(settings, |running| {
+            assert_eq!(running.post("/v1/rules", &["Content-Type: application/toml"], rule).status, 200);
+            let answer = post(running, "/checkv2", "", MESSAGE).json();
+            assert_eq!(
+                (&answer["action"], &answer["required_score"]),
+                (&action.into(), &required.into()),
+                "{answer}"
+            );
+            assert_eq!(answer["tollhouse"]["action"], "reject", "what was decided is told all the same");
+        });
+    }
+}

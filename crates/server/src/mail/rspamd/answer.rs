@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::Decision;
+use engine::{Decision, ListenerPlan, MailReply};
 use judge::{Action, Band};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -13,15 +13,15 @@ use crate::mail::told::{self, Scored, on_one_line};
 pub(crate) const ACTIONS: [&str; 6] =
     ["no action", "greylist", "add header", "rewrite subject", "soft reject", "reject"];
 
-/// Rspamd's word for an action, of those that every client knows. What goes to a mailbox is marked, and where it is to
-/// go exactly the member `tollhouse` says; a message to be dropped silently is refused, which loses none.
-pub(crate) fn named(action: Action) -> &'static str {
-    match action {
-        Action::Accept => "no action",
-        Action::Challenge => "greylist",
-        Action::Tag | Action::Quarantine | Action::Review => "add header",
-        Action::Throttle => "soft reject",
-        Action::Reject | Action::Shadow => "reject",
+/// Rspamd's word for what the mail server is asked to do, of those that every client knows. What goes to a mailbox is
+/// marked, and where it is to go exactly the member `tollhouse` says; a message to be dropped silently is refused,
+/// which loses none.
+pub(crate) fn named(reply: MailReply) -> &'static str {
+    match reply {
+        MailReply::Pass => "no action",
+        MailReply::Tag | MailReply::Quarantine | MailReply::Redirect => "add header",
+        MailReply::Defer => "soft reject",
+        MailReply::Reject | MailReply::Discard => "reject",
     }
 }
 
@@ -70,7 +70,7 @@ struct Answer<'j> {
 }
 
 impl Judged {
-    pub(crate) fn of(decision: &Decision, message_id: Option<String>) -> Judged {
+    pub(crate) fn of(decision: &Decision, plan: &ListenerPlan, message_id: Option<String>) -> Judged {
         let verdict = &decision.verdict;
         let bands = told::bands(&decision.pipeline);
         let symbol = |symbol: told::Symbol<'_>| Symbol {
@@ -80,18 +80,22 @@ impl Judged {
             description: symbol.description.to_owned(),
             options: symbol.options,
         };
-        let action = named(verdict.action);
-        let refused = matches!(action, "reject" | "soft reject" | "greylist");
-        let word = if action == "reject" { "refused" } else { "not taken now, try again later" };
+        let name = |action| named(told::reply(plan, action));
+        let action = name(verdict.action);
+        let text = match action {
+            "reject" => Some(&plan.reject_text),
+            "soft reject" => Some(&plan.defer_text),
+            _ => None,
+        };
         Judged {
             skipped: false,
             action,
             score: verdict.score,
-            required: required(bands),
-            thresholds: thresholds(bands),
+            required: required(bands, name),
+            thresholds: thresholds(bands, name),
             symbols: told::symbols(decision).map(symbol).collect(),
             message_id,
-            smtp_message: refused.then(|| format!("Message {word} ({})", decision.id)),
+            smtp_message: text.map(|text| text.replace("{id}", &decision.id.to_string())),
             own: json!({
                 "id": decision.id.to_string(),
                 "action": verdict.action.name(),
@@ -106,7 +110,7 @@ impl Judged {
     pub(crate) fn undecided(pass: bool, why: &str, message_id: Option<String>) -> Judged {
         Judged {
             skipped: true,
-            action: named(if pass { Action::Accept } else { Action::Throttle }),
+            action: named(if pass { MailReply::Pass } else { MailReply::Defer }),
             score: 0.0,
             required: 0.0,
             thresholds: BTreeMap::new(),
@@ -204,33 +208,40 @@ pub(crate) fn refused_line(code: u16, why: &str) -> Vec<u8> {
 }
 
 /// Where a message is refused; without such a band the last begins there.
-fn required(bands: &[Band]) -> f64 {
+fn required(bands: &[Band], named: impl Fn(Action) -> &'static str) -> f64 {
     let refused = told::begins(bands, |action| named(action) == "reject");
     refused.or_else(|| Some(bands.last()?.at)).unwrap_or_default()
 }
 
 /// Where each of Rspamd's actions begins.
-fn thresholds(bands: &[Band]) -> BTreeMap<&'static str, f64> {
+fn thresholds(bands: &[Band], named: impl Fn(Action) -> &'static str) -> BTreeMap<&'static str, f64> {
     let begins = |name| Some((name, told::begins(bands, |action| named(action) == name)?));
     ACTIONS.into_iter().filter_map(begins).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use engine::Replies;
+
     use super::*;
 
     fn bands(bands: &[(f64, Action)]) -> Vec<Band> {
         bands.iter().map(|(at, action)| Band { at: *at, action: *action }).collect()
     }
 
+    /// By the usual replies.
+    fn usual(action: Action) -> &'static str {
+        named(Replies::default().of(action))
+    }
+
     fn judged(action: Action, score: f64) -> Judged {
         let bands = bands(&[(4.0, Action::Tag), (7.0, Action::Quarantine), (12.0, Action::Reject)]);
         Judged {
             skipped: false,
-            action: named(action),
+            action: usual(action),
             score,
-            required: required(&bands),
-            thresholds: thresholds(&bands),
+            required: required(&bands, usual),
+            thresholds: thresholds(&bands, usual),
             symbols: vec![Symbol {
                 name: "LINKS".to_owned(),
                 score: 2.5,
@@ -247,17 +258,17 @@ mod tests {
     #[test]
     fn every_action_is_one_of_rspamds() {
         for action in Action::ALL {
-            assert!(ACTIONS.contains(&named(action)), "{action}");
+            assert!(ACTIONS.contains(&usual(action)), "{action}");
         }
     }
 
     #[test]
     fn thresholds_are_where_bands_begin() {
         let of = bands(&[(4.0, Action::Tag), (7.0, Action::Quarantine), (12.0, Action::Reject)]);
-        assert_eq!(thresholds(&of), BTreeMap::from([("add header", 4.0), ("reject", 12.0)]));
-        assert_eq!(required(&of), 12.0);
-        assert_eq!(required(&bands(&[(4.0, Action::Tag), (7.0, Action::Throttle)])), 7.0);
-        assert_eq!(required(&[]), 0.0);
+        assert_eq!(thresholds(&of, usual), BTreeMap::from([("add header", 4.0), ("reject", 12.0)]));
+        assert_eq!(required(&of, usual), 12.0);
+        assert_eq!(required(&bands(&[(4.0, Action::Tag), (7.0, Action::Throttle)]), usual), 7.0);
+        assert_eq!(required(&[], usual), 0.0);
     }
 
     #[test]

@@ -33,6 +33,7 @@ use self::answer::{Judged, refused_line};
 use self::asked::{Asked, Refused};
 pub(crate) use self::tally::Tally;
 use super::reading::{ReadError, Reader};
+use super::told::defers;
 use super::unpack::{UnpackError, zstd_packed};
 use super::{Body, Face, LearnError, Message, Outcome, header, unpacked};
 use crate::listen::{Stop, Stream};
@@ -340,9 +341,11 @@ async fn scan(face: &Face, asked: Asked, body: &Body, started: Instant) -> Judge
     let message_id = header::message_id(body.bytes());
     let other = asked.settings_id.as_deref().and_then(|name| face.by(name));
     let judged = match other.as_ref().unwrap_or(face).decide(message(asked, body)).await {
-        Outcome::Decided(decision) => Judged::of(&decision, message_id),
+        Outcome::Decided(decision) => Judged::of(&decision, &face.plan, message_id),
         Outcome::FailOpen(trouble) => Judged::undecided(true, &trouble.to_string(), message_id),
-        Outcome::FailClosed(trouble) => Judged::undecided(false, &trouble.to_string(), message_id),
+        Outcome::FailClosed(trouble) => {
+            Judged::undecided(!defers(&face.plan), &trouble.to_string(), message_id)
+        }
     };
     face.tally.scanned(&judged, started.elapsed());
     judged

@@ -2,8 +2,7 @@
 //!
 //! (Source: `spamd/PROTOCOL` of SpamAssassin, and what its spamd 4.0.1 was seen to answer.)
 
-use engine::Decision;
-use judge::Action;
+use engine::{Decision, ListenerPlan, MailReply};
 
 use crate::mail::command::RequestLine;
 use crate::mail::header;
@@ -86,14 +85,14 @@ struct Row {
 
 impl Judged {
     /// `None` for what spamd has no word for: the client is to come again.
-    pub(crate) fn of(decision: &Decision) -> Option<Judged> {
-        let over = match decision.verdict.action {
-            Action::Accept => false,
-            Action::Tag | Action::Quarantine | Action::Reject | Action::Shadow | Action::Review => true,
-            Action::Throttle | Action::Challenge => return None,
+    pub(crate) fn of(decision: &Decision, plan: &ListenerPlan) -> Option<Judged> {
+        let over = match told::reply(plan, decision.verdict.action) {
+            MailReply::Pass => false,
+            MailReply::Defer => return None,
+            _ => true,
         };
         let threshold = told::begins(told::bands(&decision.pipeline), |action| {
-            !matches!(action, Action::Accept | Action::Throttle | Action::Challenge)
+            !matches!(told::reply(plan, action), MailReply::Pass | MailReply::Defer)
         });
         let row = |symbol: Symbol<'_>| {
             let text = if symbol.description.is_empty() {

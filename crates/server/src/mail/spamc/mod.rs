@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use self::answer::{Code, Command, Judged, STALE, pong, refusal, told};
 use super::command::{Headers, RequestLine};
 use super::reading::{ReadError, Reader};
+use super::told::defers;
 use super::unpack::{Packing, UnpackError};
 use super::{Body, Face, LearnError, Message, Outcome, header, unpacked};
 use crate::listen::{Stop, Stream};
@@ -106,8 +107,9 @@ async fn answered(
         return refusal(Code::Unavailable, "the message is too large to be given back");
     }
     let judged = match face.decide(message(&body)).await {
-        Outcome::Decided(decision) => Judged::of(&decision),
+        Outcome::Decided(decision) => Judged::of(&decision, &face.plan),
         Outcome::FailOpen(_) => Some(Judged::passed()),
+        Outcome::FailClosed(_) if !defers(&face.plan) => Some(Judged::passed()),
         Outcome::FailClosed(trouble) => return refusal(Code::TemporaryFailure, &trouble.to_string()),
     };
     match judged {
