@@ -14,7 +14,7 @@ use engine::{ListenerPlan, MailReply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, interval_at, timeout};
 
-use self::codec::{Decoder, Reply, actions};
+use self::codec::{Command, Decoder, Reply, actions};
 use self::session::{Agreed, Received, Session, Step};
 use super::answer::{Answer, OWN_FIELDS};
 use super::{Body, Face, Message, Outcome};
@@ -64,6 +64,10 @@ async fn talk(stream: &mut Stream, face: &Face, mut stop: Stop) -> Result<(), En
     let mut output = Vec::new();
     loop {
         while let Some(command) = decoder.next_command().map_err(|error| misuse(&error))? {
+            if matches!(command, Command::Mail(_)) {
+                // One before it that neither ended nor was given up is over.
+                body = None;
+            }
             let mut keep = |bytes: &[u8]| {
                 let body = body.get_or_insert_with(|| face.body());
                 body.push(bytes);
