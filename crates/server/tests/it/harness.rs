@@ -71,6 +71,53 @@ pub(crate) fn start(directory: &Directory, settings: &[(&str, &str)]) -> Running
     Running { address, listeners, stop, thread }
 }
 
+/// Rules by which a message's subject, or its sender, says what is to become of it.
+const ORDERS: &str = "
+[[rule]]
+name = \"ORDERED_TAG\"
+when = \"mail.subject == 'please tag' || mail.sender == 'tag@example.org'\"
+score = 5.5
+effects = [\"set tag\"]
+[[rule]]
+name = \"ORDERED_QUARANTINE\"
+when = \"mail.subject == 'please quarantine'\"
+score = 0
+effects = [\"set quarantine\"]
+[[rule]]
+name = \"ORDERED_REJECT\"
+when = \"mail.subject == 'please reject' || mail.sender == 'reject@example.org'\"
+score = 0
+effects = [\"set reject\"]
+[[rule]]
+name = \"ORDERED_THROTTLE\"
+when = \"mail.subject == 'please throttle' || mail.sender == 'throttle@example.org'\"
+score = 0
+effects = [\"set throttle\"]
+[[rule]]
+name = \"ORDERED_SHADOW\"
+when = \"mail.subject == 'please shadow'\"
+score = 0
+effects = [\"set shadow\"]
+";
+
+/// A data directory whose default pipeline does what messages ask for.
+pub(crate) fn obedient(path: &Path) -> Directory {
+    let directory = directory(path);
+    let config = std::fs::read_to_string(directory.config_path()).unwrap();
+    std::fs::write(directory.config_path(), config + ORDERS).unwrap();
+    directory
+}
+
+/// Runs a test against a server of its own that has a listener `m` of a protocol on a free port.
+pub(crate) fn with_listener(protocol: &str, settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = obedient(&parent.path().join("data"));
+    let own = [("listener.m.protocol", protocol), ("listener.m.listen", "127.0.0.1:0")];
+    let running = start(&directory, &[&own[..], settings].concat());
+    test(&running);
+    running.stop();
+}
+
 /// Runs a test against a server of its own.
 pub(crate) fn with_server(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
     let parent = tempfile::tempdir().unwrap();
@@ -120,6 +167,14 @@ impl Running {
     pub(crate) fn listener(&self, name: &str) -> &str {
         let found = self.listeners.iter().find(|(own, _)| own == name);
         &found.unwrap_or_else(|| panic!("no listener {name}")).1
+    }
+
+    /// Connects to a listener.
+    pub(crate) fn connect_to(&self, name: &str) -> TcpStream {
+        let stream = TcpStream::connect(self.listener(name)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
     }
 
     /// Sends bytes to a listener, ends this side, and reads all that comes back.

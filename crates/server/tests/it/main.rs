@@ -5,8 +5,14 @@ mod clients;
 mod decide;
 mod harness;
 mod limits;
+<<<<<<< HEAD
 mod name_server;
+=======
+mod milter;
+>>>>>>> wt-milter-tests
 mod node;
+mod policy;
+mod postfix;
 mod rspamd;
 mod rules;
 mod said;

@@ -1,0 +1,406 @@
+//! The mail filter protocol, byte by byte: what real mail servers sent, and what none should send.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+
+use crate::harness::{Running, capture, with_listener};
+use crate::limits::unfinished;
+
+/// A frame: what it is, and what belongs to it.
+type Frame = (u8, Vec<u8>);
+
+fn frame(byte: u8, data: &[u8]) -> Vec<u8> {
+    let mut frame = u32::try_from(data.len() + 1).unwrap().to_be_bytes().to_vec();
+    frame.push(byte);
+    frame.extend_from_slice(data);
+    frame
+}
+
+/// Cuts bytes into frames, all of which must be whole.
+fn frames(mut bytes: &[u8]) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    while !bytes.is_empty() {
+        let length = u32::from_be_bytes(bytes[..4].try_into().unwrap()) as usize;
+        frames.push((bytes[4], bytes[5..4 + length].to_vec()));
+        bytes = &bytes[4 + length..];
+    }
+    frames
+}
+
+fn opening(version: u32, actions: u32, steps: u32) -> Vec<u8> {
+    frame(b'O', &[version, actions, steps].map(u32::to_be_bytes).concat())
+}
+
+/// What Postfix 3.7 opens with.
+fn postfix_opening() -> Vec<u8> {
+    opening(6, 0x1ff, 0x1f_ffff)
+}
+
+/// A message with this subject, from CONNECT to its end.
+fn message(subject: &str, fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut bytes = frame(b'D', b"Cj\0mx.example.org\0");
+    bytes.extend(frame(b'C', b"client.example.net\x004\x12\x34192.0.2.1\0"));
+    bytes.extend(frame(b'H', b"client.example.net\0"));
+    bytes.extend(envelope_on(subject, fields));
+    bytes
+}
+
+/// A further message of the same client.
+fn envelope_on(subject: &str, fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut bytes = frame(b'M', b"<ann@example.org>\0");
+    bytes.extend(frame(b'R', b"<bob@example.net>\0"));
+    bytes.extend(frame(b'T', b""));
+    let own = [("From", " Ann <ann@example.org>"), ("Subject", subject)];
+    for (name, value) in own.iter().chain(fields) {
+        bytes.extend(frame(b'L', format!("{name}\0{value}\0").as_bytes()));
+    }
+    bytes.extend(frame(b'N', b""));
+    bytes.extend(frame(b'B', b"Dear Bob,\r\nall is well.\r\n"));
+    bytes.extend(frame(b'E', b""));
+    bytes
+}
+
+/// A further message whose end does not come.
+fn half_a_message() -> Vec<u8> {
+    let mut bytes = envelope_on(" please reject", &[]);
+    bytes.truncate(bytes.len() - frame(b'E', b"").len());
+    bytes
+}
+
+/// What is answered to these bytes, written in pieces of these lengths, until the server closes.
+fn answers(server: &Running, bytes: &[u8], mut piece: impl FnMut() -> usize) -> Vec<Frame> {
+    let mut stream = server.connect_to("m");
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at(piece().clamp(1, rest.len()));
+        // A server that has closed may refuse what is still written.
+        if stream.write_all(now).is_err() {
+            break;
+        }
+        rest = later;
+    }
+    let _ = stream.shutdown(Shutdown::Write);
+    all(&mut stream)
+}
+
+fn all(stream: &mut TcpStream) -> Vec<Frame> {
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    frames(&bytes)
+}
+
+fn at_once(server: &Running, parts: &[Vec<u8>]) -> Vec<Frame> {
+    answers(server, &parts.concat(), || usize::MAX)
+}
+
+/// The reply without the agreement before it, each as text.
+fn told(frames: &[Frame]) -> Vec<String> {
+    assert_eq!(frames.first().map(|(byte, _)| *byte), Some(b'O'), "{frames:?}");
+    let text = |(byte, data): &Frame| format!("{}{}", char::from(*byte), String::from_utf8_lossy(data));
+    frames[1..].iter().map(text).collect()
+}
+
+/// The value of the field of this name that is added or inserted.
+fn added<'a>(told: &'a [String], name: &str) -> Option<&'a str> {
+    told.iter().find_map(|reply| {
+        let (_, rest) = reply.strip_prefix('i')?.split_at_checked(4)?;
+        rest.strip_prefix(name)?.strip_prefix('\0')?.strip_suffix('\0')
+    })
+}
+
+#[test]
+fn a_message_is_decided_on_and_its_fields_written() {
+    with_listener("milter", &[], |server| {
+        let forged =
+            [("X-Spam-Status", " No"), ("x-spam-status", " No, really"), ("X-Tollhouse", " action=accept")];
+        let told =
+            told(&at_once(server, &[postfix_opening(), message(" please tag", &forged), frame(b'Q', b"")]));
+        let removed: Vec<&str> =
+            told.iter().filter(|reply| reply.starts_with('m')).map(String::as_str).collect();
+        assert_eq!(
+            removed,
+            ["m\0\0\0\u{1}X-Tollhouse\0\0", "m\0\0\0\u{2}X-Spam-Status\0\0", "m\0\0\0\u{1}X-Spam-Status\0\0"]
+        );
+        assert_eq!(added(&told, "X-Spam-Flag"), Some(" YES"));
+        let status = added(&told, "X-Spam-Status").unwrap();
+        assert!(status.starts_with(" Yes, score=") && status.contains("ORDERED_TAG"), "{status}");
+        assert_eq!(told.last().map(String::as_str), Some("a"));
+
+        // The decision can be asked for by the id in the field.
+        let field = added(&told, "X-Tollhouse").unwrap();
+        let id = field.split("id=").nth(1).unwrap();
+        let decision = server.get(&format!("/v1/decisions/{id}")).json();
+        assert_eq!(
+            (decision["action"].as_str(), decision["facts"]["client.ip"].as_str()),
+            (Some("tag"), Some("192.0.2.1"))
+        );
+        assert_eq!(decision["facts"]["client.helo"], "client.example.net");
+        assert_eq!(decision["facts"]["mail.sender"], "ann@example.org");
+        assert_eq!(decision["facts"]["mail.recipients"], serde_json::json!(["bob@example.net"]));
+        assert_eq!(decision["facts"]["mail.subject"], "please tag");
+        let page = server.get("/metrics").body;
+        assert!(
+            page.contains("tollhouse_listener_decision_seconds_count{listener=\"m\",answer=\"tag\"} 1"),
+            "{page}"
+        );
+    });
+}
+
+#[test]
+fn actions_have_replies() {
+    with_listener("milter", &[], |server| {
+        let parts = [
+            postfix_opening(),
+            message(" please reject", &[]),
+            envelope_on(" please throttle", &[]),
+            envelope_on(" please quarantine", &[]),
+            envelope_on(" please shadow", &[]),
+            envelope_on(" as it is", &[]),
+            frame(b'Q', b""),
+        ];
+        let told = told(&at_once(server, &parts));
+        let ends: Vec<&str> = told
+            .iter()
+            .filter(|reply| !reply.starts_with('i'))
+            .map(|reply| reply.split_at(reply.len().min(30)).0)
+            .collect();
+        let expected = [
+            "y550 5.7.1 Message refused, re",
+            "y451 4.7.1 Not now, please try",
+            "qheld by Tollhouse\0",
+            "a",
+            "d",
+            "a",
+        ];
+        assert_eq!(ends, expected);
+    });
+}
+
+#[test]
+fn replies_keep_to_what_was_agreed_on() {
+    with_listener("milter", &[("listener.m.quarantine_to", "held@example.org")], |server| {
+        // Neither fields nor quarantine are allowed.
+        let parts = [opening(2, 0, 0), message(" please quarantine", &[]), frame(b'Q', b"")];
+        let frames = at_once(server, &parts);
+        assert_eq!(frames[0].1, [2u32, 0, 0].map(u32::to_be_bytes).concat());
+        // Every command is answered, as none said that it need not be.
+        let told = told(&frames);
+        assert_eq!(told.concat(), "ccccccccca", "C H M R T L L N B, and the end");
+        // An old mail server: fields are added at the end, without the blank that it adds itself.
+        let parts = [opening(2, 0x3f, 0x7f), message("please tag", &[]), frame(b'Q', b"")];
+        let frames = at_once(server, &parts);
+        assert!(frames.contains(&(b'h', b"X-Spam\0Yes\0".to_vec())), "{frames:?}");
+    });
+}
+
+#[test]
+fn a_message_can_go_to_another_mailbox() {
+    let settings = [("listener.m.quarantine_to", "held@example.org")];
+    let parent = tempfile::tempdir().unwrap();
+    let directory = crate::harness::obedient(&parent.path().join("data"));
+    let config = std::fs::read_to_string(directory.config_path()).unwrap();
+    let listener = "[[listener]]\nname = \"m\"\nprotocol = \"milter\"\nlisten = \"127.0.0.1:0\"\nreplies = { quarantine = \"redirect\" }\n";
+    std::fs::write(directory.config_path(), config + listener + "quarantine_to = \"held@example.org\"\n")
+        .unwrap();
+    let server = crate::harness::start(&directory, &settings);
+    let told =
+        told(&at_once(&server, &[postfix_opening(), message(" please quarantine", &[]), frame(b'Q', b"")]));
+    let told: Vec<&str> = told.iter().filter(|reply| !reply.starts_with('i')).map(String::as_str).collect();
+    assert_eq!(told, ["-<bob@example.net>\0", "+<held@example.org>\0", "a"]);
+    server.stop();
+}
+
+#[test]
+fn a_silent_listener_changes_nothing() {
+    with_listener("milter", &[("listener.m.act", "none")], |server| {
+        let parts = [postfix_opening(), message(" please reject", &[("X-Spam", " no")]), frame(b'Q', b"")];
+        assert_eq!(told(&at_once(server, &parts)), ["a"]);
+        assert!(server.get("/metrics").body.contains("answer=\"reject\"} 1"), "it was decided on");
+    });
+    with_listener("milter", &[("listener.m.act", "tag")], |server| {
+        let told =
+            told(&at_once(server, &[postfix_opening(), message(" please reject", &[]), frame(b'Q', b"")]));
+        assert_eq!((added(&told, "X-Spam"), told.last().map(String::as_str)), (Some(" Yes"), Some("a")));
+    });
+}
+
+#[test]
+fn what_is_no_protocol_ends_the_connection() {
+    with_listener("milter", &[], |server| {
+        let check = |parts: &[Vec<u8>]| assert!(at_once(server, parts).is_empty(), "{parts:?}");
+        check(&[b"GET / HTTP/1.1\r\n\r\n".to_vec()]);
+        check(&[vec![0xff; 64]]);
+        check(&[vec![0; 4]]);
+        check(&[frame(b'M', b"<a@example.org>\0")]);
+        check(&[frame(b'?', b"")]);
+        check(&[opening(1, 0x0f, 0x3f)]);
+        // A frame that never ends is no burden, and ends with its connection.
+        check(&[0x0003_0000u32.to_be_bytes().to_vec(), vec![b'B'; 1000]]);
+        let page = server.get("/metrics").body;
+        assert!(
+            page.contains("tollhouse_listener_troubles_total{listener=\"m\",reason=\"protocol\"} 6"),
+            "{page}"
+        );
+        // Others are served as before.
+        let told = told(&at_once(server, &[postfix_opening(), message(" hello", &[]), frame(b'Q', b"")]));
+        assert_eq!(told.last().map(String::as_str), Some("a"));
+    });
+}
+
+#[test]
+fn a_message_that_was_given_up_leaves_nothing_behind() {
+    with_listener("milter", &[], |server| {
+        let mut given_up = message(" please reject", &[]);
+        // All but its end.
+        given_up.truncate(given_up.len() - 5);
+        let parts = [
+            postfix_opening(),
+            given_up,
+            frame(b'A', b""),
+            envelope_on(" please tag", &[]),
+            half_a_message(),
+            envelope_on(" please throttle", &[]),
+            frame(b'K', b""),
+            message(" please shadow", &[]),
+            frame(b'Q', b""),
+        ];
+        let told = told(&at_once(server, &parts));
+        let ends: Vec<&str> =
+            told.iter().filter(|reply| !reply.starts_with('i')).map(|reply| &reply[..1]).collect();
+        assert_eq!(ends, ["a", "y", "d"]);
+        let page = server.get("/metrics").body;
+        assert!(!page.contains("answer=\"reject\""), "{page}");
+    });
+}
+
+#[test]
+fn a_long_message_is_judged_by_its_first_part_or_not_at_all() {
+    let long = || {
+        let mut bytes = message(" please tag", &[]);
+        let end = frame(b'E', b"");
+        bytes.truncate(bytes.len() - end.len());
+        let chunk = frame(b'B', &[b'x'; 8192]);
+        (0..20).for_each(|_| bytes.extend_from_slice(&chunk));
+        [postfix_opening(), bytes, end, frame(b'Q', b"")]
+    };
+    with_listener("milter", &[("listener.m.body_max", "16KiB")], |server| {
+        let told = told(&at_once(server, &long()));
+        let id = added(&told, "X-Tollhouse").unwrap().split("id=").nth(1).unwrap();
+        let decision = server.get(&format!("/v1/decisions/{id}")).json();
+        assert_eq!(decision["facts"]["mail.size"], 16384);
+        assert_eq!(decision["action"], "tag");
+    });
+    let settings = [
+        ("listener.m.body_max", "16KiB"),
+        ("listener.m.oversize", "error"),
+        ("listener.m.on_error", "closed"),
+    ];
+    with_listener("milter", &settings, |server| {
+        let told = told(&at_once(server, &long()));
+        assert_eq!(told, ["y451 4.7.1 Not now, please try again later\0"]);
+        assert!(server.get("/metrics").body.contains("reason=\"too-large\"} 1"));
+    });
+}
+
+#[test]
+fn trouble_lets_pass_or_defers() {
+    let parts = || [postfix_opening(), message(" please reject", &[("X-Spam", " no")]), frame(b'Q', b"")];
+    let busy = ("server.requests_max", "1");
+    with_listener("milter", &[busy], |server| {
+        let _at_work = unfinished(server);
+        let told = told(&at_once(server, &parts()));
+        assert_eq!(told[0], "m\0\0\0\u{1}X-Spam\0\0", "what was forged goes all the same");
+        assert_eq!((added(&told, "X-Tollhouse"), told.len()), (Some(" action=undecided"), 3));
+    });
+    with_listener("milter", &[busy, ("listener.m.on_error", "closed")], |server| {
+        let _at_work = unfinished(server);
+        assert_eq!(told(&at_once(server, &parts())), ["y451 4.7.1 Not now, please try again later\0"]);
+        assert!(server.get("/metrics").body.contains("reason=\"overloaded\"} 1"));
+    });
+}
+
+#[test]
+fn a_client_has_its_limits() {
+    with_listener("milter", &[("listener.m.client_connections_max", "1")], |server| {
+        let mut first = server.connect_to("m");
+        first.write_all(&postfix_opening()).unwrap();
+        let mut answer = [0; 17];
+        first.read_exact(&mut answer).unwrap();
+        assert!(at_once(server, &[postfix_opening()]).is_empty(), "the second is closed at once");
+        drop(first);
+    });
+    with_listener("milter", &[("listener.m.clients", "[\"192.0.2.0/24\"]")], |server| {
+        assert!(at_once(server, &[postfix_opening()]).is_empty());
+        assert!(server.get("/metrics").body.contains("reason=\"foreign-client\"} 1"));
+    });
+    with_listener("milter", &[("listener.m.idle", "50ms")], |server| {
+        let mut stream = server.connect_to("m");
+        assert!(all(&mut stream).is_empty(), "silence ends it");
+    });
+}
+
+/// What Postfix 3.7.11 sent, with the name of the capture.
+fn captures() -> Vec<(String, Vec<u8>)> {
+    let names = (1..=9).map(|number| format!("postfix-milter.0{number}.client"));
+    names.map_while(|name| capture(&name).map(|bytes| (name, bytes))).collect()
+}
+
+#[test]
+fn captured_conversations_are_answered() {
+    with_listener("milter", &[], |server| {
+        let mut seed = 1u32;
+        for (name, bytes) in &captures() {
+            let commands = frames(bytes);
+            let whole = answers(server, bytes, || usize::MAX);
+            let agreement = (b'O', [6u32, 0x31, 0x1f_f480].map(u32::to_be_bytes).concat());
+            assert_eq!(whole.first(), Some(&agreement), "{name}");
+            let ends = commands.iter().filter(|(byte, _)| *byte == b'E').count();
+            let answered = whole.iter().filter(|(byte, _)| b"aydt".contains(byte)).count();
+            assert_eq!(
+                ends, answered,
+                "{name}: one answer to each message, and none to those that were given up"
+            );
+            for (byte, _) in &whole[1..] {
+                assert!(b"aydtimq".contains(byte), "{name}: {}", char::from(*byte));
+            }
+            if ends == 1 {
+                check_decision(server, name, &commands, &told(&whole));
+            }
+            for _ in 0..5 {
+                let mut piece = || {
+                    seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    1 + (seed >> 16) as usize % 97
+                };
+                let pieces = answers(server, bytes, &mut piece);
+                let ends =
+                    |frames: &[Frame]| frames.iter().filter(|(byte, _)| b"aydt".contains(byte)).count();
+                assert_eq!((ends(&pieces), pieces.first()), (answered, Some(&agreement)), "{name}");
+            }
+        }
+    });
+}
+
+/// The decision that an answer names has the envelope and the subject that were sent.
+fn check_decision(server: &Running, name: &str, commands: &[Frame], told: &[String]) {
+    let Some(field) = added(told, "X-Tollhouse") else { return };
+    let id = field.split("id=").nth(1).unwrap();
+    let decision = server.get(&format!("/v1/decisions/{id}")).json();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let address = |(_, data): &Frame| {
+        text(data.split(|byte| *byte == 0).next().unwrap()).trim_matches(['<', '>']).to_owned()
+    };
+    let of = |wanted: u8| commands.iter().filter(move |(byte, _)| *byte == wanted);
+    let recipients: Vec<String> = of(b'R').map(address).collect();
+    assert_eq!(decision["facts"]["mail.recipients"], serde_json::json!(recipients), "{name}");
+    assert_eq!(decision["facts"]["mail.sender"], serde_json::json!(of(b'M').map(address).next()), "{name}");
+    let subject = of(b'L').find_map(|(_, data)| {
+        text(data).strip_prefix("Subject\0").map(|value| value.trim_end_matches('\0').to_owned())
+    });
+    assert_eq!(decision["facts"]["mail.subject"], serde_json::json!(subject), "{name}");
+    assert!(decision["facts"]["client.ip"].is_string(), "{name}");
+    let queue_id = of(b'D').find_map(|(_, data)| {
+        text(data).split_once("i\0").map(|(_, rest)| rest.split('\0').next().unwrap().to_owned())
+    });
+    let event_id = decision["event_id"].as_str().unwrap();
+    assert!(event_id.starts_with(&queue_id.unwrap_or_default()), "{name}: {event_id}");
+}
