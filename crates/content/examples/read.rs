@@ -88,8 +88,10 @@ const HEAD: &str = "From: a@b.example\nContent-Type: multipart/mixed; boundary=b
 const PART: &str = "--b\nContent-Type: application/x; name=a.bin\nContent-Transfer-Encoding: base64\n\n";
 const HTML: &str = "From: a@b.example\nContent-Type: text/html\n\n";
 
+type Make = fn() -> String;
+
 /// Messages that cost much, from the one that needs least memory to the one that needs most.
-const COSTLY: [(&str, fn() -> String); 5] = [
+const COSTLY: [(&str, Make); 5] = [
     ("10,000 parts", || format!("{HEAD}{}", format!("{PART}aGVsbG8=\n").repeat(10_000))),
     ("100,000 links", || {
         let link = |n| format!("<a href=http://h{n}.example.com/p{n}>http://h{n}.example.com/</a> ");

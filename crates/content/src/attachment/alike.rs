@@ -169,7 +169,7 @@ mod tests {
 
     fn file(seed: u64) -> Vec<u8> {
         (0..60_000u64)
-            .flat_map(|i| hash(&(seed << 32 | i / 3).to_le_bytes()).to_le_bytes())
+            .flat_map(|i| hash(&((seed << 32) | (i / 3)).to_le_bytes()).to_le_bytes())
             .take(200_000)
             .collect()
     }
