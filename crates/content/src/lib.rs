@@ -9,6 +9,7 @@
 //! never recurses on the input's nesting, and cannot fail other than by saying so.
 
 pub mod address;
+pub mod arf;
 pub mod fingerprint;
 mod html;
 pub mod json;
