@@ -6,6 +6,7 @@
 
 mod judging;
 mod model;
+mod reports;
 mod statistic;
 
 use std::collections::{BTreeMap, HashMap};
@@ -26,6 +27,8 @@ use crate::config::{Config, Document, Files, Origin, Problems, Recipe, View, exp
 use crate::preset::{self, Preset};
 use crate::track;
 pub use model::ModelPlan;
+pub use reports::{Class, ReportsPlan, Side};
+pub(crate) use reports::{REPORT, REPORTER};
 use statistic::{Kept, StatisticDraft};
 
 /// Kind of the marks by which events and feedback with an id are counted once. Configured kinds start at 1.
@@ -199,6 +202,8 @@ pub struct Pipeline {
     pub(crate) skew_max: Span,
     /// What may be said of an event afterwards: the class, and the counters that it adds to.
     pub feedback: BTreeMap<String, Vec<String>>,
+    /// How that is counted; `None` where nothing may be said.
+    pub reports: Option<ReportsPlan>,
 }
 
 /// The columns that the first two stages fill.
@@ -235,6 +240,8 @@ pub struct KindPlan {
     pub(crate) when: Option<Condition>,
     /// Names of the counters, empty for a kind that has none.
     pub counters: Vec<String>,
+    /// Counters of which something can be taken back, and those that hold it: both by index.
+    pub(crate) taken: Vec<(u8, u8)>,
     /// Trailing windows that its readings carry.
     pub windows: Vec<Span>,
     /// What its track keeps, in the order of a reading's values; empty for a kind that has none.
@@ -353,6 +360,12 @@ impl KindPlan {
     pub(crate) fn counter(&self, name: &str) -> Option<u8> {
         let index = self.counters.iter().position(|counter| counter == name)?;
         u8::try_from(index).ok()
+    }
+
+    /// The index of what holds how much of a counter was taken back.
+    pub(crate) fn taken_back(&self, name: &str) -> Option<u8> {
+        let counter = self.counter(name)?;
+        self.taken.iter().find(|(of, _)| *of == counter).map(|(_, taken)| *taken)
     }
 }
 
@@ -526,6 +539,7 @@ impl<'a> Draft<'a> {
                 prefixes: Prefixes { v4: prefix("ipv4", 24), v6: prefix("ipv6", 64) },
                 skew_max: time.and_then(|view| view.span("skew_max")).unwrap_or(Span::minutes(5)),
                 feedback: BTreeMap::new(),
+                reports: None,
             },
             statistics: Vec::new(),
             statistic_of: Vec::new(),
@@ -542,6 +556,7 @@ impl<'a> Draft<'a> {
         draft.labels(problems);
         draft.idle_kinds(problems);
         draft.adds(problems);
+        draft.reports(problems);
         draft.configured_readings(&mut builder, problems);
         draft.track_readings(&mut builder, problems);
         draft.models(&mut builder, problems);
@@ -580,6 +595,7 @@ impl<'a> Draft<'a> {
                     .unwrap_or(Normalise::Exact),
                 when,
                 counters: Vec::new(),
+                taken: Vec::new(),
                 windows: Vec::new(),
                 track: Vec::new(),
                 value: None,
@@ -615,6 +631,7 @@ impl<'a> Draft<'a> {
     }
 
     fn statistics(&mut self, schema: &Schema, problems: &mut Problems) {
+        let said: Vec<String> = self.counters_of_feedback().into_iter().map(str::to_owned).collect();
         for view in entries(self.document, "statistic", problems) {
             let Some(name) = view.str("name") else { continue };
             if self.statistics.iter().any(|other| other.name == name) {
@@ -636,7 +653,7 @@ impl<'a> Draft<'a> {
                     None => self.statistic_of[kind] = Some(index),
                 }
             }
-            let (draft, sound) = StatisticDraft::compile(name, view, schema, problems);
+            let (draft, sound) = StatisticDraft::compile(name, view, schema, &said, problems);
             if !sound {
                 for statistic in &mut self.statistic_of {
                     statistic.take_if(|own| *own == index);
@@ -646,7 +663,9 @@ impl<'a> Draft<'a> {
                 self.pipeline.kinds.iter_mut().zip(&self.statistic_of).filter(|(_, of)| **of == Some(index))
             {
                 match &draft.kept {
-                    Kept::Windows { counters, .. } => kind.counters = counters.clone(),
+                    Kept::Windows { .. } => {
+                        (kind.counters, kind.taken) = (draft.counters().to_vec(), draft.taken())
+                    }
                     Kept::Track { track, value } => {
                         (kind.track, kind.value) = (track.columns().to_vec(), *value);
                     }
@@ -949,6 +968,12 @@ fn catalog(drafts: &mut [Draft<'_>], now: Option<&Catalog>, problems: &mut Probl
             // One that cannot be kept was told of.
             if let Ok(measure) = label.measure() {
                 add(label.kind, &label.name, &label.name, (measure, None), start);
+            }
+        }
+        if draft.pipeline.reports.is_some() {
+            // Constants, which fit.
+            for (kind, name, measure) in ReportsPlan::measures().into_iter().flatten() {
+                add(kind, "reports", name, (measure, None), start);
             }
         }
         // Each window was looked at when it was asked for: together they can be too many.

@@ -173,6 +173,11 @@ pub(crate) async fn submitted(
     if large { blocking(work).await } else { work() }
 }
 
+/// The envelope that the headers of a request with a message tell.
+pub(crate) fn envelope(headers: &HeaderMap) -> Result<Envelope, Failure> {
+    Ok(Said::of(headers, Form::Message, Reading::default())?.envelope)
+}
+
 /// What the request says about the event beside its body.
 #[derive(Debug, Default)]
 pub(crate) struct Said {

@@ -94,7 +94,7 @@ pub struct Judgement {
     /// The enforced rules that fire on rows that change, where the rows do not tell.
     fired: HashMap<RecordId, Vec<String>>,
     /// Decision, class, when it was said, and the id of that.
-    feedback: Vec<(RecordId, String, Time, RecordId)>,
+    feedback: Vec<(RecordId, Option<String>, Time, RecordId)>,
     /// How often each enforced and each shadow rule had fired.
     before: HashMap<String, [u64; 2]>,
     /// How often each rule of the new set fires.
@@ -150,7 +150,12 @@ impl Backtest {
             let head = match start {
                 Start::Decision(head) => head,
                 Start::Feedback { decision, class, time } => {
-                    bench.judgement.feedback.push((decision, class.to_owned(), time, id));
+                    bench.judgement.feedback.push((decision, Some(class.to_owned()), time, id));
+                    continue;
+                }
+                Start::Report(report) => {
+                    let class = report.label().map(str::to_owned);
+                    bench.judgement.feedback.push((report.decision, class, report.time, id));
                     continue;
                 }
             };

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use event::Shingle;
 
 use super::segment::{self, Writer};
-use super::{Archive, JournalError, Record, io_error, segment_error, segments_in, sync_directory};
+use super::{
+    Archive, Feedback, JournalError, Record, Report, io_error, segment_error, segments_in, sync_directory,
+};
 use crate::id::RecordId;
 
 /// What was taken out.
@@ -41,7 +43,11 @@ pub(crate) fn erase(
                     erased.decisions += 1;
                     decisions.insert(id);
                 }
-                Record::Feedback(feedback) if decisions.contains(&feedback.decision) => erased.feedback += 1,
+                Record::Feedback(Feedback { decision, .. }) | Record::Report(Report { decision, .. })
+                    if decisions.contains(&decision) =>
+                {
+                    erased.feedback += 1;
+                }
                 _ => {}
             }
         }
@@ -60,7 +66,9 @@ pub(crate) fn erase(
 fn without(path: &Path, decisions: &HashSet<RecordId>) -> Result<(), JournalError> {
     let is_erased = |(id, record): &(RecordId, Record)| match record {
         Record::Decision(_) => decisions.contains(id),
-        Record::Feedback(feedback) => decisions.contains(&feedback.decision),
+        Record::Feedback(Feedback { decision, .. }) | Record::Report(Report { decision, .. }) => {
+            decisions.contains(decision)
+        }
     };
     let blocks = || segment::oldest_first(vec![path.to_path_buf()]);
     let mut is_touched = false;

@@ -71,20 +71,21 @@ impl Filter {
 /// Takes some 50 bytes a decision on which there is feedback.
 #[derive(Debug, Default)]
 struct Labels {
-    of: HashMap<RecordId, (Time, RecordId, Arc<str>)>,
+    of: HashMap<RecordId, (Time, RecordId, Option<Arc<str>>)>,
     classes: HashSet<Arc<str>>,
 }
 
 impl Labels {
-    fn add(&mut self, id: RecordId, Feedback { decision, class, time }: Feedback) {
-        let class = match self.classes.get(class.as_str()) {
+    /// The word of whoever spoke last; nobody's once it was taken back, or if it counts nothing.
+    fn add(&mut self, id: RecordId, decision: RecordId, time: Time, class: Option<&str>) {
+        let class = class.map(|class| match self.classes.get(class) {
             Some(known) => Arc::clone(known),
             None => {
                 let class: Arc<str> = class.into();
                 self.classes.insert(Arc::clone(&class));
                 class
             }
-        };
+        });
         // Records that raced each other are not in the order in which they were said.
         let said = (time, id, class);
         self.of
@@ -98,7 +99,8 @@ impl Labels {
     }
 
     fn of(&self, decision: RecordId) -> Option<(&str, Time)> {
-        self.of.get(&decision).map(|(time, _, class)| (&**class, *time))
+        let (time, _, class) = self.of.get(&decision)?;
+        Some((class.as_deref()?, *time))
     }
 }
 
@@ -115,7 +117,10 @@ impl Outline {
         let mut versions: Vec<String> = Vec::new();
         journal.scan(|id, record| {
             match record {
-                Record::Feedback(feedback) => labels.add(id, feedback),
+                Record::Feedback(Feedback { decision, class, time }) => {
+                    labels.add(id, decision, time, Some(&class));
+                }
+                Record::Report(report) => labels.add(id, report.decision, report.time, report.label()),
                 Record::Decision(row) => {
                     let wanted = filter.pipeline.as_ref().is_none_or(|pipeline| *pipeline == row.pipeline);
                     if wanted && !versions.contains(&row.version) {

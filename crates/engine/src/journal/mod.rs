@@ -29,7 +29,7 @@ use stats::Durability;
 pub use archive::Archive;
 pub use erase::ErasedRecords;
 pub(crate) use erase::erase;
-pub use record::{Description, Feedback, KeyReading, KindDescription, Record, Row};
+pub use record::{Description, Feedback, KeyReading, KindDescription, Record, Replaced, Report, Row};
 use segment::Summary;
 pub use segment::{Block, Blocks, Head, SegmentError};
 pub use verify::{Damage, Verified, verify};

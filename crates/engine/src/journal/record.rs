@@ -14,8 +14,10 @@ use crate::plan::Pipeline;
 pub enum Record {
     /// A decision.
     Decision(Box<Row>),
-    /// What somebody said about one afterwards.
+    /// What somebody said about one afterwards, as it was logged before reporters had names: it counted one.
     Feedback(Feedback),
+    /// What somebody said about one afterwards.
+    Report(Report),
 }
 
 /// A decision: everything that it was made of.
@@ -67,6 +69,47 @@ pub struct Feedback {
     pub class: String,
     /// When.
     pub time: Time,
+}
+
+/// What somebody said about a decision, and what that did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// The decision.
+    pub decision: RecordId,
+    /// What was said; `None` took back what was said before.
+    pub class: Option<String>,
+    /// When.
+    pub time: Time,
+    /// The hashed name of who said it; `None` for the operator.
+    pub by: Option<Shingle>,
+    /// How much each counter went up.
+    pub weight: u8,
+    /// It was more than a reporter may say in a day.
+    pub limited: bool,
+    /// The counters of the class.
+    pub counters: Vec<String>,
+    /// What the same reporter had said before, and was taken back.
+    pub replaced: Option<Replaced>,
+}
+
+/// A report in whose place another one stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replaced {
+    /// What was said.
+    pub class: String,
+    /// The counters of the class.
+    pub counters: Vec<String>,
+    /// When it counted.
+    pub time: Time,
+    /// How much.
+    pub weight: u8,
+}
+
+impl Report {
+    /// Whether it labels its decision: what counts nothing does not.
+    pub(crate) fn label(&self) -> Option<&str> {
+        self.class.as_deref().filter(|_| self.weight > 0)
+    }
 }
 
 /// What the rows of one version of a pipeline mean: kept beside the segments, so that a row can be read long after

@@ -5,6 +5,7 @@ use event::{Facts, Slot, Time, Value};
 use judge::Action;
 use serde::Deserialize;
 
+use super::Report;
 use crate::id::RecordId;
 
 /// What a value is preceded by in its bytes: the number of its variant.
@@ -32,6 +33,8 @@ pub(crate) enum Start<'b> {
     Decision(Head<'b>),
     /// Feedback, whole.
     Feedback { decision: RecordId, class: &'b str, time: Time },
+    /// The same of a named reporter.
+    Report(Box<Report>),
 }
 
 /// What comes before a decision's facts.
@@ -83,6 +86,7 @@ impl<'b> Reader<'b> {
                 let (decision, class) = (RecordId(self.varint()?), self.text()?);
                 Start::Feedback { decision, class, time: self.time()? }
             }
+            2 => Start::Report(Box::new(self.made()?)),
             _ => return Err(Broken),
         };
         Ok((id, start))

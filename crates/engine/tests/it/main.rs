@@ -10,6 +10,7 @@ mod journal;
 mod models;
 mod pipeline;
 mod reload;
+mod reports;
 mod rules;
 mod tables;
 mod tracks;

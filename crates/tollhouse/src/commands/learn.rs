@@ -20,10 +20,11 @@ Examples:
   tollhouse learn --class spam --server http://127.0.0.1:8377 - < message.eml
 
 What is said counts for the pieces of the message: sender, links, text and the rest. The same
-message learned twice as the same class within the dedupe time counts once. For a message that was
-decided here, feedback on the decision's id is more exact.")]
+message learned twice as the same class counts once, and learned as another class it is no longer
+learned as the first. For a message that was decided here, feedback on the decision's id is more exact.")]
 pub(crate) struct Args {
-    /// What they are: one of the pipeline's feedback classes, such as spam or ham
+    /// What they are: one of the pipeline's feedback classes, such as spam or ham; none takes back
+    /// what was said of them
     #[arg(long, value_name = "CLASS")]
     class: String,
     #[command(flatten)]
@@ -82,12 +83,7 @@ fn local(args: &Args, out: &mut Output, learned: &mut Learned) -> Result<Exit, F
     let progress = args.messages.progress();
     let take = |ready: Ready<String>| {
         let outcome = pollster::block_on(local.engine().learn(ready.prepared, &ready.also, &args.class))?;
-        let said = Said {
-            id: ready.also,
-            class: args.class.clone(),
-            keys: outcome.keys,
-            duplicate: outcome.duplicate,
-        };
+        let said = Said::new(ready.also, args.class.clone(), outcome);
         progress.suspend(|| learned.add(out, &ready.name, &said))
     };
     let messages = args.messages.messages();

@@ -15,6 +15,7 @@ mod learn;
 mod man;
 mod preset;
 mod replay;
+mod report;
 mod restore;
 mod rules;
 mod serve;
@@ -56,6 +57,7 @@ enum Command {
     Demo(demo::Args),
     Check(check::Args),
     Learn(learn::Args),
+    Report(report::Args),
     Replay(replay::Args),
     Explain(explain::Args),
     Stats(stats::Args),
@@ -84,6 +86,7 @@ impl Cli {
             Command::Demo(args) => demo::run(args),
             Command::Check(args) => check::run(args),
             Command::Learn(args) => learn::run(args),
+            Command::Report(args) => report::run(args),
             Command::Replay(args) => replay::run(args),
             Command::Explain(args) => explain::run(args),
             Command::Stats(args) => stats::run(args),
