@@ -659,8 +659,7 @@ fn label(pipeline: &Pipeline) -> PipelineLabel {
 }
 
 fn find_kind<'a>(pipeline: &'a Pipeline, name: &str) -> Result<&'a KindPlan, EngineError> {
-    let reporter = pipeline.reports.iter().map(|reports| &reports.reporter);
-    pipeline.kinds.iter().chain(reporter).find(|kind| kind.name == name).ok_or_else(|| {
+    pipeline.kinds_and_reporters().find(|kind| kind.name == name).ok_or_else(|| {
         let help = config::expected(name, pipeline.kinds.iter().map(|kind| kind.name.as_str()));
         EngineError::Unknown { what: "kind", name: name.to_owned(), help }
     })

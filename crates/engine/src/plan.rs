@@ -345,6 +345,13 @@ impl Pipeline {
     }
 }
 
+impl Pipeline {
+    /// The kinds of pieces, and that of reporters.
+    pub fn kinds_and_reporters(&self) -> impl Iterator<Item = &KindPlan> {
+        self.kinds.iter().chain(self.reports.iter().map(|reports| &reports.reporter))
+    }
+}
+
 impl KindPlan {
     /// What the values of its track are called, in order.
     pub fn track_names(&self) -> Vec<String> {
@@ -373,6 +380,8 @@ impl KindPlan {
     /// The shingle of each piece that a value gives.
     pub fn shingles(&self, value: &str, secret: &event::Secret) -> Vec<event::Shingle> {
         let mut shingles = Vec::new();
+        let reporter = (self.kind == REPORTER).then(|| crate::report::reporter(value));
+        let value = reporter.as_deref().unwrap_or(value);
         content::piece::pieces(&event::Value::from(value), self.normalise, &mut |piece| {
             shingles.push(secret.shingle(piece.as_bytes()));
         });

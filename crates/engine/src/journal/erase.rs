@@ -21,7 +21,8 @@ pub struct ErasedRecords {
     pub feedback: u64,
 }
 
-/// Takes out every decision whose event had a key of one of these shingles, of whatever kind, and all feedback on it.
+/// Takes out every decision whose event had a key of one of these shingles, of whatever kind, and all feedback on it, and
+/// what reporters said who have one of them.
 /// Nobody may have the journal open. Segments that hold none are not touched; others are written anew beside and put in
 /// their places one by one, with their age. Interrupted, it is to be begun again. With `pretend` nothing is changed.
 /// Takes memory for a block, and some bytes for each decision that is taken out.
@@ -43,33 +44,39 @@ pub(crate) fn erase(
                     erased.decisions += 1;
                     decisions.insert(id);
                 }
-                Record::Feedback(Feedback { decision, .. }) | Record::Report(Report { decision, .. })
-                    if decisions.contains(&decision) =>
-                {
-                    erased.feedback += 1;
-                }
-                _ => {}
+                record => erased.feedback += u64::from(is_said(&record, &decisions, shingles)),
             }
         }
     }
-    if decisions.is_empty() || pretend {
+    if erased.decisions + erased.feedback == 0 || pretend {
         return Ok(erased);
     }
     for (_, path) in segments_in(directory)? {
-        without(&path, &decisions)?;
+        without(&path, &decisions, shingles)?;
     }
     sync_directory(directory)?;
     Ok(erased)
 }
 
-/// Writes a segment anew without these decisions and what was said of them, if it has any.
-fn without(path: &Path, decisions: &HashSet<RecordId>) -> Result<(), JournalError> {
-    let is_erased = |(id, record): &(RecordId, Record)| match record {
-        Record::Decision(_) => decisions.contains(id),
-        Record::Feedback(Feedback { decision, .. }) | Record::Report(Report { decision, .. }) => {
-            decisions.contains(decision)
+/// Whether a record is what was said of one of these decisions, or by one of these reporters.
+fn is_said(record: &Record, decisions: &HashSet<RecordId>, reporters: &HashSet<Shingle>) -> bool {
+    match record {
+        Record::Decision(_) => false,
+        Record::Feedback(Feedback { decision, .. }) => decisions.contains(decision),
+        Record::Report(Report { decision, by, .. }) => {
+            decisions.contains(decision) || by.is_some_and(|by| reporters.contains(&by))
         }
-    };
+    }
+}
+
+/// Writes a segment anew without these decisions and what was said of them or by these reporters, if it has any.
+fn without(
+    path: &Path,
+    decisions: &HashSet<RecordId>,
+    reporters: &HashSet<Shingle>,
+) -> Result<(), JournalError> {
+    let is_erased =
+        |(id, record): &(RecordId, Record)| decisions.contains(id) || is_said(record, decisions, reporters);
     let blocks = || segment::oldest_first(vec![path.to_path_buf()]);
     let mut is_touched = false;
     for block in blocks() {

@@ -239,6 +239,31 @@ fn a_reporter_is_heard_so_often_a_day() {
     assert!((0..9).all(|_| !say(&forum.engine, ids[3], "spam", None, NOW).limited), "the operator always is");
 }
 
+#[test]
+fn a_reporter_is_erased() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
+    let engine = Engine::open(&directory, plan("")).unwrap();
+    for text in ["x", "y"] {
+        let id = decide_at(&engine, post("a@example.org", text), NOW).id;
+        say(&engine, id, "spam", Some("ann"), NOW);
+        say(&engine, id, "spam", Some("bob"), NOW);
+    }
+    let pipeline = Arc::clone(&engine.plan().pipelines[0]);
+    let secret = directory.secret().unwrap();
+    let reporter = &pipeline.reports.as_ref().unwrap().reporter;
+    let shingles = reporter.shingles("ANN", &secret).into_iter().collect();
+    engine.close().unwrap();
+    drop(engine);
+    let erased = directory.erase(&plan(""), &shingles, false, &mut |_| ()).unwrap();
+    assert_eq!((erased.keys, erased.records.decisions, erased.records.feedback), (1, 0, 2));
+    let engine = Engine::open(&directory, plan("")).unwrap();
+    let known = |by: &str| {
+        pollster::block_on(engine.timeline(&pipeline, "reporter", by, NOW)).unwrap().timeline.is_some()
+    };
+    assert_eq!((known("ann"), known("bob")), (false, true));
+}
+
 fn copied(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
