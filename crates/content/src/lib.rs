@@ -12,6 +12,7 @@
 //! never recurses on the input's nesting, and cannot fail other than by saying so.
 
 pub mod address;
+pub mod arf;
 pub mod attachment;
 pub mod authentication;
 pub mod classifier;

@@ -16,6 +16,7 @@ mod metrics;
 mod plan;
 pub mod preset;
 mod reload;
+pub mod report;
 mod stage;
 mod teach;
 mod track;
@@ -26,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use event::{Event, Key, Secret, Shingle, Slot, Span, Time, Value};
 use futures_util::future::join;
 use judge::{Action, Reason, Verdict};
-use stats::{Census, Embedded, Ledger, LedgerError, Once, Quality, Request, Timeline};
+use stats::{Census, Embedded, Ledger, LedgerError, Quality, Request, Timeline};
 
 pub use candidate::{Candidate, Comparison, Example, Judged};
 pub use config::{
@@ -41,20 +42,20 @@ pub use directory::{Directory, DirectoryError};
 pub use explain::{Close, ExplainedClassifier, ExplainedKey, ExplainedModel, ExplainedToken, Explanation};
 use id::IdSource;
 pub use id::{RecordId, RecordIdError};
-use journal::{Feedback, Journal, JournalError, KeyReading, Record, Row};
+use journal::{Journal, JournalError, KeyReading, Record, Row};
 pub use json::json_value;
 pub use judge::Severity;
 pub use metrics::Metrics;
 use metrics::{ActionLabel, DisagreementLabel, NotifyLabel, PipelineLabel, RuleLabel};
 use plan::OnError;
 pub use plan::{
-    Acting, ClassifierPlan, DistinctPlan, DnsListPlan, DnsPlan, Endpoint, EndpointError, Failing, Input,
-    JournalPlan, KindPlan, LabelPlan, ListenerPlan, MailReply, Meaning, ModelPlan, NodePlan, PhrasePlan,
-    Pipeline, Plan, Protocol, Replies, ServerPlan, Tested,
+    Acting, Class, ClassifierPlan, DistinctPlan, DnsListPlan, DnsPlan, Endpoint, EndpointError, Failing,
+    Input, JournalPlan, KindPlan, LabelPlan, ListenerPlan, MailReply, Meaning, ModelPlan, NodePlan,
+    PhrasePlan, Pipeline, Plan, Protocol, Replies, ReportsPlan, ServerPlan, Side, Tested,
 };
 pub use reload::{Change, Proposal, ReloadError, Reloaded, RulesInfo, VersionInfo};
 use reload::{Shelf, State};
-use stage::classify::Tokens;
+pub use report::{FeedbackOutcome, Said, Standing};
 pub use stage::features::Read;
 use stage::fields::Fielded;
 pub use stage::keys::{KEYS_MAX, Prepared};
@@ -178,6 +179,9 @@ pub enum EngineError {
     /// An engine without a data directory has nothing to copy.
     #[error("there is nothing to make a snapshot of: this engine was started without a data directory")]
     NoDirectory,
+    /// A reporter said several things of one event at once, or far too many.
+    #[error("the same reporter says more of the same event than can be taken in")]
+    ReportBusy,
     /// One snapshot at a time is made.
     #[error("another snapshot is being made")]
     SnapshotBusy,
@@ -214,17 +218,6 @@ pub struct Hot {
     pub piece: Option<String>,
     /// Its count.
     pub count: u64,
-}
-
-/// What feedback did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FeedbackOutcome {
-    /// Keys that were added to.
-    pub keys: usize,
-    /// Tokens of which classifiers know something else now.
-    pub tokens: usize,
-    /// The same had been said before, and was not counted again.
-    pub duplicate: bool,
 }
 
 impl Engine {
@@ -462,85 +455,6 @@ impl Engine {
         Ok(Explanation::of_observed(&observed, &self.secret))
     }
 
-    /// Takes in what somebody says about a past decision: the counters of the class go up for the keys that the
-    /// decision's row names, at the time it is said. The same said twice within the dedupe time counts once.
-    pub async fn feedback(
-        &self,
-        id: RecordId,
-        class: &str,
-        now: Time,
-    ) -> Result<FeedbackOutcome, EngineError> {
-        let journal = self.journal.as_ref().ok_or(EngineError::NoJournal)?;
-        let Some(Record::Decision(row)) = journal.find(id)? else { return Err(EngineError::NoDecision(id)) };
-        let plan = self.plan();
-        let pipeline = plan
-            .pipeline(Some(&row.pipeline))
-            .ok_or_else(|| EngineError::PipelineGone(row.pipeline.clone()))?;
-        let names = feedback_counters(pipeline, class)?;
-        let mut observations = Vec::with_capacity(row.keys.len());
-        for KeyReading { kind, shingle, .. } in &row.keys {
-            if let Some(plan) = pipeline.kinds.iter().find(|plan| plan.kind == *kind) {
-                let add = observe::named(plan, names);
-                let key = Key { space: pipeline.space, kind: *kind, shingle: *shingle };
-                observations.push(stats::Observation { key, time: now, add });
-            }
-        }
-        let mark = keys::once(pipeline, &self.secret, "feedback", &format!("{id}\0{class}"));
-        let request = Request { once: Some(Once { key: mark, time: now }), observations };
-        let tokens = if pipeline.classifiers.iter().any(|plan| plan.lesson(class).is_some()) {
-            self.tokens_of_row(pipeline, &row, &journal.description(&row.version)?)
-        } else {
-            Vec::new()
-        };
-        let outcome = self.said(pipeline, request, &tokens, class, now).await?;
-        if !outcome.duplicate {
-            let feedback = Feedback { decision: id, class: class.to_owned(), time: now };
-            journal.append(&[(self.ids.next(now), now, Record::Feedback(feedback))]).await?;
-            self.metrics.journal_records.inc();
-        }
-        Ok(outcome)
-    }
-
-    /// Takes in what somebody says about an event that was not decided here: the counters of the class go up for
-    /// its keys. The same event learned twice as the same class within the dedupe time counts once; `id` tells
-    /// events apart, e.g. a hash of the message.
-    pub async fn learn(
-        &self,
-        prepared: Prepared,
-        id: &str,
-        class: &str,
-    ) -> Result<FeedbackOutcome, EngineError> {
-        let pipeline = Arc::clone(&prepared.row.pipeline);
-        let counters = feedback_counters(&pipeline, class)?;
-        let mark = keys::once(&pipeline, &self.secret, "learn", &format!("{id}\0{class}"));
-        let once = Once { key: mark, time: prepared.row.time };
-        let request = observe::request(&prepared, What::Said { counters, once });
-        self.said(&pipeline, request, &prepared.tokens, class, once.time).await
-    }
-
-    /// Counts what was said, and teaches it to classifiers: each is done once by itself, so that after a crash between
-    /// the two saying it again makes up for what is missing.
-    async fn said(
-        &self,
-        pipeline: &Pipeline,
-        request: Request,
-        tokens: &[Option<Tokens>],
-        class: &str,
-        time: Time,
-    ) -> Result<FeedbackOutcome, EngineError> {
-        let keys =
-            request.observations.iter().filter(|added| !matches!(added.add, stats::Add::Nothing)).count();
-        let outcomes = self.ledger.observe(std::slice::from_ref(&request)).await?;
-        self.metrics.feedback_given.get_or_create(&label(pipeline)).inc();
-        let counted = !outcomes.duplicate(0);
-        let tokens = self.teach(pipeline, tokens, class, time).await?;
-        Ok(FeedbackOutcome {
-            keys: if counted { keys } else { 0 },
-            tokens,
-            duplicate: !counted && tokens == 0,
-        })
-    }
-
     /// A past decision with everything that it was made of, as it was logged. Which rules came closest and what moved
     /// models is told while the version that decided is in force or kept. Blocks.
     pub fn explain(&self, id: RecordId) -> Result<Explanation, EngineError> {
@@ -600,6 +514,8 @@ impl Engine {
 
     fn piece(&self, plan: &KindPlan, value: &str) -> Result<(String, Shingle), EngineError> {
         let mut first = None;
+        let lower = (plan.kind == plan::REPORTER).then(|| report::reporter(value));
+        let value = lower.as_deref().unwrap_or(value);
         content::piece::pieces(&event::Value::from(value), plan.normalise, &mut |piece| {
             first.get_or_insert_with(|| piece.to_owned());
         });
@@ -778,16 +694,9 @@ fn label(pipeline: &Pipeline) -> PipelineLabel {
 }
 
 fn find_kind<'a>(pipeline: &'a Pipeline, name: &str) -> Result<&'a KindPlan, EngineError> {
-    pipeline.kinds.iter().find(|kind| kind.name == name).ok_or_else(|| {
+    pipeline.kinds_and_reporters().find(|kind| kind.name == name).ok_or_else(|| {
         let help = config::expected(name, pipeline.kinds.iter().map(|kind| kind.name.as_str()));
         EngineError::Unknown { what: "kind", name: name.to_owned(), help }
-    })
-}
-
-fn feedback_counters<'a>(pipeline: &'a Pipeline, class: &str) -> Result<&'a [String], EngineError> {
-    pipeline.feedback.get(class).map(Vec::as_slice).ok_or_else(|| {
-        let help = config::expected(class, pipeline.feedback.keys().map(String::as_str));
-        EngineError::Unknown { what: "feedback class", name: class.to_owned(), help }
     })
 }
 

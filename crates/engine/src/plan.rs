@@ -10,6 +10,7 @@ mod judging;
 mod listener;
 mod model;
 pub(crate) mod phrases;
+mod reports;
 mod statistic;
 
 use std::collections::{BTreeMap, HashMap};
@@ -36,6 +37,8 @@ pub(crate) use classifier::Lesson;
 pub use listener::{Acting, Endpoint, EndpointError, Failing, ListenerPlan, MailReply, Protocol, Replies};
 pub use model::ModelPlan;
 pub use phrases::PhrasePlan;
+pub use reports::{Class, ReportsPlan, Side};
+pub(crate) use reports::{REPORT, REPORTER};
 use statistic::{Kept, StatisticDraft};
 
 /// Kind of the marks by which events and feedback with an id are counted once. Configured kinds start at 1.
@@ -223,6 +226,8 @@ pub struct Pipeline {
     pub(crate) skew_max: Span,
     /// What may be said of an event afterwards: the class, and the counters that it adds to.
     pub feedback: BTreeMap<String, Vec<String>>,
+    /// How that is counted; `None` where nothing may be said.
+    pub reports: Option<ReportsPlan>,
 }
 
 /// The columns that the first two stages fill.
@@ -263,6 +268,8 @@ pub struct KindPlan {
     pub(crate) when: Option<Condition>,
     /// Names of the counters, empty for a kind that has none.
     pub counters: Vec<String>,
+    /// Counters of which something can be taken back, and those that hold it: both by index.
+    pub(crate) taken: Vec<(u8, u8)>,
     /// Trailing windows that its readings carry.
     pub windows: Vec<Span>,
     /// What its track keeps, in the order of a reading's values; empty for a kind that has none.
@@ -382,6 +389,13 @@ impl Pipeline {
     }
 }
 
+impl Pipeline {
+    /// The kinds of pieces, and that of reporters.
+    pub fn kinds_and_reporters(&self) -> impl Iterator<Item = &KindPlan> {
+        self.kinds.iter().chain(self.reports.iter().map(|reports| &reports.reporter))
+    }
+}
+
 impl KindPlan {
     /// What the values of its track are called, in order.
     pub fn track_names(&self) -> Vec<String> {
@@ -398,12 +412,20 @@ impl KindPlan {
         let index = self.counters.iter().position(|counter| counter == name)?;
         u8::try_from(index).ok()
     }
+
+    /// The index of what holds how much of a counter was taken back.
+    pub(crate) fn taken_back(&self, name: &str) -> Option<u8> {
+        let counter = self.counter(name)?;
+        self.taken.iter().find(|(of, _)| *of == counter).map(|(_, taken)| *taken)
+    }
 }
 
 impl KindPlan {
     /// The shingle of each piece that a value gives.
     pub fn shingles(&self, value: &str, secret: &event::Secret) -> Vec<event::Shingle> {
         let mut shingles = Vec::new();
+        let reporter = (self.kind == REPORTER).then(|| crate::report::reporter(value));
+        let value = reporter.as_deref().unwrap_or(value);
         content::piece::pieces(&event::Value::from(value), self.normalise, &mut |piece| {
             shingles.push(secret.shingle(piece.as_bytes()));
         });
@@ -581,6 +603,7 @@ impl<'a> Draft<'a> {
                 prefixes: Prefixes { v4: prefix("ipv4", 24), v6: prefix("ipv6", 64) },
                 skew_max: time.and_then(|view| view.span("skew_max")).unwrap_or(Span::minutes(5)),
                 feedback: BTreeMap::new(),
+                reports: None,
             },
             statistics: Vec::new(),
             statistic_of: Vec::new(),
@@ -598,6 +621,7 @@ impl<'a> Draft<'a> {
         draft.labels(problems);
         draft.idle_kinds(problems);
         draft.adds(problems);
+        draft.reports(problems);
         draft.configured_readings(&mut builder, problems);
         draft.track_readings(&mut builder, problems);
         draft.classifiers(&mut builder, problems);
@@ -638,6 +662,7 @@ impl<'a> Draft<'a> {
                     .unwrap_or(Normalise::Exact),
                 when,
                 counters: Vec::new(),
+                taken: Vec::new(),
                 windows: Vec::new(),
                 track: Vec::new(),
                 value: None,
@@ -674,6 +699,7 @@ impl<'a> Draft<'a> {
     }
 
     fn statistics(&mut self, schema: &Schema, problems: &mut Problems) {
+        let said: Vec<String> = self.counters_of_feedback().into_iter().map(str::to_owned).collect();
         for view in entries(self.document, "statistic", problems) {
             let Some(name) = view.str("name") else { continue };
             if self.statistics.iter().any(|other| other.name == name) {
@@ -695,7 +721,7 @@ impl<'a> Draft<'a> {
                     None => self.statistic_of[kind] = Some(index),
                 }
             }
-            let (draft, sound) = StatisticDraft::compile(name, view, schema, problems);
+            let (draft, sound) = StatisticDraft::compile(name, view, schema, &said, problems);
             if !sound {
                 for statistic in &mut self.statistic_of {
                     statistic.take_if(|own| *own == index);
@@ -705,7 +731,9 @@ impl<'a> Draft<'a> {
                 self.pipeline.kinds.iter_mut().zip(&self.statistic_of).filter(|(_, of)| **of == Some(index))
             {
                 match &draft.kept {
-                    Kept::Windows { counters, .. } => kind.counters = counters.clone(),
+                    Kept::Windows { .. } => {
+                        (kind.counters, kind.taken) = (draft.counters().to_vec(), draft.taken())
+                    }
                     Kept::Track { track, value } => {
                         (kind.track, kind.value) = (track.columns().to_vec(), *value);
                     }
@@ -1011,6 +1039,12 @@ fn catalog(drafts: &mut [Draft<'_>], now: Option<&Catalog>, problems: &mut Probl
             // One that cannot be kept was told of.
             if let Ok(measure) = label.measure() {
                 add(label.kind, &label.name, &label.name, (measure, None), start);
+            }
+        }
+        if draft.pipeline.reports.is_some() {
+            // Constants, which fit.
+            for (kind, name, measure) in ReportsPlan::measures().into_iter().flatten() {
+                add(kind, "reports", name, (measure, None), start);
             }
         }
         // Each window was looked at when it was asked for: together they can be too many.

@@ -20,7 +20,7 @@ use futures_util::FutureExt;
 use crate::Engine;
 use crate::explain::ExplainedClassifier;
 use crate::journal::{Description, Row};
-use crate::plan::{ClassifierPlan, Lesson, Pipeline};
+use crate::plan::{Class, ClassifierPlan, Lesson, Pipeline};
 use crate::stage::classify::{Known, Tokens};
 use crate::stage::observe::Observed;
 
@@ -38,6 +38,52 @@ pub(crate) struct OwnLesson {
     tokens: Tokens,
     lesson: Lesson,
     time: Time,
+}
+
+/// A word on an event, as far as it counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taught<'a> {
+    /// What is said; `None` if that counts nothing.
+    pub(crate) said: Option<&'a Class>,
+    /// What the same reporter had said before and is taken back, if it counted.
+    pub(crate) was: Option<&'a Class>,
+    /// Whether a reporter says it, not the operator.
+    pub(crate) by: bool,
+    /// Whether the same had been said before.
+    pub(crate) again: bool,
+}
+
+/// What an event must have taught so far for a lesson of it to be learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    Always,
+    /// This and nothing else.
+    Taught(Lesson),
+}
+
+impl When {
+    fn holds(self, known: &Known) -> bool {
+        match self {
+            When::Always => true,
+            When::Taught(lesson) => known.taught() == lesson,
+        }
+    }
+}
+
+impl Taught<'_> {
+    /// What a classifier learns of it. A reporter can take back what the event has taught only if that is what the
+    /// reporter had said; and repeating it makes up for a crash between counting and learning, no more: else anybody
+    /// could go on undoing what others said since.
+    fn lesson(&self, plan: &ClassifierPlan) -> Option<(Lesson, When)> {
+        let of = |class: Option<&Class>| class.and_then(|class| plan.lesson(&class.name));
+        let was = of(self.was).filter(|was| *was != Lesson::Forget);
+        match of(self.said) {
+            None => Some((Lesson::Forget, When::Taught(was?))),
+            Some(Lesson::Forget) if self.by => Some((Lesson::Forget, When::Taught(was?))),
+            Some(lesson) if self.by && self.again => Some((lesson, When::Taught(Lesson::Forget))),
+            Some(lesson) => Some((lesson, When::Always)),
+        }
+    }
 }
 
 impl School {
@@ -78,18 +124,18 @@ impl Drop for Alone<'_> {
 }
 
 impl Engine {
-    /// Teaches classifiers what a feedback class says of an event; answers how many tokens' evidence has changed.
+    /// Teaches classifiers what a word says of an event; answers how many tokens' evidence has changed.
     pub(crate) async fn teach(
         &self,
         pipeline: &Pipeline,
         tokens: &[Option<Tokens>],
-        class: &str,
+        word: Taught<'_>,
         time: Time,
     ) -> Result<usize, LedgerError> {
         let mut changed = 0;
         for (plan, tokens) in pipeline.classifiers.iter().zip(tokens) {
-            let (Some(lesson), Some(tokens)) = (plan.lesson(class), tokens) else { continue };
-            changed += self.teach_one(tokens, lesson, time, |_| true).await?;
+            let (Some((lesson, when)), Some(tokens)) = (word.lesson(plan), tokens) else { continue };
+            changed += self.teach_one(tokens, lesson, time, |known| when.holds(known)).await?;
         }
         Ok(changed)
     }

@@ -673,8 +673,12 @@ impl From<&engine::Hot> for Hot {
 pub struct Feedback {
     /// The decision.
     pub id: String,
-    /// What is said: one of the pipeline's feedback classes.
+    /// What is said: one of the pipeline's feedback classes; `none` takes back what was said.
     pub class: String,
+    /// Who says it, e.g. an address; without one it is the operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 256)]
+    pub by: Option<String>,
 }
 
 /// What feedback or learning did.
@@ -691,6 +695,37 @@ pub struct Said {
     pub tokens: usize,
     /// The same had been said before, and was not counted again.
     pub duplicate: bool,
+    /// How much each counter went up.
+    pub weight: u8,
+    /// It was more than a reporter may say in a day, and counts nothing.
+    pub limited: bool,
+    /// How much who says it is believed: `operator`, `new`, `trusted` or `distrusted`.
+    pub standing: String,
+    /// What the same reporter had said of the same before, and was taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<String>,
+}
+
+impl Said {
+    /// What came of saying `class` of `id`.
+    pub fn new(id: String, class: String, outcome: engine::FeedbackOutcome) -> Said {
+        let engine::FeedbackOutcome { keys, tokens, duplicate, weight, limited, standing, replaced } =
+            outcome;
+        let standing = standing.name().to_owned();
+        Said { id, class, keys, tokens, duplicate, weight, limited, standing, replaced }
+    }
+}
+
+/// What a mail did in which mail was reported.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Reported {
+    /// Who reported.
+    pub by: String,
+    /// What was said; missing where a feedback report says nothing of the kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    /// For each mail that was reported what that did: by the id of its decision, or else the SHA-256 of the mail.
+    pub said: Vec<Said>,
 }
 
 /// A copy of the data directory.

@@ -181,6 +181,11 @@ pub(crate) async fn submitted(
     Ok(Submitted { id: event.id.clone(), prepared: node.prepare(pipeline, event, arrival, lookups).await })
 }
 
+/// The envelope that the headers of a request with a message tell.
+pub(crate) fn envelope(headers: &HeaderMap) -> Result<Envelope, Failure> {
+    Ok(Said::of(headers, Form::Message, Reading::default())?.envelope)
+}
+
 /// What the request says about the event beside its body.
 #[derive(Debug, Default)]
 pub(crate) struct Said {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::body::Bytes;
-use engine::{Engine, EngineError, FeedbackOutcome, ListenerPlan, Pipeline, Prepared, ServerPlan};
+use engine::{Engine, EngineError, FeedbackOutcome, ListenerPlan, Pipeline, Prepared, Said, ServerPlan};
 use event::Time;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
@@ -127,11 +127,11 @@ impl Node {
         prepared: Prepared,
         id: Option<String>,
         body: &[u8],
-        class: &str,
+        said: impl Into<Said<'_>>,
     ) -> Result<(String, FeedbackOutcome), EngineError> {
         let digest = || Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect();
         let id = id.unwrap_or_else(digest);
-        let outcome = self.engine.learn(prepared, &id, class).await?;
+        let outcome = self.engine.learn(prepared, &id, said).await?;
         Ok((id, outcome))
     }
 

@@ -126,6 +126,7 @@ impl From<EngineError> for Failure {
             EngineError::NoDecision(_) | EngineError::NoJournal | EngineError::NoDirectory => {
                 NOT_FOUND.failure(error.to_string())
             }
+            EngineError::ReportBusy => OVERLOADED.failure(error.to_string()).help("say the last of it again"),
             EngineError::SnapshotBusy => {
                 OVERLOADED.failure(error.to_string()).help("try again once it is done")
             }

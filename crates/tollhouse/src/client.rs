@@ -8,8 +8,8 @@ use content::message::Envelope;
 use event::{Span, Time};
 use serde::de::DeserializeOwned;
 use server::api::{
-    BatchLine, Comparison, Decision, Explanation, Feedback, Problem, Reloaded, Rollback, Rules, Said,
-    Snapshot, Timeline, Top,
+    BatchLine, Comparison, Decision, Explanation, Feedback, Problem, Reloaded, Reported, Rollback, Rules,
+    Said, Snapshot, Timeline, Top,
 };
 use ureq::http::{Method, Request, Response, Uri};
 use ureq::{Agent, Body};
@@ -57,6 +57,14 @@ impl From<CallError> for Failure {
 
 impl CallError {
     /// What is wrong with the event, if that is why: the next one may do.
+    pub(crate) fn of_report(self) -> Result<String, Failure> {
+        match self {
+            CallError::Refused(problem) if problem.kind.ends_with("not-applicable") => Ok(problem.detail),
+            other => other.of_event(),
+        }
+    }
+
+    /// The same of an event.
     pub(crate) fn of_event(self) -> Result<String, Failure> {
         const OF_EVENTS: [&str; 3] = ["invalid-event", "invalid-body", "too-large"];
         match self {
@@ -187,9 +195,20 @@ impl Client {
             .map_err(|error| self.odd(&error))
     }
 
+    /// Hands over a mail in which somebody reports mail. The headers tell its envelope.
+    pub(crate) fn report(
+        &self,
+        pipeline: Option<&str>,
+        headers: Headers<'_>,
+        mail: &[u8],
+    ) -> Result<Reported, CallError> {
+        let query: Vec<(&str, &str)> = pipeline.map(|name| ("pipeline", name)).into_iter().collect();
+        self.call(Method::POST, "/v1/report", &query, headers, mail)
+    }
+
     /// Says of a past decision what the event was.
     pub(crate) fn feedback(&self, id: &str, class: &str) -> Result<Said, CallError> {
-        let said = Feedback { id: id.to_owned(), class: class.to_owned() };
+        let said = Feedback { id: id.to_owned(), class: class.to_owned(), by: None };
         let body = serde_json::to_vec(&said).map_err(|error| CallError::Failed(Failure::new(error)))?;
         self.call(Method::POST, "/v1/feedback", &[], &[("content-type", "application/json")], &body)
     }

@@ -94,7 +94,7 @@ pub struct Judgement {
     /// The enforced rules that fire on rows that change, where the rows do not tell.
     fired: HashMap<RecordId, Vec<String>>,
     /// Decision, class, when it was said, and the id of that.
-    feedback: Vec<(RecordId, String, Time, RecordId)>,
+    feedback: Vec<(RecordId, Option<String>, Time, RecordId)>,
     /// How often each enforced and each shadow rule had fired.
     before: HashMap<String, [u64; 2]>,
     /// How often each rule of the new set fires.
@@ -234,8 +234,8 @@ impl<'a> Look<'a> for Judging<'a> {
         }
     }
 
-    fn feedback(&mut self, id: RecordId, decision: RecordId, class: &str, time: Time) {
-        self.bench.judgement.feedback.push((decision, class.to_owned(), time, id));
+    fn feedback(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time) {
+        self.bench.judgement.feedback.push((decision, class.map(str::to_owned), time, id));
     }
 }
 

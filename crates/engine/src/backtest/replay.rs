@@ -10,15 +10,16 @@ use std::sync::Arc;
 use event::{Facts, Key, Secret, Shingle, Slot, Time, Value};
 use judge::Outcome;
 use judge::catboost::Scratch;
-use stats::{Embedded, Ledger, LedgerError, Observation, Request};
+use stats::{Embedded, Ledger, LedgerError, Request};
 
 use super::known::Version;
 use super::{Backtest, Judged, Judgement, Question, Said, Tally};
 use crate::OpenError;
 use crate::id::RecordId;
 use crate::journal::slim::{Decided, Head, Look};
-use crate::journal::{Block, Description, Feedback, Record, Row, SegmentError};
+use crate::journal::{Block, Description, Feedback, Record, Replaced, Report, Row, SegmentError};
 use crate::plan::{KindPlan, Pipeline, Plan, ReadingSource};
+use crate::report;
 use crate::stage::fields::Fielded;
 use crate::stage::{keys, observe, settle};
 
@@ -51,7 +52,7 @@ pub struct Replay {
 
 /// Decision, class, when it was said, and the id of that.
 #[derive(Default)]
-struct Answers(Vec<(RecordId, String, Time, RecordId)>);
+struct Answers(Vec<(RecordId, Option<String>, Time, RecordId)>);
 
 impl<'w> Look<'w> for Answers {
     fn version(&mut self, _: &str, _: &str) -> Option<&'w [Option<Slot>]> {
@@ -66,8 +67,8 @@ impl<'w> Look<'w> for Answers {
 
     fn decided(&mut self, _: Decided) {}
 
-    fn feedback(&mut self, id: RecordId, decision: RecordId, class: &str, time: Time) {
-        self.0.push((decision, class.to_owned(), time, id));
+    fn feedback(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time) {
+        self.0.push((decision, class.map(str::to_owned), time, id));
     }
 }
 
@@ -144,7 +145,11 @@ impl Replay {
                     self.decide(id, *row, &mut judgement).await?;
                 }
                 Record::Decision(_) => {}
-                Record::Feedback(feedback) => self.answer(&feedback).await?,
+                Record::Feedback(Feedback { decision, class, time }) => {
+                    let counters = self.backtest.pipeline.feedback.get(&class).cloned().unwrap_or_default();
+                    self.answer(decision, &counters, (1, time), false).await?;
+                }
+                Record::Report(report) => self.report(&report).await?,
             }
         }
         // What was imported may go back in time: nothing is forgotten that the next block could ask for.
@@ -219,21 +224,28 @@ impl Replay {
         Ok(())
     }
 
-    /// What feedback adds.
-    async fn answer(&mut self, feedback: &Feedback) -> Result<(), LedgerError> {
-        let pipeline = &self.backtest.pipeline;
-        let (Some(keys), Some(names)) =
-            (self.answered.get(&feedback.decision), pipeline.feedback.get(&feedback.class))
-        else {
-            return Ok(());
-        };
-        let mut observations = Vec::with_capacity(keys.len());
-        for key in keys {
-            if let Some(plan) = pipeline.kinds.iter().find(|plan| plan.kind == key.kind) {
-                let add = observe::named(plan, names);
-                observations.push(Observation { key: *key, time: feedback.time, add });
-            }
+    /// What a report adds, and takes back. Of the classes that the pipeline has still.
+    async fn report(&mut self, report: &Report) -> Result<(), LedgerError> {
+        let counters = |class: &str| self.backtest.pipeline.feedback.get(class).cloned();
+        if let Some(counters) = report.class.as_deref().and_then(counters) {
+            self.answer(report.decision, &counters, (report.weight, report.time), false).await?;
         }
+        let Some(Replaced { class, time, weight, .. }) = &report.replaced else { return Ok(()) };
+        let Some(counters) = self.backtest.pipeline.feedback.get(class).cloned() else { return Ok(()) };
+        self.answer(report.decision, &counters, (*weight, *time), true).await
+    }
+
+    /// What is said of a decision.
+    async fn answer(
+        &mut self,
+        decision: RecordId,
+        counters: &[String],
+        counts: (u8, Time),
+        taken_back: bool,
+    ) -> Result<(), LedgerError> {
+        let pipeline = &self.backtest.pipeline;
+        let Some(keys) = self.answered.get(&decision) else { return Ok(()) };
+        let observations = report::counted(pipeline, keys, counters, counts, taken_back).collect();
         self.ledger.observe(&[Request { once: None, observations }]).await?;
         Ok(())
     }

@@ -175,7 +175,7 @@ pub struct Tally {
     rescored: u64,
     bytes: u64,
     actions: HashMap<(Action, Action), u64>,
-    labels: HashMap<RecordId, (Time, RecordId, String)>,
+    labels: HashMap<RecordId, (Time, RecordId, Option<String>)>,
     labelled: u64,
     before: Counts,
     after: Counts,
@@ -246,7 +246,9 @@ impl Tally {
         *self.actions.entry((row.before.action, row.after.action)).or_default() += 1;
         // A decision comes behind all that is said of it, so its label is not needed again.
         let label = if self.labels.is_empty() { None } else { self.labels.remove(&row.id) };
-        if let Some((.., class)) = &label {
+        // One that was taken back is none.
+        let label = label.and_then(|(.., class)| class);
+        if let Some(class) = &label {
             let bad = self.question.is_bad(class);
             self.labelled += 1;
             self.before.add(bad, self.question.catches(row.before.action));
@@ -255,7 +257,6 @@ impl Tally {
         if row.before != row.after {
             let at = self.largest.partition_point(|other| larger(&other.row, &row) != Ordering::Greater);
             if at < EXAMPLES {
-                let label = label.map(|(.., class)| class);
                 self.largest.insert(at, Largest { row, label, fired });
                 self.largest.truncate(EXAMPLES);
             }

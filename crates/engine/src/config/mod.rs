@@ -362,11 +362,13 @@ fn of_files(source: &Arc<Source>, main: bool, problems: &mut Problems) -> (Table
     if let Some(Node { value: Tree::String(name), origin }) = file.get("preset") {
         match preset::find(name) {
             Some(preset) => {
-                let text = preset.text.to_owned();
-                let source = Arc::new(Source { kind: SourceKind::Preset, name: name.clone(), text });
-                let layer = tree::parse(&source, problems);
-                spec::check(&layer, false, problems);
-                root.overlay(layer, &spec::identity);
+                for preset in preset.layers() {
+                    let (name, text) = (preset.name.to_owned(), preset.text.to_owned());
+                    let source = Arc::new(Source { kind: SourceKind::Preset, name, text });
+                    let layer = tree::parse(&source, problems);
+                    spec::check(&layer, false, problems);
+                    root.overlay(layer, &spec::identity);
+                }
             }
             None => {
                 let names = preset::ALL.iter().map(|preset| preset.name);

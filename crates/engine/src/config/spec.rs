@@ -119,8 +119,11 @@ const COLUMNS: &[&str] = &["first", "last", "count", "sum", "min", "max"];
 const SKETCH_KEYS_MAX: i64 = 100_000_000_000;
 /// The key of a pipeline's candidate, which no verdict depends on.
 pub(super) const CANDIDATE: &str = "candidate";
-/// Kinds above are the ledger's own.
-const KIND_MAX: i64 = stats::Catalog::KINDS as i64 - 1;
+/// Kinds above are the engine's and the ledger's own.
+const KIND_MAX: i64 = stats::Catalog::KINDS as i64 - 3;
+
+/// The greatest weight of what somebody says.
+const WEIGHT_MAX: i64 = crate::report::WEIGHT_MAX as i64;
 
 const PRECISION: Shape =
     Shape::Integer(stats::Measure::PRECISION_MIN as i64, stats::Measure::PRECISION_MAX as i64);
@@ -571,7 +574,90 @@ pub(super) static SECTIONS: &[Section] = &[
         form: Form::Map,
         node: false,
         doc: "What people may say of an event afterwards: a class, and the counters that it adds to.",
-        settings: &[required("CLASS", Shape::List(&Shape::Name), "Counters that go up by one")],
+        settings: &[required(
+            "CLASS",
+            Shape::List(&Shape::Name),
+            "Counters that go up by the weight of who says it; `none` is no class, it takes back what was said",
+        )],
+    },
+    Section {
+        name: "reports",
+        form: Form::Table,
+        node: false,
+        doc: "How much what people say counts. A reporter's word on an event replaces the one before. See [concepts.md](concepts.md#reports).",
+        settings: &[
+            setting(
+                "bad",
+                Shape::List(&Shape::Name),
+                Some("[]"),
+                "Classes that say an event was unwanted; the first is what a report means that only says so",
+            ),
+            setting(
+                "good",
+                Shape::List(&Shape::Name),
+                Some("[]"),
+                "Classes that say an event was wanted; the first is what a report means that only says so",
+            ),
+            setting(
+                "alike",
+                Shape::List(&Shape::Name),
+                Some("[]"),
+                "Kinds whose keys tell that events are alike: reporters agree on the first key of an event of these kinds, and where it has none on the event itself",
+            ),
+            setting(
+                "senders",
+                Shape::List(&Shape::Text),
+                Some("[]"),
+                "Addresses, and domains without `@`, whose mail may report although nobody was authenticated: envelope senders, so only where these cannot be forged",
+            ),
+            setting(
+                "per_day",
+                Shape::Integer(0, 1_000_000_000),
+                Some("100"),
+                "How often a reporter may say in 24 hours, to the hour, what `bad` and `good` name; what is beyond counts nothing",
+            ),
+            setting(
+                "others_per_day",
+                Shape::Integer(0, 1_000_000_000),
+                Some("2000"),
+                "The same for all other classes, such as `read`",
+            ),
+            setting(
+                "weight_new",
+                Shape::Integer(0, WEIGHT_MAX),
+                Some("1"),
+                "How much a word counts of a reporter of whom little is known",
+            ),
+            setting(
+                "weight_trusted",
+                Shape::Integer(0, WEIGHT_MAX),
+                Some("2"),
+                "How much a word counts of a trusted reporter",
+            ),
+            setting(
+                "trusted_after",
+                Shape::Integer(1, 1_000_000_000),
+                Some("10"),
+                "How often others must have agreed with a reporter in 90 days, and hardly contradicted, for trust: (agreed + 1) / (agreed + contradicted + reversed + 2) is at least 0.9",
+            ),
+            setting(
+                "distrusted_after",
+                Shape::Integer(1, 1_000_000_000),
+                Some("3"),
+                "How often a reporter must have been contradicted in 90 days, or have reversed a report, for the words to count nothing, if that share is below 0.5",
+            ),
+        ],
+    },
+    Section {
+        name: "report_addresses",
+        form: Form::Map,
+        node: false,
+        doc: "Addresses to which people send mail to report it, by what that says. See [http.md](http.md#post-v1report).",
+        settings: &[required(
+            "CLASS",
+            Shape::List(&Shape::Text),
+            "Addresses, such as `spam@example.org`; what is sent there is reported as the class of [feedback]",
+        )],
     },
     Section {
         name: "constants",

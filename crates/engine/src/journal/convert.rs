@@ -213,5 +213,5 @@ impl<'w> Look<'w> for Versions {
 
     fn decided(&mut self, _: Decided) {}
 
-    fn feedback(&mut self, _: RecordId, _: RecordId, _: &str, _: Time) {}
+    fn feedback(&mut self, _: RecordId, _: RecordId, _: Option<&str>, _: Time) {}
 }

@@ -9,7 +9,7 @@ use event::{Shingle, Time};
 use super::columns::{self, Columns, Form};
 use super::files::{self, segments_in};
 use super::segment;
-use super::{Archive, JournalError, Record, io_error, segment_error, sync_directory};
+use super::{Archive, Feedback, JournalError, Record, Report, io_error, segment_error, sync_directory};
 use crate::id::RecordId;
 
 /// What was taken out.
@@ -21,7 +21,8 @@ pub struct ErasedRecords {
     pub feedback: u64,
 }
 
-/// Takes out every decision whose event had a key of one of these shingles, of whatever kind, and all feedback on it.
+/// Takes out every decision whose event had a key of one of these shingles, of whatever kind, and all feedback on it, and
+/// what reporters said who have one of them.
 /// Nobody may have the journal open. Segments that hold none are not touched; others are written anew beside and put in
 /// their places one by one, with their age. Interrupted, it is to be begun again. With `pretend` nothing is changed.
 /// What an interruption left of segments
@@ -44,8 +45,7 @@ pub(crate) fn erase(
                     erased.decisions += 1;
                     decisions.insert(id);
                 }
-                Record::Feedback(feedback) if decisions.contains(&feedback.decision) => erased.feedback += 1,
-                _ => {}
+                record => erased.feedback += u64::from(is_said(&record, &decisions, shingles)),
             }
         }
     }
@@ -56,24 +56,38 @@ pub(crate) fn erase(
         // They may have what is erased, too.
         files::mend(directory)?;
     }
-    if decisions.is_empty() {
+    if erased.decisions + erased.feedback == 0 {
         return Ok(erased);
     }
     let segments = segments_in(directory)?;
     for (index, (_, path)) in segments.iter().enumerate() {
-        without(path, index + 1 == segments.len(), &decisions)?;
+        without(path, index + 1 == segments.len(), &decisions, shingles)?;
     }
     sync_directory(directory)?;
     Ok(erased)
 }
 
-/// Writes a segment anew without these decisions and what was said of them, in its form, if it has any. The newest one
-/// is kept even if it is empty: it says which format the others have.
-fn without(path: &Path, newest: bool, decisions: &HashSet<RecordId>) -> Result<(), JournalError> {
-    let is_erased = |(id, record): &(RecordId, Record)| match record {
-        Record::Decision(_) => decisions.contains(id),
-        Record::Feedback(feedback) => decisions.contains(&feedback.decision),
-    };
+/// Whether a record is what was said of one of these decisions, or by one of these reporters.
+fn is_said(record: &Record, decisions: &HashSet<RecordId>, reporters: &HashSet<Shingle>) -> bool {
+    match record {
+        Record::Decision(_) => false,
+        Record::Feedback(Feedback { decision, .. }) => decisions.contains(decision),
+        Record::Report(Report { decision, by, .. }) => {
+            decisions.contains(decision) || by.is_some_and(|by| reporters.contains(&by))
+        }
+    }
+}
+
+/// Writes a segment anew without these decisions and what was said of them or by these reporters, in its form, if it has
+/// any. The newest one is kept even if it is empty: it says which format the others have.
+fn without(
+    path: &Path,
+    newest: bool,
+    decisions: &HashSet<RecordId>,
+    reporters: &HashSet<Shingle>,
+) -> Result<(), JournalError> {
+    let is_erased =
+        |(id, record): &(RecordId, Record)| decisions.contains(id) || is_said(record, decisions, reporters);
     let blocks = || files::oldest_first(vec![path.to_path_buf()]);
     let mut is_touched = false;
     for block in blocks() {

@@ -72,20 +72,21 @@ impl Filter {
 /// Takes some 50 bytes a decision on which there is feedback.
 #[derive(Debug, Default)]
 struct Labels {
-    of: HashMap<RecordId, (Time, RecordId, Arc<str>)>,
+    of: HashMap<RecordId, (Time, RecordId, Option<Arc<str>>)>,
     classes: HashSet<Arc<str>>,
 }
 
 impl Labels {
-    fn add(&mut self, id: RecordId, decision: RecordId, class: &str, time: Time) {
-        let class = match self.classes.get(class) {
+    /// The word of whoever spoke last; nobody's once it was taken back, or if it counts nothing.
+    fn add(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time) {
+        let class = class.map(|class| match self.classes.get(class) {
             Some(known) => Arc::clone(known),
             None => {
                 let class: Arc<str> = class.into();
                 self.classes.insert(Arc::clone(&class));
                 class
             }
-        };
+        });
         // Records that raced each other are not in the order in which they were said.
         let said = (time, id, class);
         self.of
@@ -99,7 +100,8 @@ impl Labels {
     }
 
     fn of(&self, decision: RecordId) -> Option<(&str, Time)> {
-        self.of.get(&decision).map(|(time, _, class)| (&**class, *time))
+        let (time, _, class) = self.of.get(&decision)?;
+        Some((class.as_deref()?, *time))
     }
 }
 
@@ -134,7 +136,7 @@ impl<'w> Look<'w> for Outlook<'_> {
 
     fn decided(&mut self, _: Decided) {}
 
-    fn feedback(&mut self, id: RecordId, decision: RecordId, class: &str, time: Time) {
+    fn feedback(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time) {
         self.labels.add(id, decision, class, time);
     }
 }

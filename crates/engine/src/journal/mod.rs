@@ -40,7 +40,7 @@ pub use block::{Block, Head};
 pub use erase::ErasedRecords;
 pub(crate) use erase::erase;
 use files::segments_in;
-pub use record::{Description, Feedback, KeyReading, KindDescription, Record, Row};
+pub use record::{Description, Feedback, KeyReading, KindDescription, Record, Replaced, Report, Row};
 use segment::Summary;
 pub use segment::{Blocks, SegmentError};
 pub(crate) use snapshot::snapshot;

@@ -14,8 +14,10 @@ use crate::plan::Pipeline;
 pub enum Record {
     /// A decision.
     Decision(Box<Row>),
-    /// What somebody said about one afterwards.
+    /// What somebody said about one afterwards, as it was logged before reporters had names: it counted one.
     Feedback(Feedback),
+    /// What somebody said about one afterwards.
+    Report(Report),
 }
 
 /// A decision: everything that it was made of.
@@ -67,6 +69,47 @@ pub struct Feedback {
     pub class: String,
     /// When.
     pub time: Time,
+}
+
+/// What somebody said about a decision, and what that did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// The decision.
+    pub decision: RecordId,
+    /// What was said; `None` took back what was said before.
+    pub class: Option<String>,
+    /// When.
+    pub time: Time,
+    /// The hashed name of who said it; `None` for the operator.
+    pub by: Option<Shingle>,
+    /// How much each counter went up.
+    pub weight: u8,
+    /// It was more than a reporter may say in a day.
+    pub limited: bool,
+    /// The counters of the class.
+    pub counters: Vec<String>,
+    /// What the same reporter had said before, and was taken back.
+    pub replaced: Option<Replaced>,
+}
+
+/// A report in whose place another one stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replaced {
+    /// What was said.
+    pub class: String,
+    /// The counters of the class.
+    pub counters: Vec<String>,
+    /// When it counted.
+    pub time: Time,
+    /// How much.
+    pub weight: u8,
+}
+
+impl Report {
+    /// Whether it labels its decision: what counts nothing does not.
+    pub(crate) fn label(&self) -> Option<&str> {
+        self.class.as_deref().filter(|_| self.weight > 0)
+    }
 }
 
 /// What the rows of one version of a pipeline mean: kept beside the segments, so that a row can be read long after
@@ -160,6 +203,7 @@ enum Written<'a> {
     Feedback(&'a Feedback),
     /// A decision with effects: a verdict is stored without.
     Effective(&'a Row, &'a [Consequence]),
+    Report(&'a Report),
 }
 
 /// A record as it is read.
@@ -168,6 +212,7 @@ enum Stored {
     Decision(Box<Row>),
     Feedback(Feedback),
     Effective(Box<Row>, Vec<Consequence>),
+    Report(Report),
 }
 
 impl Record {
@@ -177,6 +222,7 @@ impl Record {
             Record::Decision(row) if row.verdict.effects.is_empty() => Written::Decision(row),
             Record::Decision(row) => Written::Effective(row, &row.verdict.effects),
             Record::Feedback(feedback) => Written::Feedback(feedback),
+            Record::Report(report) => Written::Report(report),
         };
         // Writing to a vector cannot fail, and no type here refuses to be written.
         postcard::to_stdvec(&(id, written)).unwrap_or_default()
@@ -201,6 +247,7 @@ impl From<Stored> for Record {
         match stored {
             Stored::Decision(row) => Record::Decision(row),
             Stored::Feedback(feedback) => Record::Feedback(feedback),
+            Stored::Report(report) => Record::Report(report),
             Stored::Effective(mut row, effects) => {
                 row.verdict.effects = effects;
                 Record::Decision(row)

@@ -4,7 +4,33 @@ use event::{Kind, Shingle, Slot, Time, Value};
 use judge::{Action, Next, Reason, Verdict};
 use proptest::prelude::*;
 
-use super::{KeyReading, Row};
+use super::{KeyReading, Replaced, Report, Row};
+use crate::id::RecordId;
+
+/// A report of any sort.
+pub(super) fn report() -> impl Strategy<Value = Report> {
+    let counters = || prop::collection::vec("[a-z]{0,5}", 0..3);
+    let replaced = ("[a-z]{0,5}", counters(), any::<i64>(), any::<u8>());
+    let replaced = replaced.prop_map(|(class, counters, time, weight)| Replaced {
+        class,
+        counters,
+        time: Time(time),
+        weight,
+    });
+    let class = prop::option::of("[a-z]{0,5}");
+    let who = (prop::option::of(any::<u64>()), any::<bool>());
+    let said = (any::<i64>(), 0u8..3, counters(), prop::option::of(replaced));
+    (class, who, said).prop_map(|(class, (by, limited), (time, weight, counters, replaced))| Report {
+        decision: RecordId(3),
+        class,
+        time: Time(time),
+        by: by.map(Shingle),
+        weight,
+        limited,
+        counters,
+        replaced,
+    })
+}
 
 /// A decision with these facts.
 pub(super) fn row(values: Vec<Option<Value>>) -> Row {

@@ -6,6 +6,7 @@ use event::{Facts, Slot, Time, Value};
 use judge::Action;
 use serde::Deserialize;
 
+use super::Report;
 use crate::id::RecordId;
 
 /// What a value is preceded by in its bytes: the number of its variant.
@@ -35,8 +36,9 @@ pub(crate) trait Look<'w> {
     /// What was decided, after the rules.
     fn decided(&mut self, decided: Decided);
 
-    /// What was said of a decision.
-    fn feedback(&mut self, id: RecordId, decision: RecordId, class: &str, time: Time);
+    /// What was said of a decision: the class that labels it, `None` if what was said counts nothing or took back what
+    /// had been said before.
+    fn feedback(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time);
 }
 
 /// Pipeline and version of the record before, and what is wanted of theirs.
@@ -51,7 +53,11 @@ pub(super) fn look<'w>(bytes: &[u8], count: u32, look: &mut dyn Look<'w>) -> Res
         let (head, has_effects) = match start {
             Start::Decision { head, has_effects } => (head, has_effects),
             Start::Feedback { decision, class, time } => {
-                look.feedback(id, decision, class, time);
+                look.feedback(id, decision, Some(class), time);
+                continue;
+            }
+            Start::Report(report) => {
+                look.feedback(id, report.decision, report.label(), report.time);
                 continue;
             }
         };
@@ -93,6 +99,8 @@ enum Start<'b> {
     Decision { head: Head<'b>, has_effects: bool },
     /// Feedback, whole.
     Feedback { decision: RecordId, class: &'b str, time: Time },
+    /// The same of a named reporter.
+    Report(Box<Report>),
 }
 
 /// What comes before a decision's facts.
@@ -145,6 +153,7 @@ impl<'b> Reader<'b> {
                 let (decision, class) = (RecordId(self.varint()?), self.text()?);
                 Start::Feedback { decision, class, time: self.time()? }
             }
+            3 => Start::Report(Box::new(self.made()?)),
             _ => return Err(Broken),
         };
         Ok((id, start))
@@ -295,7 +304,7 @@ impl<'b> Reader<'b> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::samples::{row, value};
+    use crate::journal::samples::{report, row, value};
     use crate::journal::{Feedback, Record};
     use proptest::prelude::*;
 
@@ -304,11 +313,13 @@ mod tests {
         fn rows_are_read_as_they_were_written(
             values in prop::collection::vec(prop::option::of(value()), 0..12),
             wanted in prop::collection::vec(any::<bool>(), 12),
+            report in report(),
         ) {
             let row = row(values);
             let feedback = Feedback { decision: RecordId(3), class: "spam".to_owned(), time: Time(-1) };
             let mut bytes = Record::Decision(Box::new(row.clone())).encode(RecordId(9));
             bytes.extend(Record::Feedback(feedback).encode(RecordId(u64::MAX)));
+            bytes.extend(Record::Report(report.clone()).encode(RecordId(7)));
             let mut reader = Reader::new(&bytes);
             let (id, start) = reader.start().unwrap();
             let Start::Decision { head, .. } = start else { panic!("{start:?}") };
@@ -330,6 +341,9 @@ mod tests {
                 start, Start::Feedback { decision: RecordId(3), class: "spam", time: Time(-1) }
             );
             prop_assert!(is_right && id == RecordId(u64::MAX), "{:?}", start);
+            let (id, start) = reader.start().unwrap();
+            let is_right = matches!(&start, Start::Report(read) if **read == report);
+            prop_assert!(is_right && id == RecordId(7), "{:?}", start);
             prop_assert!(reader.is_at_end());
         }
 

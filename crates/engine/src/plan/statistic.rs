@@ -20,7 +20,9 @@ pub(super) struct StatisticDraft<'a> {
 /// What is kept per key.
 pub(super) enum Kept {
     /// Counters; their windows are known once all rules have asked.
-    Windows { counters: Vec<String>, tiers: Vec<Tier>, keep: Option<Span> },
+    ///
+    /// The first `shown` of them count, the others hold what was taken back of those.
+    Windows { counters: Vec<String>, shown: usize, tiers: Vec<Tier>, keep: Option<Span> },
     /// A track, and the fact that its values are taken from.
     Track { track: Track, value: Option<Slot> },
 }
@@ -31,14 +33,16 @@ impl<'a> StatisticDraft<'a> {
         name: &str,
         view: View<'a>,
         schema: &Schema,
+        said: &[String],
         problems: &mut Problems,
     ) -> (StatisticDraft<'a>, bool) {
         let (kept, sound) = if view.is_given("track") {
             let kept = track(name, view, schema, problems);
             let sound = kept.is_some();
-            (kept.unwrap_or(Kept::Windows { counters: Vec::new(), tiers: Vec::new(), keep: None }), sound)
+            let none = Kept::Windows { counters: Vec::new(), shown: 0, tiers: Vec::new(), keep: None };
+            (kept.unwrap_or(none), sound)
         } else {
-            windows(view, problems)
+            windows(view, said, problems)
         };
         let admit = view.table("admit").and_then(|view| admit(view, problems));
         (StatisticDraft { name: name.to_owned(), view, kept, admit }, sound)
@@ -47,15 +51,26 @@ impl<'a> StatisticDraft<'a> {
     /// Names of the counters; a track has none.
     pub(super) fn counters(&self) -> &[String] {
         match &self.kept {
-            Kept::Windows { counters, .. } => counters,
+            Kept::Windows { counters, shown, .. } => &counters[..*shown],
             Kept::Track { .. } => &[],
         }
+    }
+
+    /// Counters of which something can be taken back, and those that hold it: both by index.
+    pub(super) fn taken(&self) -> Vec<(u8, u8)> {
+        let Kept::Windows { counters, shown, .. } = &self.kept else { return Vec::new() };
+        let taken = counters.iter().enumerate().skip(*shown).filter_map(|(index, name)| {
+            let of = name.strip_prefix(Layout::TAKEN_BACK)?;
+            let of = counters.iter().position(|counter| counter == of)?;
+            Some((u8::try_from(of).ok()?, u8::try_from(index).ok()?))
+        });
+        taken.collect()
     }
 
     /// What is kept, with readings over these windows.
     pub(super) fn measure(&self, windows: Vec<Span>) -> Result<Measure, LayoutError> {
         match &self.kept {
-            Kept::Windows { counters, tiers, keep } => {
+            Kept::Windows { counters, tiers, keep, .. } => {
                 Layout::new(counters.clone(), tiers, windows, *keep).map(Measure::Windows)
             }
             Kept::Track { track, .. } => Ok(Measure::Track(track.clone())),
@@ -63,7 +78,7 @@ impl<'a> StatisticDraft<'a> {
     }
 }
 
-fn windows(view: View<'_>, problems: &mut Problems) -> (Kept, bool) {
+fn windows(view: View<'_>, said: &[String], problems: &mut Problems) -> (Kept, bool) {
     for key in ["value", "decay"].into_iter().filter(|key| view.is_given(key)) {
         let help = "add `track = [...]` instead of `counts` and `windows`, or leave it out".to_owned();
         problems.add(view.origin(key), format!("`{key}` is for tracks"), Some(help));
@@ -92,7 +107,12 @@ fn windows(view: View<'_>, problems: &mut Problems) -> (Kept, bool) {
             }
         }
     }
-    let counters: Vec<String> = view.strings("counts").into_iter().map(|(name, _)| name.to_owned()).collect();
+    let mut counters: Vec<String> =
+        view.strings("counts").into_iter().map(|(name, _)| name.to_owned()).collect();
+    let shown = counters.len();
+    let taken = counters.iter().filter(|name| said.contains(name));
+    let taken: Vec<String> = taken.map(|name| format!("{}{name}", Layout::TAKEN_BACK)).collect();
+    counters.extend(taken);
     for (counter, origin) in view.strings("counts") {
         if judge::KIND_METHODS.contains(&counter) || judge::VALUE_METHODS.contains(&counter) {
             let message = format!("a counter cannot be called `{counter}`");
@@ -105,7 +125,7 @@ fn windows(view: View<'_>, problems: &mut Problems) -> (Kept, bool) {
         problems.add(view.origin("windows"), error.to_string(), None);
         sound = false;
     }
-    (Kept::Windows { counters, tiers, keep }, sound)
+    (Kept::Windows { counters, shown, tiers, keep }, sound)
 }
 
 fn track(name: &str, view: View<'_>, schema: &Schema, problems: &mut Problems) -> Option<Kept> {

@@ -177,7 +177,7 @@ impl Known {
     }
 
     /// What was said of the event last.
-    fn taught(&self) -> Lesson {
+    pub(crate) fn taught(&self) -> Lesson {
         match self.event {
             Evidence { bad: 1.., .. } => Lesson::Bad,
             Evidence { good: 1.., .. } => Lesson::Good,

@@ -95,7 +95,7 @@ async fn ask(
 pub(crate) async fn observe_one(
     ledger: &dyn Ledger,
     prepared: Prepared,
-    what: What<'_>,
+    what: What,
 ) -> Result<Observed, LedgerError> {
     let requests = vec![request(&prepared, what)];
     let (mut prepared, outcomes, error) = ask(ledger, vec![prepared], requests).await;
@@ -108,17 +108,15 @@ pub(crate) async fn observe_one(
 }
 
 /// What an event adds.
-pub(crate) enum What<'a> {
+pub(crate) enum What {
     /// Itself.
     Seen,
     /// Nothing.
     Nothing,
-    /// What was said about it: these counters, and nothing distinct.
-    Said { counters: &'a [String], once: Once },
 }
 
 /// The ledger's request for an event's keys.
-pub(crate) fn request(prepared: &Prepared, what: What<'_>) -> Request {
+pub(crate) fn request(prepared: &Prepared, what: What) -> Request {
     let time = prepared.row.time;
     let mut observations = Vec::with_capacity(prepared.keys.len() + prepared.pairs.len());
     for (index, plan) in prepared.row.pipeline.kinds.iter().enumerate() {
@@ -126,7 +124,6 @@ pub(crate) fn request(prepared: &Prepared, what: What<'_>) -> Request {
             What::Seen if !plan.track.is_empty() => Add::Value(value(plan, prepared)),
             What::Seen => counters(plan.observe.iter().copied()),
             What::Nothing => Add::Nothing,
-            What::Said { counters: names, .. } => named(plan, names),
         };
         let keys = prepared.keys.get(prepared.counted(index)).unwrap_or_default();
         observations.extend(keys.iter().map(|key| Observation { key: *key, time, add: add.clone() }));
@@ -146,7 +143,6 @@ pub(crate) fn request(prepared: &Prepared, what: What<'_>) -> Request {
             observations.extend(marks());
             None
         }
-        What::Said { once, .. } => Some(once),
     };
     Request { once, observations }
 }
@@ -157,11 +153,6 @@ fn value(plan: &KindPlan, prepared: &Prepared) -> Option<i64> {
         Value::Integer(integer) => Some(*integer),
         _ => None,
     }
-}
-
-/// One more of each of these counters.
-pub(crate) fn named(plan: &KindPlan, names: &[String]) -> Add {
-    counters(names.iter().filter_map(|name| Some((plan.counter(name)?, 1))))
 }
 
 pub(crate) fn counters(adds: impl Iterator<Item = (u8, u64)>) -> Add {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{Config, Directory, Engine, FeedbackOutcome, Overrides, Plan, RecordId};
+use engine::{Config, Directory, Engine, FeedbackOutcome, Overrides, Plan, RecordId, Said};
 use event::{Event, Span, Value};
 
 use crate::pipeline::NOW;
@@ -186,7 +186,6 @@ fn the_same_said_twice_counts_once_and_another_word_takes_its_place() {
     let turned = all_said(&engine);
     assert_ne!(turned, before);
     assert_eq!([fact(&engine, "words.bad", "", "anna"), fact(&engine, "words.good", "", "anna")], [3.0, 5.0]);
-    // Feedback counters were added to a moment ago, and are not again; what the classifier knows changes all the same.
     assert!(learn(&engine, BAD[0], "spam").tokens > 0);
     assert_eq!([fact(&engine, "words.bad", "", "anna"), fact(&engine, "words.good", "", "anna")], [4.0, 4.0]);
 }
@@ -208,6 +207,39 @@ fn what_is_forgotten_was_never_there() {
     }
     // Known are tokens that count for a class: none of those is left.
     assert_eq!(all_said(&engine), before);
+}
+
+#[test]
+fn reports_teach_as_far_as_they_count() {
+    let text = format!("{CONFIG}\n[reports]\nbad = [\"spam\"]\ngood = [\"ham\"]\nper_day = 2\n");
+    let config = Config::from_text("comments.toml", &text, &Overrides::default());
+    let engine = Engine::ephemeral(Plan::compile(&config).unwrap_or_else(|error| panic!("{error}"))).unwrap();
+    let say = |text: &str, class: &str, by: Option<&str>| {
+        let pipeline = Arc::clone(&engine.plan().pipelines[0]);
+        let prepared = engine.prepare(&pipeline, comment(text, "anna"), NOW);
+        let outcome = pollster::block_on(engine.learn(prepared, text, Said { class, by })).unwrap();
+        let known = ["words.bad", "words.good"].map(|name| fact(&engine, name, "", "anna"));
+        (outcome, known)
+    };
+    let (ann, bob) = (Some("ann"), Some("bob"));
+    let (first, known) = say(BAD[0], "spam", ann);
+    assert!(first.tokens > 10 && known == [1.0, 0.0], "{first:?} {known:?}");
+    let (gone, known) = say(BAD[0], "none", ann);
+    assert!(gone.tokens > 10 && known == [0.0, 0.0], "{gone:?} {known:?}");
+    assert_eq!(say(BAD[0], "spam", ann).1, [1.0, 0.0]);
+    let (limited, known) = say(BAD[1], "spam", ann);
+    assert!(limited.limited && limited.tokens == 0 && known == [1.0, 0.0], "{limited:?} {known:?}");
+
+    assert_eq!(say(BAD[0], "ham", None).1, [0.0, 1.0]);
+    let (gone, known) = say(BAD[0], "none", ann);
+    assert!(gone.tokens == 0 && known == [0.0, 1.0], "another word stands: {gone:?} {known:?}");
+    assert_eq!(say(BAD[2], "spam", bob).1, [1.0, 1.0]);
+    assert_eq!(say(BAD[2], "ham", None).1, [0.0, 2.0]);
+    let (again, known) = say(BAD[2], "spam", bob);
+    assert!(again.duplicate && known == [0.0, 2.0], "repeating undoes nothing: {again:?} {known:?}");
+    let (forgotten, known) = say(BAD[2], "forget", bob);
+    assert!(forgotten.tokens == 0 && known == [0.0, 2.0], "not bob's to forget: {forgotten:?} {known:?}");
+    assert_eq!(say(BAD[2], "forget", None).1, [0.0, 1.0]);
 }
 
 #[test]

@@ -182,6 +182,7 @@ fn one_subject_is_erased_from_columns() {
     let is_left = |(id, record): &(RecordId, Record)| match record {
         Record::Decision(_) => !concerned.contains(id),
         Record::Feedback(feedback) => !concerned.contains(&feedback.decision),
+        Record::Report(report) => !concerned.contains(&report.decision),
     };
     assert_eq!(left, all.into_iter().filter(is_left).collect::<Vec<_>>());
 }

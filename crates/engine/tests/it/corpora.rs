@@ -75,6 +75,74 @@ fn mail() {
     check("mail.expected", &found);
 }
 
+/// Nobody here has written to the senders of the corpus, so it is judged as by the preset that is extended.
+#[test]
+fn mail_that_comes_in() {
+    let engine = engine("mail-incoming");
+    let mut found = String::new();
+    for (name, raw) in mbox() {
+        line(&mut found, &name, &decide(&engine, prepare_mail(&engine, &raw)));
+    }
+    check("mail.expected", &found);
+}
+
+#[test]
+fn mail_that_goes_out() {
+    let engine = engine("mail-outgoing");
+    let mut found = String::new();
+    for (name, raw) in mbox() {
+        line(&mut found, &name, &decide(&engine, prepare_mail(&engine, &raw)));
+    }
+    check("mail-outgoing.expected", &found);
+}
+
+/// Both ways count in one space: who was written to is known when he answers, and what was judged of a link on the way in
+/// is known on the way out.
+#[test]
+fn mail_in_and_out_share_what_they_know() {
+    let parent = tempfile::tempdir().unwrap();
+    let presets = ["mail-incoming", "mail-outgoing"].map(|name| engine::preset::find(name).unwrap());
+    let directory = engine::Directory::create(&parent.path().join("data"), &presets).unwrap();
+    let config = Config::load(&directory.config_path(), &Overrides::default());
+    let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+    let engine = Engine::open(&directory, plan).unwrap();
+    let now = Time::from_seconds(1_700_000_000);
+    let message = |from: &str, to: &str| {
+        format!(
+            "From: {from}\nTo: {to}\nSubject: Lunch\nDate: Tue, 14 Nov 2023 22:13:20 +0000\n\
+             Message-ID: <1@x.example>\n\nSee you at https://menu.example/today\n"
+        )
+    };
+    let judge = |pipeline: &str, from: &str, to: &str| {
+        let event = message::event(
+            message(from, to).into_bytes(),
+            Envelope {
+                sender: Some(from.to_owned()),
+                recipients: vec![to.to_owned()],
+                user: Some("ann".to_owned()),
+                ..Envelope::default()
+            },
+        );
+        let pipeline = Arc::clone(engine.plan().pipeline(Some(pipeline)).unwrap());
+        decide(&engine, engine.prepare(&pipeline, event, now))
+    };
+    let fired =
+        |decision: &Decision, rule: &str| decision.verdict.reasons.iter().any(|reason| reason.rule == rule);
+    let before = judge("mail-incoming", "bob@far.example", "ann@here.example");
+    assert!(!fired(&before, "CORRESPONDENT"));
+    judge("mail-outgoing", "ann@here.example", "bob@far.example");
+    let after = judge("mail-incoming", "bob@far.example", "ann@here.example");
+    assert!(fired(&after, "CORRESPONDENT"), "{:?}", after.verdict.reasons);
+    let seen = pollster::block_on(engine.timeline(
+        engine.plan().pipeline(Some("mail-outgoing")).unwrap(),
+        "link_domain",
+        "menu.example",
+        now,
+    ));
+    let seen = seen.unwrap().timeline.unwrap().buckets[0].counts[0];
+    assert_eq!(seen, 3, "links of both ways");
+}
+
 #[test]
 fn web() {
     let engine = engine("web");
@@ -94,7 +162,9 @@ fn web() {
 
 #[test]
 fn the_presets_are_as_large_as_promised() {
-    for (preset, kinds, rules) in [("mail", 24, 25), ("web", 8, 12)] {
+    for (preset, kinds, rules) in
+        [("mail", 24, 25), ("web", 8, 12), ("mail-incoming", 25, 26), ("mail-outgoing", 26, 33)]
+    {
         let engine = engine(preset);
         let pipeline = &engine.plan().pipelines[0];
         assert!(pipeline.kinds.len() >= kinds, "{preset}: {} kinds", pipeline.kinds.len());

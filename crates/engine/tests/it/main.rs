@@ -13,6 +13,7 @@ mod models;
 mod phrases;
 mod pipeline;
 mod reload;
+mod reports;
 mod rules;
 mod tables;
 mod tracks;

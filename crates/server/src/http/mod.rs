@@ -2,6 +2,7 @@
 
 mod decide;
 mod node;
+mod report;
 mod rules;
 mod said;
 mod statistics;
@@ -57,6 +58,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .routes(routes!(said::decision))
         .routes(routes!(said::feedback))
         .routes(routes!(said::learn))
+        .routes(routes!(report::report))
         .routes(routes!(statistics::timeline))
         .routes(routes!(statistics::top))
         .routes(routes!(rules::rules, rules::post))

@@ -39,7 +39,8 @@ pub(super) async fn decision(
     Ok(Json(api::Explanation::from(&explanation)))
 }
 
-/// Takes in what somebody says about a past decision. The same said twice counts once.
+/// Takes in what somebody says about a past decision. The same said twice by one reporter counts once, and something else
+/// replaces it.
 #[utoipa::path(
     post,
     path = "/v1/feedback",
@@ -52,12 +53,25 @@ pub(super) async fn feedback(
     Object(said): Object<api::Feedback>,
 ) -> Result<Json<api::Said>, Failure> {
     let id = record_id(&said.id)?;
+    let by = reporter(said.by)?;
     let (engine, now, class) = (Arc::clone(&node.engine), node.now(), said.class.clone());
     // The decision is read from the journal, which blocks.
-    let outcome = blocking(move || Handle::current().block_on(engine.feedback(id, &class, now))).await;
-    let outcome = outcome?;
-    let engine::FeedbackOutcome { keys, tokens, duplicate } = outcome;
-    Ok(Json(api::Said { id: id.to_string(), class: said.class, keys, tokens, duplicate }))
+    let outcome = blocking(move || {
+        let said = engine::Said { class: &class, by: by.as_deref() };
+        Handle::current().block_on(engine.feedback(id, said, now))
+    });
+    Ok(Json(api::Said::new(id.to_string(), said.class, outcome.await?)))
+}
+
+/// The name of a reporter, if it is one.
+fn reporter(by: Option<String>) -> Result<Option<String>, Failure> {
+    const BYTES_MAX: usize = 256;
+    match by {
+        Some(by) if by.trim().is_empty() || by.len() > BYTES_MAX => {
+            Err(INVALID_PARAMETER.failure(format!("by: expected a name of 1 to {BYTES_MAX} bytes")))
+        }
+        by => Ok(by),
+    }
 }
 
 /// What is said, and how the event is to be understood.
@@ -65,8 +79,10 @@ pub(super) async fn feedback(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct LearnParams {
-    /// What is said: one of the pipeline's feedback classes.
+    /// What is said: one of the pipeline's feedback classes; `none` takes back what was said.
     class: String,
+    /// Who says it, e.g. an address; without one it is the operator.
+    by: Option<String>,
     /// The pipeline; the first of the configuration if none is named.
     pipeline: Option<String>,
     /// Messages: take the time at which the message says it was received, not its arrival here.
@@ -99,7 +115,8 @@ pub(super) async fn learn(
     let pipeline = &node.pipeline(params.pipeline.as_deref())?;
     let reading = Reading { message_time: params.message_time, envelope: params.envelope };
     let event = input::submitted(&node, pipeline, &headers, reading, body.clone(), Lookups::None).await?;
-    let (id, outcome) = node.learn(event.prepared, event.id, &body, &params.class).await?;
-    let engine::FeedbackOutcome { keys, tokens, duplicate } = outcome;
-    Ok(Json(api::Said { id, class: params.class, keys, tokens, duplicate }))
+    let by = reporter(params.by)?;
+    let said = engine::Said { class: &params.class, by: by.as_deref() };
+    let (id, outcome) = node.learn(event.prepared, event.id, &body, said).await?;
+    Ok(Json(api::Said::new(id, params.class, outcome)))
 }

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-const ROUTES: [(&str, &str); 22] = [
+const ROUTES: [(&str, &str); 23] = [
     ("get", "/"),
     ("get", "/healthz"),
     ("get", "/metrics"),
@@ -21,6 +21,7 @@ const ROUTES: [(&str, &str); 22] = [
     ("post", "/v1/learn"),
     ("post", "/v1/observe"),
     ("post", "/v1/peek"),
+    ("post", "/v1/report"),
     ("post", "/v1/rules"),
     ("post", "/v1/rules/promote"),
     ("post", "/v1/rules/reload"),

@@ -41,6 +41,73 @@ fn feedback_is_counted_once() {
 }
 
 #[test]
+fn reporters_have_one_word_each_and_take_it_back() {
+    with_server(&[], |server| {
+        let id = server.post("/v1/decide", &[MAIL], MESSAGE).json()["id"].as_str().unwrap().to_owned();
+        let say = |class: &str, by: &str| {
+            let body = json!({"id": id, "class": class, "by": by}).to_string();
+            server.post("/v1/feedback", &[JSON], &body)
+        };
+        let said = say("complaint", "bob@example.net").json();
+        assert_eq!((&said["standing"], &said["weight"]), (&json!("new"), &json!(1)), "{said}");
+        assert_eq!((&said["limited"], said.get("replaced")), (&json!(false), None), "{said}");
+        say("complaint", "cid@example.net");
+        assert_eq!(complaints(server), 2);
+        let mended = say("pardon", "bob@example.net").json();
+        assert_eq!(mended["replaced"], "complaint", "{mended}");
+        assert_eq!(complaints(server), 1);
+        assert_eq!(say("none", "cid@example.net").json()["keys"], 0);
+        assert_eq!(complaints(server), 0);
+        let known = server.get("/v1/timeline?kind=reporter&value=BOB@example.net").json();
+        let of = |word: &str| known["windows"][1]["counts"][word].as_u64().unwrap_or(0);
+        assert_eq!((of("reports"), of("reversed")), (2, 1), "{known}");
+
+        check_problem(&say("complaint", " "), 400, "invalid-parameter", "by: expected a name");
+        check_problem(&say("complaint", &"b".repeat(257)), 400, "invalid-parameter", "by: expected a name");
+        let learn = |class: &str| {
+            let url = format!("/v1/learn?class={class}&by=dan");
+            server.post(&url, &[MAIL, "Tollhouse-Event-Id: m9"], MESSAGE).json()
+        };
+        assert_eq!(learn("complaint")["standing"], "new");
+        assert_eq!(learn("none")["replaced"], "complaint");
+        assert_eq!(complaints(server), 0);
+    });
+}
+
+#[test]
+fn mail_reports_mail() {
+    let settings = [("reports.senders", "[\"example.net\"]")];
+    with_server(&settings, |server| {
+        let report = |headers: &[&str], mail: &str| {
+            let headers: Vec<&str> = [MAIL].into_iter().chain(headers.iter().copied()).collect();
+            server.post("/v1/report", &headers, mail)
+        };
+        let arf = |kind: &str| {
+            format!(
+                "From: fbl@provider.example\nContent-Type: multipart/report; report-type=feedback-report; boundary=b\n\n\
+                 --b\nContent-Type: message/feedback-report\n\nFeedback-Type: {kind}\nVersion: 1\n\n\
+                 --b\nContent-Type: message/rfc822\n\n{MESSAGE}\n--b--\n"
+            )
+        };
+        let by = "Tollhouse-Mail-From: <fbl@example.net>";
+        let said = report(&[by], &arf("abuse")).json();
+        assert_eq!((&said["by"], &said["class"]), (&json!("fbl@example.net"), &json!("complaint")), "{said}");
+        assert_eq!(said["said"].as_array().unwrap().len(), 1, "{said}");
+        assert_eq!(complaints(server), 1);
+        assert_eq!(report(&[by], &arf("abuse")).json()["said"][0]["duplicate"], true);
+        assert_eq!(report(&[by], &arf("not-spam")).json()["said"][0]["replaced"], "complaint");
+        assert_eq!(complaints(server), 0);
+        assert_eq!(report(&[by], &arf("auth-failure")).json()["said"], json!([]));
+
+        let stranger = report(&["Tollhouse-Mail-From: <x@elsewhere.example>"], &arf("abuse"));
+        check_problem(&stranger, 422, "not-applicable", "may not report");
+        let nowhere = report(&["Tollhouse-User: ann", "Tollhouse-Rcpt-To: bob@example.net"], MESSAGE);
+        check_problem(&nowhere, 422, "not-applicable", "no recipient is an address for reports");
+        check_problem(&report(&[], &arf("abuse")), 422, "not-applicable", "may not report");
+    });
+}
+
+#[test]
 fn learning_is_counted_once_for_a_body_or_an_id() {
     with_server(&[], |server| {
         let learned = server.post("/v1/learn?class=spam", &[MAIL], MESSAGE).json();

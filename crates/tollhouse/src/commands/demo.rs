@@ -74,7 +74,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 }
 
 fn open(data: &Path) -> Result<Engine, Failure> {
-    let presets: Vec<_> = preset::ALL.iter().collect();
+    let presets: Vec<_> = ["mail", "web"].into_iter().filter_map(preset::find).collect();
     let directory = Directory::create(data, &presets)?;
     let flags = vec![("server.listen".to_owned(), "127.0.0.1:0".to_owned())];
     let config = Config::load(&directory.config_path(), &Overrides { environment: Vec::new(), flags });

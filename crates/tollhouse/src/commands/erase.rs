@@ -77,8 +77,8 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let secret = directory.secret()?;
     let mut shingles: HashSet<Shingle> = HashSet::new();
     for Subject { kind, value } in &args.key {
-        let plan = pipeline.kinds.iter().find(|plan| plan.name == *kind).ok_or_else(|| {
-            let names: Vec<&str> = pipeline.kinds.iter().map(|plan| plan.name.as_str()).collect();
+        let plan = pipeline.kinds_and_reporters().find(|plan| plan.name == *kind).ok_or_else(|| {
+            let names: Vec<&str> = pipeline.kinds_and_reporters().map(|plan| plan.name.as_str()).collect();
             Failure::new(format_args!("there is no kind `{kind}`"))
                 .help(format!("expected one of: {}", names.join(", ")))
         })?;

@@ -20,12 +20,13 @@ Examples:
   tollhouse learn --class spam --server http://127.0.0.1:8377 - < message.eml
 
 What is said counts for the pieces of the message: sender, links, text and the rest. The same
-message learned twice as the same class within the dedupe time counts once. Classifiers learn it,
-too: once, however often it is said; said as another class, it is taken back first, and
-`--class forget` takes it back altogether. For a message that was decided here, feedback on the
-decision's id is more exact.")]
+message learned twice as the same class counts once, and learned as another class it is no longer
+learned as the first. Classifiers learn it, too: once, however often it is said; said as another
+class, it is taken back first, and `--class forget` or `--class none` takes it back altogether. For a
+message that was decided here, feedback on the decision's id is more exact.")]
 pub(crate) struct Args {
-    /// What they are: one of the pipeline's feedback classes, such as spam or ham
+    /// What they are: one of the pipeline's feedback classes, such as spam or ham; none takes back
+    /// what was said of them
     #[arg(long, value_name = "CLASS")]
     class: String,
     #[command(flatten)]
@@ -84,13 +85,7 @@ fn local(args: &Args, out: &mut Output, learned: &mut Learned) -> Result<Exit, F
     let progress = args.messages.progress();
     let take = |ready: Ready<String>| {
         let outcome = pollster::block_on(local.engine().learn(ready.prepared, &ready.also, &args.class))?;
-        let said = Said {
-            id: ready.also,
-            class: args.class.clone(),
-            keys: outcome.keys,
-            tokens: outcome.tokens,
-            duplicate: outcome.duplicate,
-        };
+        let said = Said::new(ready.also, args.class.clone(), outcome);
         progress.suspend(|| learned.add(out, &ready.name, &said))
     };
     let messages = args.messages.messages();

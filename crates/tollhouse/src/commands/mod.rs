@@ -16,6 +16,7 @@ mod learn;
 mod man;
 mod preset;
 mod replay;
+mod report;
 mod restore;
 mod rules;
 mod serve;
@@ -58,6 +59,7 @@ enum Command {
     Check(check::Args),
     Compare(compare::Args),
     Learn(learn::Args),
+    Report(report::Args),
     Replay(replay::Args),
     Explain(explain::Args),
     Stats(stats::Args),
@@ -87,6 +89,7 @@ impl Cli {
             Command::Check(args) => check::run(args),
             Command::Compare(args) => compare::run(args),
             Command::Learn(args) => learn::run(args),
+            Command::Report(args) => report::run(args),
             Command::Replay(args) => replay::run(args),
             Command::Explain(args) => explain::run(args),
             Command::Stats(args) => stats::run(args),

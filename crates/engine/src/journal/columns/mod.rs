@@ -16,11 +16,11 @@ mod write;
 
 use std::collections::{HashMap, HashSet};
 
-use event::{Time, Type, Value};
+use event::{Shingle, Time, Type, Value};
 use judge::{Consequence, Next};
 use serde::{Deserialize, Serialize};
 
-use super::{Description, KeyReading};
+use super::{Description, KeyReading, Replaced};
 use crate::id::RecordId;
 
 pub(super) use check::check;
@@ -97,6 +97,7 @@ pub(super) enum Form {
 /// What `what` says.
 const DECISION: &str = "decision";
 const FEEDBACK: &str = "feedback";
+const REPORT: &str = "report";
 
 /// Which columns a file has, and what the facts of each version are in them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -158,6 +159,18 @@ struct Detail {
     shadow: Vec<DetailReason>,
     next: Option<Next>,
     effects: Vec<Consequence>,
+}
+
+/// What of a report has no column of its own.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct ReportDetail {
+    /// The class of one that does not label its decision: `class` has only those that do.
+    class: Option<String>,
+    by: Option<Shingle>,
+    weight: u8,
+    limited: bool,
+    counters: Vec<String>,
+    replaced: Option<Replaced>,
 }
 
 /// Of a reason all but its rule.

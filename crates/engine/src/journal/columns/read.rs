@@ -11,12 +11,13 @@ use judge::{Action, Reason, Verdict};
 
 use super::pages::{self, Chunk, Values};
 use super::{
-    Detail, DetailReason, Form, Group, HEAD_BYTES, INDEX_BYTES_MAX, Index, MAGIC, OWN, PARQUET, ROWS_MAX, own,
+    Detail, DetailReason, Form, Group, HEAD_BYTES, INDEX_BYTES_MAX, Index, MAGIC, OWN, PARQUET, ROWS_MAX,
+    ReportDetail, own,
 };
 use crate::id::RecordId;
 use crate::journal::segment::{SegmentError, VERSION};
 use crate::journal::slim::{Decided, Head, Look};
-use crate::journal::{Feedback, Record, Row};
+use crate::journal::{Feedback, Record, Report, Row};
 
 /// Memory that the columns of a group take while they are read, about.
 const BUDGET: usize = 512 << 20;
@@ -201,6 +202,19 @@ impl Columns {
                 class: owned(own::CLASS)?,
                 time,
             })),
+            super::REPORT => {
+                let detail: ReportDetail = postcard::from_bytes(row[own::DETAIL].bytes()?).ok()?;
+                Some(Record::Report(Report {
+                    decision: row[own::DECISION].text()?.parse().ok()?,
+                    class: owned(own::CLASS).or(detail.class),
+                    time,
+                    by: detail.by,
+                    weight: detail.weight,
+                    limited: detail.limited,
+                    counters: detail.counters,
+                    replaced: detail.replaced,
+                }))
+            }
             super::DECISION => {
                 let detail: Detail = postcard::from_bytes(row[own::DETAIL].bytes()?).ok()?;
                 let version = row[own::VERSION].text()?;
@@ -287,9 +301,14 @@ impl Columns {
             let detail = details.as_mut().map(Cursor::next);
             let id = id.text().and_then(|id| id.parse().ok()).ok_or_else(damaged)?;
             let time = Time(time.integer().ok_or_else(damaged)?);
-            if what.text() == Some(super::FEEDBACK) {
+            let is_report = what.text() == Some(super::REPORT);
+            if is_report || what.text() == Some(super::FEEDBACK) {
                 let decision = decision.text().and_then(|id| id.parse().ok()).ok_or_else(damaged)?;
-                look.feedback(id, decision, class.text().ok_or_else(damaged)?, time);
+                let class = class.text();
+                if class.is_none() && !is_report {
+                    return Err(damaged());
+                }
+                look.feedback(id, decision, class, time);
                 facts.iter_mut().for_each(|(cursor, _)| cursor.pass());
                 continue;
             }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::journal::samples;
 use crate::journal::slim::{self, Decided, Head, Look};
-use crate::journal::{Feedback, Record, SegmentError};
+use crate::journal::{Feedback, Record, Report, SegmentError};
 
 /// A version's columns: names that others have, too, with types of its own, one that is not journalled.
 fn description(types: &[Type]) -> Description {
@@ -47,7 +47,9 @@ fn record() -> impl Strategy<Value = Record> {
     let feedback = (any::<u64>(), "[a-z]{0,5}", any::<i64>()).prop_map(|(decision, class, time)| {
         Record::Feedback(Feedback { decision: RecordId(decision), class, time: Time(time) })
     });
-    prop_oneof![4 => decision, 1 => feedback]
+    let report = (any::<u64>(), samples::report())
+        .prop_map(|(decision, report)| Record::Report(Report { decision: RecordId(decision), ..report }));
+    prop_oneof![4 => decision, 1 => feedback, 2 => report]
 }
 
 /// Types of the columns of three versions; rows of a fourth have no description.
@@ -114,8 +116,8 @@ impl<'w> Look<'w> for Notes<'w> {
         self.told.push(format!("{:?} {decided:?}", self.facts));
     }
 
-    fn feedback(&mut self, id: RecordId, decision: RecordId, class: &str, time: Time) {
-        self.told.push(format!("{id} {decision} {class} {time:?}"));
+    fn feedback(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time) {
+        self.told.push(format!("{id} {decision} {class:?} {time:?}"));
     }
 }
 

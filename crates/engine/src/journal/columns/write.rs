@@ -18,11 +18,11 @@ use parquet::schema::types::{ColumnDescPtr, ColumnPath, SchemaDescPtr, Type as S
 
 use super::{
     DECISION, Detail, DetailReason, FEEDBACK, Form, Group, HEAD_BYTES, INDEX_BYTES_MAX, ITEMS_MAX, Index,
-    Layout, MAGIC, OWN, own,
+    Layout, MAGIC, OWN, REPORT, ReportDetail, own,
 };
 use crate::id::RecordId;
 use crate::journal::segment::VERSION;
-use crate::journal::{JournalError, Record, Row, io_error};
+use crate::journal::{JournalError, Record, Report, Row, io_error};
 
 /// Rows of a group.
 const GROUP_ROWS: usize = 8192;
@@ -142,6 +142,7 @@ impl Writer {
                 gathered.columns[own::DECISION].text(&feedback.decision.to_string());
                 gathered.columns[own::CLASS].text(&feedback.class);
             }
+            Record::Report(report) => gathered.report(report),
         }
         gathered.columns[own::ID].text(&id.to_string());
         gathered.rows += 1;
@@ -329,6 +330,26 @@ impl Gathered {
         detail.next.clone_from(&verdict.next);
         detail.effects.clone_from(&verdict.effects);
         // Writing to a vector cannot fail, and no type here refuses to be written.
+        columns[own::DETAIL].bytes(postcard::to_stdvec(&detail).unwrap_or_default());
+    }
+
+    fn report(&mut self, report: &Report) {
+        let label = report.label();
+        let detail = ReportDetail {
+            class: report.class.clone().filter(|_| label.is_none()),
+            by: report.by,
+            weight: report.weight,
+            limited: report.limited,
+            counters: report.counters.clone(),
+            replaced: report.replaced.clone(),
+        };
+        let columns = &mut self.columns;
+        columns[own::WHAT].text(REPORT);
+        columns[own::TIME].integer(report.time.0);
+        columns[own::DECISION].text(&report.decision.to_string());
+        if let Some(label) = label {
+            columns[own::CLASS].text(label);
+        }
         columns[own::DETAIL].bytes(postcard::to_stdvec(&detail).unwrap_or_default());
     }
 

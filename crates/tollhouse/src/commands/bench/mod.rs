@@ -275,7 +275,8 @@ fn http(args: &Input, show: Show<'_>) -> Result<(), Failure> {
     }
     let parent = tempfile::tempdir().map_err(Failure::new)?;
     let data = parent.path().join("data");
-    Directory::create(&data, &preset::ALL.iter().collect::<Vec<_>>())?;
+    let presets: Vec<_> = ["mail", "web"].into_iter().filter_map(preset::find).collect();
+    Directory::create(&data, &presets)?;
     let server = Served::start(&data)?;
     let seconds = Duration::from_secs(args.seconds);
     for connections in CONNECTIONS {

@@ -1,0 +1,237 @@
+//! What `[feedback]` and `[reports]` mean: classes of what is said, and how much reporters are believed.
+
+use content::address::{Address, domain_to_ascii};
+use event::{Kind, Slot, Span};
+use stats::{Column, Layout, LayoutError, Measure, Tier, Track};
+
+use super::{Draft, KindPlan};
+use crate::config::{Problems, View, expected};
+use crate::report::{COUNTERS, WITHDRAWN, tag};
+
+/// Kind of reporters, whose statistics say how much they are believed. Configured kinds are numbered below.
+pub(crate) const REPORTER: Kind = Kind(stats::Catalog::KINDS - 1);
+/// Kind of what reporters said last.
+pub(crate) const REPORT: Kind = Kind(stats::Catalog::KINDS - 2);
+/// What the kind of reporters is called.
+const REPORTER_NAME: &str = "reporter";
+/// How long standing and words are kept.
+const KEEP: Span = Span::days(90);
+
+/// Of what a class speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// For having been unwanted.
+    Bad,
+    /// For having been wanted.
+    Good,
+}
+
+impl Side {
+    /// The key of `[reports]` that names its classes.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Side::Bad => "bad",
+            Side::Good => "good",
+        }
+    }
+}
+
+/// What may be said of an event afterwards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// Its name.
+    pub name: String,
+    /// Counters that it adds to.
+    pub counters: Vec<String>,
+    /// Whether it says that an event was wanted, or not; `None` for what only tells what happened, such as `read`.
+    pub side: Option<Side>,
+    /// By which a stored word names it.
+    pub(crate) tag: u16,
+}
+
+/// What may be said, and how much who says it is believed.
+#[derive(Debug)]
+pub struct ReportsPlan {
+    /// The classes, by name.
+    pub classes: Vec<Class>,
+    /// Classes of each side in the order of the configuration: what a report says that only tells its side.
+    first: [Option<String>; 2],
+    /// Kinds whose keys events share with their like.
+    pub(crate) alike: Vec<Kind>,
+    /// The kind of reporters.
+    pub reporter: KindPlan,
+    /// Addresses to which mail is sent to report it, and the class that it is then of.
+    addresses: Vec<(String, String)>,
+    /// Addresses and domains that may.
+    senders: Vec<String>,
+    per_day: u64,
+    others_per_day: u64,
+    /// Weights.
+    pub(crate) new: u8,
+    pub(crate) trusted: u8,
+    pub(crate) trusted_after: u64,
+    pub(crate) distrusted_after: u64,
+}
+
+impl ReportsPlan {
+    /// How many reports of one reporter count in a day.
+    pub(crate) fn per_day(&self, side: Option<Side>) -> u64 {
+        if side.is_some() { self.per_day } else { self.others_per_day }
+    }
+
+    pub(crate) fn class_of(&self, tag: u16) -> Option<&Class> {
+        self.classes.iter().find(|class| class.tag == tag)
+    }
+
+    /// The class that says no more than its side.
+    pub fn class_for(&self, side: Side) -> Option<&str> {
+        self.first[usize::from(side == Side::Good)].as_deref()
+    }
+
+    /// The class of mail to these recipients, if one of them is an address for reports.
+    pub fn class_of_address(&self, recipients: &[String]) -> Option<&str> {
+        recipients.iter().filter_map(|recipient| Address::parse(recipient)).find_map(|recipient| {
+            let known = self.addresses.iter().find(|(address, _)| *address == recipient.full);
+            known.map(|(_, class)| class.as_str())
+        })
+    }
+
+    /// Whether an envelope sender may report by mail.
+    pub fn may_report(&self, sender: &str) -> bool {
+        Address::parse(sender).is_some_and(|sender| {
+            let listed = |it: &String| *it == sender.full || !it.contains('@') && *it == sender.domain;
+            !sender.domain.is_empty() && self.senders.iter().any(listed)
+        })
+    }
+
+    /// What is kept: kind, name of the kind, and how.
+    pub(super) fn measures() -> Result<[(Kind, &'static str, Measure); 2], LayoutError> {
+        let counters = COUNTERS.iter().map(|name| (*name).to_owned()).collect();
+        let tiers = [Tier { width: Span::hours(1), buckets: 24 }, Tier { width: Span::days(1), buckets: 90 }];
+        let standing = Layout::new(counters, &tiers, windows(), None)?;
+        let words = Track::new(vec![Column::Count, Column::Max], KEEP)?;
+        Ok([(REPORTER, REPORTER_NAME, Measure::Windows(standing)), (REPORT, "report", Measure::Track(words))])
+    }
+}
+
+fn windows() -> Vec<Span> {
+    vec![Span::days(1), KEEP]
+}
+
+fn reporter() -> KindPlan {
+    KindPlan {
+        kind: REPORTER,
+        name: REPORTER_NAME.to_owned(),
+        slot: Slot(u16::MAX),
+        normalise: content::piece::Normalise::Exact,
+        when: None,
+        counters: COUNTERS.iter().map(|name| (*name).to_owned()).collect(),
+        taken: Vec::new(),
+        windows: windows(),
+        track: Vec::new(),
+        value: None,
+        observe: Vec::new(),
+        settle: Vec::new(),
+    }
+}
+
+impl Draft<'_> {
+    /// Names of the counters that feedback adds to, of which something can be taken back.
+    pub(super) fn counters_of_feedback(&self) -> Vec<&str> {
+        let classes = self.document.section("feedback");
+        let names = classes.iter().flat_map(View::map).flat_map(|(.., names)| names);
+        names.map(|(name, _)| name).collect()
+    }
+
+    /// Classes and settings of reports.
+    pub(super) fn reports(&mut self, problems: &mut Problems) {
+        let view = self.document.section("reports");
+        let names = |key: &str| view.map(|view| view.strings(key)).unwrap_or_default();
+        let number = |key: &str| view.and_then(|view| u64::try_from(view.integer(key)?).ok()).unwrap_or(0);
+        let known = || self.pipeline.feedback.keys().map(String::as_str);
+        let mut first = [None, None];
+        for (side, first) in [Side::Bad, Side::Good].into_iter().zip(&mut first) {
+            for (name, origin) in names(side.name()) {
+                if !self.pipeline.feedback.contains_key(name) {
+                    let help = expected(name, known());
+                    problems.add(origin, format!("[feedback] has no class `{name}`"), Some(help));
+                } else if side == Side::Good && names("bad").iter().any(|(bad, _)| *bad == name) {
+                    let help = "an event is wanted or not: leave it out of one".to_owned();
+                    problems.add(origin, format!("`{name}` is in `bad` and in `good`"), Some(help));
+                } else {
+                    first.get_or_insert_with(|| name.to_owned());
+                }
+            }
+        }
+        let is_of = |key: &str, class: &str| names(key).iter().any(|(name, _)| *name == class);
+        let mut classes: Vec<Class> = Vec::new();
+        for (name, origin, _) in self.document.section("feedback").iter().flat_map(View::map) {
+            let Some(counters) = self.pipeline.feedback.get(name) else { continue };
+            if name == WITHDRAWN {
+                let help = "call the class something else".to_owned();
+                problems.add(origin, format!("`{WITHDRAWN}` takes back what was said"), Some(help));
+                continue;
+            }
+            let tag = tag(name);
+            if let Some(other) = classes.iter().find(|other| other.tag == tag) {
+                let message =
+                    format!("`{name}` and `{}` cannot be told apart where words are kept", other.name);
+                problems.add(origin, message, Some("call one of them something else".to_owned()));
+            }
+            let side =
+                if is_of("bad", name) { Some(Side::Bad) } else { is_of("good", name).then_some(Side::Good) };
+            classes.push(Class { name: name.to_owned(), counters: counters.clone(), side, tag });
+        }
+        let mut alike = Vec::new();
+        for (name, origin) in names("alike") {
+            let kind = self.kind(name, origin, problems);
+            alike.extend(kind.and_then(|kind| self.pipeline.kinds.get(kind)).map(|plan| plan.kind));
+        }
+        if classes.is_empty() {
+            return;
+        }
+        if let Some(kind) = self.pipeline.kinds.iter().find(|kind| kind.name == REPORTER_NAME) {
+            let message = format!("the kind `{}` has the name of the kind of reporters", kind.name);
+            let origin =
+                self.document.list("kind").into_iter().find(|view| view.str("name") == Some(REPORTER_NAME));
+            let origin = origin.map_or(self.document.top().origin("name"), |view| view.origin("name"));
+            problems.add(origin, message, Some("call it something else".to_owned()));
+        }
+        let mut addresses: Vec<(String, String)> = Vec::new();
+        for (class, origin, texts) in self.document.section("report_addresses").iter().flat_map(View::map) {
+            if !classes.iter().any(|known| known.name == class) {
+                let help = expected(class, classes.iter().map(|class| class.name.as_str()));
+                problems.add(origin, format!("[feedback] has no class `{class}`"), Some(help));
+            }
+            for (text, origin) in texts {
+                match Address::parse(text).filter(|address| !address.domain.is_empty()) {
+                    None => problems.add(origin, format!("`{text}` is no address"), None),
+                    Some(address) if addresses.iter().any(|(other, _)| *other == address.full) => {
+                        problems.add(origin, format!("`{text}` is there twice"), None);
+                    }
+                    Some(address) => addresses.push((address.full, class.to_owned())),
+                }
+            }
+        }
+        let senders = names("senders").into_iter().map(|(text, _)| match text.split_once('@') {
+            Some(_) => Address::parse(text).map_or_else(|| text.to_lowercase(), |address| address.full),
+            None => domain_to_ascii(text),
+        });
+        let senders = senders.collect();
+        let weight = |key: &str| u8::try_from(number(key)).unwrap_or(1);
+        self.pipeline.reports = Some(ReportsPlan {
+            classes,
+            first,
+            alike,
+            reporter: reporter(),
+            addresses,
+            senders,
+            per_day: number("per_day"),
+            others_per_day: number("others_per_day"),
+            new: weight("weight_new"),
+            trusted: weight("weight_trusted"),
+            trusted_after: number("trusted_after"),
+            distrusted_after: number("distrusted_after"),
+        });
+    }
+}

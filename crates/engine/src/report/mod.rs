@@ -1,0 +1,441 @@
+//! What people say of events afterwards: counted by the standing of who says it, so often a day, and such that it can be
+//! taken back.
+//!
+//! A report is a reporter's *word* on one event. The last word stands: another class replaces the one before, and
+//! [`WITHDRAWN`] takes it back. What a word added is taken back by the paired counters of [`stats::Layout`], at the time
+//! of the word, so that every window reads as if only the last word had been said, whatever came in between.
+//!
+//! All that a word changes is one request to the ledger, and so kept or lost together in a crash: the counters, the
+//! reporter's standing, and the word itself, without which it could not be taken back exactly. The words are a track
+//! of their own under keys that are hashes of several things:
+//!
+//! | key | value |
+//! |---|---|
+//! | reporter and event | the [`Word`] that stands |
+//! | reporter and thing | that the reporter has spoken on it |
+//! | thing and side | how many have, and whether one of them decides |
+//! | thing, side and number | who was the first, second, ... to |
+//!
+//! A *thing* is what an event shares with its like ([`crate::plan::ReportsPlan::alike`]), or else the event itself.
+//!
+//! What counts of a word is taught to classifiers, too, after it was counted ([`crate::teach`]).
+//!
+//! The idea to weigh reporters by whom they agree with is that of the truth evaluation system of Vipul's Razor
+//! (Prakash and O'Donnell, Fighting spam with reputation systems, ACM Queue 3(9), 2005).
+
+mod standing;
+mod ticket;
+mod word;
+
+use event::{Key, Shingle, Time};
+use stats::{Add, Amounts, Column, Ledger, Observation, Once, Reading, Request};
+
+use crate::journal::{KeyReading, Record, Replaced, Report, Row};
+use crate::plan::{Class, KindPlan, Pipeline, REPORT, REPORTER, ReportsPlan, Side};
+use crate::stage::classify::Tokens;
+use crate::teach::Taught;
+use crate::{Engine, EngineError, Prepared, RecordId, keys, label};
+
+pub(crate) use standing::COUNTERS;
+pub use standing::Standing;
+use standing::Voices;
+pub use ticket::ID_FIELD;
+use word::Word;
+pub(crate) use word::{WEIGHT_MAX, tag};
+
+/// The class that takes back what was said.
+pub const WITHDRAWN: &str = "none";
+/// Most keys that a report adds to: an event's first. What it adds and what it takes back fit into one request.
+const KEYS_MAX: usize = 1900;
+/// How often a report is begun anew because the same reporter said something else of the same event meanwhile.
+const TRIES: usize = 8;
+
+/// What somebody says of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said<'a> {
+    /// One of the pipeline's feedback classes, or [`WITHDRAWN`].
+    pub class: &'a str,
+    /// Who says it, e.g. an address. `None` for the node's operator, who is believed and not limited.
+    pub by: Option<&'a str>,
+}
+
+impl<'a> From<&'a str> for Said<'a> {
+    fn from(class: &'a str) -> Said<'a> {
+        Said { class, by: None }
+    }
+}
+
+impl<'a> From<&'a String> for Said<'a> {
+    fn from(class: &'a String) -> Said<'a> {
+        Said { class, by: None }
+    }
+}
+
+/// What feedback did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeedbackOutcome {
+    /// Keys that were added to.
+    pub keys: usize,
+    /// Tokens of which classifiers know something else now.
+    pub tokens: usize,
+    /// The same had been said before, and was not counted again.
+    pub duplicate: bool,
+    /// How much each counter went up.
+    pub weight: u8,
+    /// More than a reporter may say in a day: it is taken in and counts nothing.
+    pub limited: bool,
+    /// How much the reporter is believed.
+    pub standing: Standing,
+    /// The class that the same reporter had said of the same event before, which was taken back.
+    pub replaced: Option<String>,
+}
+
+/// An event that is spoken of.
+struct Subject<'a> {
+    pipeline: &'a Pipeline,
+    /// Tells it from all others of the pipeline.
+    name: String,
+    /// Keys of the kinds that are counted.
+    keys: &'a [Key],
+    /// Its tokens for each classifier; empty if there is none.
+    tokens: &'a [Option<Tokens>],
+    /// When what is said counts.
+    time: Time,
+    /// When it is said.
+    now: Time,
+}
+
+/// The name of a reporter as it is hashed.
+pub(crate) fn reporter(by: &str) -> String {
+    by.trim().to_lowercase()
+}
+
+/// What a word adds to an event's keys, or takes back.
+pub(crate) fn counted<'a>(
+    pipeline: &'a Pipeline,
+    keys: &'a [Key],
+    counters: &'a [String],
+    (weight, time): (u8, Time),
+    taken_back: bool,
+) -> impl Iterator<Item = Observation> + 'a {
+    let weight = u64::from(weight);
+    let amounts = move |plan: &KindPlan| -> Amounts {
+        let index = |name: &String| if taken_back { plan.taken_back(name) } else { plan.counter(name) };
+        counters.iter().filter_map(|name| Some((index(name)?, weight))).collect()
+    };
+    keys.iter().take(KEYS_MAX).filter(move |_| weight > 0).filter_map(move |key| {
+        let plan = pipeline.kinds.iter().find(|plan| plan.kind == key.kind)?;
+        let amounts = amounts(plan);
+        amounts.iter().next()?;
+        Some(Observation { key: *key, time, add: Add::Counters(amounts) })
+    })
+}
+
+impl Engine {
+    /// Takes in what somebody says about a past decision: the counters of the class go up for the keys that the
+    /// decision's row names, at the time it is said, by the weight that the reporter's standing has. The same said
+    /// twice by one reporter counts once, and something else replaces it, for 90 days. Blocks while the decision is
+    /// sought.
+    pub async fn feedback(
+        &self,
+        id: RecordId,
+        said: impl Into<Said<'_>>,
+        now: Time,
+    ) -> Result<FeedbackOutcome, EngineError> {
+        let said = said.into();
+        let journal = self.journal.as_ref().ok_or(EngineError::NoJournal)?;
+        let Some(Record::Decision(row)) = journal.find(id)? else { return Err(EngineError::NoDecision(id)) };
+        let plan = self.plan();
+        let pipeline = plan
+            .pipeline(Some(&row.pipeline))
+            .ok_or_else(|| EngineError::PipelineGone(row.pipeline.clone()))?;
+        let keys = keys_of(pipeline, &row);
+        let tokens = match pipeline.classifiers.is_empty() {
+            true => Vec::new(),
+            false => self.tokens_of_row(pipeline, &row, &journal.description(&row.version)?),
+        };
+        let name = format!("decision\0{id}");
+        let subject = Subject { pipeline, name, keys: &keys, tokens: &tokens, time: now, now };
+        let (outcome, report) = self.say(&subject, said).await?;
+        if let Some(report) = report {
+            let record = Record::Report(Report { decision: id, ..report });
+            journal.append(&[(self.ids.next(now), now, record)]).await?;
+            self.metrics.journal_records.inc();
+        }
+        Ok(outcome)
+    }
+
+    /// Takes in what somebody says about an event that was not decided here: the counters of the class go up for
+    /// its keys, at the event's time. `id` tells events apart, e.g. a hash of the message; the same event learned
+    /// twice as the same class counts once, and learned as another class it is no longer learned as the first.
+    pub async fn learn(
+        &self,
+        prepared: Prepared,
+        id: &str,
+        said: impl Into<Said<'_>>,
+    ) -> Result<FeedbackOutcome, EngineError> {
+        let said = said.into();
+        let row = &prepared.row;
+        let subject = Subject {
+            pipeline: &row.pipeline,
+            name: format!("learn\0{id}"),
+            keys: &prepared.keys,
+            tokens: &prepared.tokens,
+            time: row.time,
+            now: row.arrival,
+        };
+        Ok(self.say(&subject, said).await?.0)
+    }
+
+    async fn say(
+        &self,
+        subject: &Subject<'_>,
+        said: Said<'_>,
+    ) -> Result<(FeedbackOutcome, Option<Report>), EngineError> {
+        let pipeline = subject.pipeline;
+        let (plan, class) = find_class(pipeline, said.class)?;
+        self.metrics.feedback_given.get_or_create(&label(pipeline)).inc();
+        let by = said.by.map(reporter).filter(|by| !by.is_empty());
+        let mut begun = Begun::new(self, subject, plan, class, by.as_deref());
+        for _ in 0..TRIES {
+            begun.read(self).await?;
+            let before = begun.before();
+            if before.class == class.map_or(Word::NO_CLASS, |class| class.tag) {
+                let (weight, standing) = (before.weight, begun.standing());
+                let word =
+                    Taught { said: class.filter(|_| weight > 0), was: None, by: by.is_some(), again: true };
+                let tokens = self.teach(pipeline, subject.tokens, word, subject.time).await?;
+                let outcome = FeedbackOutcome {
+                    keys: 0,
+                    tokens,
+                    duplicate: tokens == 0,
+                    weight,
+                    limited: false,
+                    standing,
+                    replaced: None,
+                };
+                return Ok((outcome, None));
+            }
+            if let Some((mut outcome, report)) = begun.write(self).await? {
+                let was = plan.class_of(before.class).filter(|_| before.weight > 0);
+                let word = Taught {
+                    said: class.filter(|_| outcome.weight > 0),
+                    was,
+                    by: by.is_some(),
+                    again: false,
+                };
+                outcome.tokens = self.teach(pipeline, subject.tokens, word, subject.time).await?;
+                return Ok((outcome, report));
+            }
+        }
+        Err(EngineError::ReportBusy)
+    }
+}
+
+/// A report on its way.
+struct Begun<'a> {
+    subject: &'a Subject<'a>,
+    plan: &'a ReportsPlan,
+    class: Option<&'a Class>,
+    by: Option<Shingle>,
+    /// The name of the reporter and the event.
+    name: String,
+    /// Where the word is.
+    word: Key,
+    voices: Option<Voices>,
+    known: Vec<Reading>,
+}
+
+impl<'a> Begun<'a> {
+    fn new(
+        engine: &Engine,
+        subject: &'a Subject<'a>,
+        plan: &'a ReportsPlan,
+        class: Option<&'a Class>,
+        by: Option<&str>,
+    ) -> Begun<'a> {
+        let (pipeline, secret) = (subject.pipeline, &engine.secret);
+        let by_name = by.unwrap_or_default();
+        let name = format!("{}\0{}\0{by_name}", subject.name, pipeline.name);
+        let key = |what: &str| Key {
+            space: pipeline.space,
+            kind: REPORT,
+            shingle: secret.shingle(what.as_bytes()),
+        };
+        let side = class.and_then(|class| class.side);
+        let alike = || subject.keys.iter().find(|key| plan.alike.contains(&key.kind));
+        let thing = side.map(|_| match alike() {
+            Some(key) => format!("thing\0{}\0{}", key.kind.0, key.shingle),
+            None => format!("thing\0{}\0{}", subject.name, pipeline.name),
+        });
+        let voices = side.zip(thing).map(|(side, thing)| Voices::new(side, &thing, by_name, key));
+        Begun {
+            subject,
+            plan,
+            class,
+            by: by.map(|by| secret.shingle(by.as_bytes())),
+            word: key(&format!("word\0{name}")),
+            name,
+            voices,
+            known: Vec::new(),
+        }
+    }
+
+    fn reporter(&self) -> Option<Key> {
+        self.by.map(|shingle| reporter_key(self.subject.pipeline, shingle))
+    }
+
+    /// Reads the word that stands, the reporter's statistics, and who else has spoken.
+    async fn read(&mut self, engine: &Engine) -> Result<(), EngineError> {
+        let voices = self.voices.iter().flat_map(|voices| voices.keys.iter().copied());
+        let keys = [self.word].into_iter().chain(voices).chain(self.reporter());
+        let look = |key| Observation { key, time: self.subject.now, add: Add::Nothing };
+        let request = Request { once: None, observations: keys.map(look).collect() };
+        let outcomes = engine.ledger.observe(&[request]).await?;
+        self.known = outcomes.all().map(|reading| reading.to_reading()).collect();
+        Ok(())
+    }
+
+    fn before(&self) -> Word {
+        self.known.first().and_then(greatest).map_or_else(Word::default, Word::unpack)
+    }
+
+    fn standing(&self) -> Standing {
+        match self.by {
+            Some(_) => self.known.last().map_or(Standing::New, |reading| Standing::of(self.plan, reading)),
+            None => Standing::Operator,
+        }
+    }
+
+    /// Adds all that the report changes; `None` if another of the same reporter on the same event came first.
+    async fn write(&self, engine: &Engine) -> Result<Option<(FeedbackOutcome, Option<Report>)>, EngineError> {
+        let Subject { pipeline, keys, time, now, .. } = *self.subject;
+        let (before, standing) = (self.before(), self.standing());
+        let side = self.class.and_then(|class| class.side);
+        let limited = match (self.class, self.known.last()) {
+            (Some(_), Some(reading)) if self.by.is_some() => {
+                standing::said_today(reading, side) >= self.plan.per_day(side)
+            }
+            _ => false,
+        };
+        let weight = match self.class {
+            Some(_) if !limited => standing.weight(self.plan),
+            _ => 0,
+        };
+        let Some(word) = before.next(self.class.map_or(Word::NO_CLASS, |class| class.tag), time, weight)
+        else {
+            return Err(EngineError::ReportBusy);
+        };
+        let replaced = self.plan.class_of(before.class);
+        let mut observations = Vec::new();
+        let counters = self.class.map_or(&[][..], |class| &class.counters[..]);
+        observations.extend(counted(pipeline, keys, counters, (weight, word.time()), false));
+        let added = observations.len();
+        if let Some(class) = replaced {
+            let of = (before.weight, before.time());
+            observations.extend(counted(pipeline, keys, &class.counters, of, true));
+        }
+        let value = |key, value: i64| Observation { key, time: now, add: Add::Value(Some(value)) };
+        observations.push(value(self.word, word.pack()));
+        if let Some(reporter) = self.reporter() {
+            let reversed = replaced.is_some_and(|class| class.side.is_some());
+            let own = standing::counts(self.class, limited, reversed);
+            observations.push(Observation { key: reporter, time: now, add: Add::Counters(own) });
+        }
+        if let Some(voices) = self.voices.as_ref().filter(|_| !limited && standing.counts()) {
+            let known = self.known.get(1..).unwrap_or_default();
+            voices.speak(known, self.by, standing.decides(), |key, value| match value {
+                standing::Heard::Voice(of) => {
+                    observations.push(Observation { key, time: now, add: Add::Value(of) })
+                }
+                standing::Heard::Judged { who, agreed } => observations.push(Observation {
+                    key: reporter_key(pipeline, who),
+                    time: now,
+                    add: Add::Counters(standing::judged(agreed)),
+                }),
+            });
+        }
+        let mark = keys::once(pipeline, &engine.secret, "report", &format!("{}\0{}", self.name, word.number));
+        let request = Request { once: Some(Once { key: mark, time: now }), observations };
+        let outcomes = engine.ledger.observe(std::slice::from_ref(&request)).await?;
+        if outcomes.duplicate(0) {
+            return Ok(None);
+        }
+        let replaced_class = replaced.map(|class| class.name.clone());
+        let report = Report {
+            decision: RecordId(0),
+            class: self.class.map(|class| class.name.clone()),
+            time: word.time(),
+            by: self.by,
+            weight,
+            limited,
+            counters: counters.to_vec(),
+            replaced: replaced.map(|class| Replaced {
+                class: class.name.clone(),
+                counters: class.counters.clone(),
+                time: before.time(),
+                weight: before.weight,
+            }),
+        };
+        let outcome = FeedbackOutcome {
+            keys: added,
+            tokens: 0,
+            duplicate: false,
+            weight,
+            limited,
+            standing,
+            replaced: replaced_class,
+        };
+        Ok(Some((outcome, Some(report))))
+    }
+}
+
+fn reporter_key(pipeline: &Pipeline, shingle: Shingle) -> Key {
+    Key { space: pipeline.space, kind: REPORTER, shingle }
+}
+
+/// The keys that a decision's row names, of the kinds that are counted.
+fn keys_of(pipeline: &Pipeline, row: &Row) -> Vec<Key> {
+    let key = |KeyReading { kind, shingle, .. }: &KeyReading| {
+        let counted = pipeline.kinds.iter().any(|plan| plan.kind == *kind);
+        counted.then_some(Key { space: pipeline.space, kind: *kind, shingle: *shingle })
+    };
+    row.keys.iter().filter_map(key).collect()
+}
+
+/// The greatest value that was added to a key of words.
+fn greatest(reading: &Reading) -> Option<i64> {
+    // Columns are in the order count, greatest.
+    match Column::Max.value(reading.sum(0, 1)) {
+        stats::Value::Integer(value) if reading.first.is_some() => value,
+        _ => None,
+    }
+}
+
+/// The class of a name; `None` for what takes back.
+fn find_class<'a>(
+    pipeline: &'a Pipeline,
+    name: &str,
+) -> Result<(&'a ReportsPlan, Option<&'a Class>), EngineError> {
+    let unknown = || {
+        let known = pipeline.feedback.keys().map(String::as_str);
+        let help = crate::config::expected(name, known.chain([WITHDRAWN]));
+        EngineError::Unknown { what: "feedback class", name: name.to_owned(), help }
+    };
+    let plan = pipeline.reports.as_ref().ok_or_else(unknown)?;
+    if name == WITHDRAWN {
+        return Ok((plan, None));
+    }
+    let class = plan.classes.iter().find(|class| class.name == name).ok_or_else(unknown)?;
+    Ok((plan, Some(class)))
+}
+
+impl Side {
+    /// The side that says the contrary.
+    pub(crate) fn other(self) -> Side {
+        match self {
+            Side::Bad => Side::Good,
+            Side::Good => Side::Bad,
+        }
+    }
+}

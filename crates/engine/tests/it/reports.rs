@@ -1,0 +1,377 @@
+//! Who reports, how much it counts, how often, and that all of it can be taken back.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use engine::{
+    Config, Decision, Directory, Engine, EngineError, FeedbackOutcome, Overrides, Plan, RecordId, Said,
+    Standing,
+};
+use event::{Event, Span, Time};
+use proptest::prelude::*;
+
+use crate::pipeline::{NOW, decide_at};
+
+fn plan(reports: &str) -> Plan {
+    let text = format!(
+        r#"
+name = "forum"
+space = 7
+[[field]]
+name = "user.mail"
+type = "string"
+[[field]]
+name = "post.text"
+type = "string"
+[[kind]]
+name = "mail"
+number = 1
+of = "user.mail"
+normalise = "address"
+[[kind]]
+name = "text"
+number = 2
+of = "post.text"
+[[statistic]]
+name = "counts"
+keys = ["mail", "text"]
+counts = ["seen", "complaint", "pardon", "read"]
+windows = ["10m x 144", "1d x 14"]
+readings = ["1h"]
+[feedback]
+spam = ["complaint"]
+ham = ["pardon"]
+read = ["read"]
+reply = ["read", "pardon"]
+[reports]
+bad = ["spam"]
+good = ["ham"]
+alike = ["text"]
+{reports}
+[ledger]
+durability = "sync"
+"#
+    );
+    Plan::compile(&Config::from_text("forum.toml", &text, &Overrides::default()))
+        .unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn post(mail: &str, text: &str) -> Event {
+    let mut event = Event::default();
+    event.push("user.mail", mail);
+    event.push("post.text", text);
+    event
+}
+
+struct Forum {
+    engine: Engine,
+    _parent: tempfile::TempDir,
+}
+
+impl Forum {
+    fn new(reports: &str) -> Forum {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
+        Forum { engine: Engine::open(&directory, plan(reports)).unwrap(), _parent: parent }
+    }
+
+    fn post(&self, mail: &str, text: &str) -> Decision {
+        decide_at(&self.engine, post(mail, text), NOW)
+    }
+
+    fn say(&self, id: RecordId, class: &str, by: &str) -> FeedbackOutcome {
+        say(&self.engine, id, class, Some(by), NOW)
+    }
+
+    /// `seen`, `complaint`, `pardon` and `read` of an address in the last hour.
+    fn counts(&self, mail: &str) -> Vec<u64> {
+        let pipeline = Arc::clone(&self.engine.plan().pipelines[0]);
+        let told = pollster::block_on(self.engine.timeline(&pipeline, "mail", mail, NOW)).unwrap();
+        assert_eq!(told.counters, ["seen", "complaint", "pardon", "read"]);
+        told.windows.into_iter().find(|(window, _)| *window == Span::hours(1)).unwrap().1
+    }
+
+    /// A counter of a reporter over all time.
+    fn reporter(&self, by: &str, counter: &str) -> u64 {
+        let pipeline = Arc::clone(&self.engine.plan().pipelines[0]);
+        let told = pollster::block_on(self.engine.timeline(&pipeline, "reporter", by, NOW)).unwrap();
+        let index = told.counters.iter().position(|name| name == counter).unwrap();
+        told.windows.last().unwrap().1[index]
+    }
+}
+
+fn say(engine: &Engine, id: RecordId, class: &str, by: Option<&str>, at: Time) -> FeedbackOutcome {
+    pollster::block_on(engine.feedback(id, Said { class, by }, at)).unwrap()
+}
+
+#[test]
+fn the_last_word_of_each_reporter_stands() {
+    let forum = Forum::new("");
+    let id = forum.post("a@example.org", "buy").id;
+    let first = forum.say(id, "spam", "ann");
+    assert_eq!((first.keys, first.weight, first.duplicate, first.standing), (2, 1, false, Standing::New));
+    assert!(forum.say(id, "spam", " ANN ").duplicate, "the same reporter");
+    assert!(!forum.say(id, "spam", "bob").duplicate);
+    assert_eq!(forum.counts("a@example.org"), [1, 2, 0, 0]);
+
+    let mended = forum.say(id, "ham", "ann");
+    assert_eq!(mended.replaced.as_deref(), Some("spam"));
+    assert_eq!(forum.counts("a@example.org"), [1, 1, 1, 0]);
+    forum.say(id, "reply", "bob");
+    assert_eq!(forum.counts("a@example.org"), [1, 0, 2, 1]);
+    let gone = forum.say(id, "none", "ann");
+    assert_eq!((gone.keys, gone.replaced.as_deref()), (0, Some("ham")));
+    assert!(forum.say(id, "none", "ann").duplicate, "nothing is left to take back");
+    assert_eq!(forum.counts("a@example.org"), [1, 0, 1, 1]);
+    forum.say(id, "spam", "ann");
+    assert_eq!(forum.counts("a@example.org"), [1, 1, 1, 1]);
+
+    let error = pollster::block_on(forum.engine.feedback(id, "spma", NOW)).unwrap_err();
+    assert!(matches!(error, EngineError::Unknown { what: "feedback class", .. }), "{error}");
+    assert!(
+        !say(&forum.engine, id, "spam", None, NOW).duplicate,
+        "the operator is another than any reporter"
+    );
+    assert!(say(&forum.engine, id, "spam", Some("  "), NOW).duplicate, "a name of nothing is the operator");
+}
+
+#[test]
+fn tickets_cannot_be_made_by_others() {
+    let (forum, other) = (Forum::new(""), Forum::new(""));
+    let id = forum.post("a@example.org", "x").id;
+    let ticket = forum.engine.ticket(id);
+    assert_eq!(ticket.len(), 27, "{ticket}");
+    assert_eq!(forum.engine.decision_of(&format!(" {ticket}\r\n")), Some(id));
+    assert_eq!(other.engine.decision_of(&ticket), None, "another secret");
+    assert_ne!(forum.engine.ticket(RecordId(id.0 + 1)), ticket);
+    let (_, seal) = ticket.split_once('-').unwrap();
+    for forged in
+        [String::new(), id.to_string(), format!("{id}-{id}"), format!("{}-{seal}", RecordId(id.0 + 1))]
+    {
+        assert_eq!(forum.engine.decision_of(&forged), None, "{forged}");
+    }
+}
+
+#[test]
+fn what_was_learned_is_learned_anew() {
+    let forum = Forum::new("");
+    let pipeline = Arc::clone(&forum.engine.plan().pipelines[0]);
+    let learn = |id: &str, class: &str| {
+        let prepared = forum.engine.prepare(&pipeline, post("z@example.org", "x"), NOW);
+        pollster::block_on(forum.engine.learn(prepared, id, class)).unwrap()
+    };
+    assert_eq!(learn("m1", "spam").keys, 2);
+    assert!(learn("m1", "spam").duplicate);
+    learn("m2", "spam");
+    assert_eq!(learn("m1", "ham").replaced.as_deref(), Some("spam"));
+    assert_eq!(forum.counts("z@example.org"), [0, 1, 1, 0]);
+    learn("m1", "none");
+    learn("m2", "none");
+    assert_eq!(forum.counts("z@example.org"), [0, 0, 0, 0]);
+}
+
+#[test]
+fn reporters_gain_trust_by_agreeing_and_lose_it_by_being_contradicted() {
+    let forum = Forum::new("trusted_after = 3\ndistrusted_after = 2");
+    // Eight, as the share must be expected to be nine tenths.
+    for number in 0..8 {
+        let id = forum.post("a@example.org", &format!("offer {number}")).id;
+        forum.say(id, "spam", "ann");
+        assert_eq!(forum.reporter("ann", "agreed"), number, "nobody has confirmed it yet");
+        // The same text in another post: reporters agree on what is alike.
+        let copy = forum.post("b@example.org", &format!("offer {number}")).id;
+        forum.say(copy, "spam", "bob");
+        assert_eq!(
+            (forum.reporter("ann", "agreed"), forum.reporter("bob", "agreed")),
+            (number + 1, number + 1)
+        );
+        // Again the same is no further agreement.
+        let third = forum.post("b@example.org", &format!("offer {number}")).id;
+        forum.say(third, "spam", "bob");
+        assert_eq!(forum.reporter("ann", "agreed"), number + 1);
+    }
+    let id = forum.post("c@example.org", "another").id;
+    let trusted = forum.say(id, "spam", "ann");
+    assert_eq!((trusted.standing, trusted.weight), (Standing::Trusted, 2));
+    assert_eq!(forum.counts("c@example.org"), [1, 2, 0, 0]);
+    forum.say(id, "none", "ann");
+    assert_eq!(forum.counts("c@example.org"), [1, 0, 0, 0], "as much is taken back as was added");
+
+    // A crowd of new names takes nothing from anybody; the operator's word does.
+    for number in 0..2 {
+        let id = forum.post("d@example.org", &format!("wanted {number}")).id;
+        forum.say(id, "spam", "liar");
+        forum.say(id, "ham", "new");
+        assert_eq!(forum.reporter("liar", "contradicted"), number);
+        say(&forum.engine, id, "ham", None, NOW);
+        assert_eq!(forum.reporter("liar", "contradicted"), number + 1);
+        assert_eq!(forum.reporter("new", "agreed"), number + 1, "the operator has confirmed it");
+        say(&forum.engine, id, "spam", None, NOW);
+        assert_eq!(forum.reporter("new", "contradicted"), 0, "each has one voice on a thing");
+    }
+    let id = forum.post("e@example.org", "fine").id;
+    let said = forum.say(id, "spam", "liar");
+    assert_eq!((said.standing, said.weight, said.keys), (Standing::Distrusted, 0, 0));
+    assert_eq!(forum.counts("e@example.org"), [1, 0, 0, 0]);
+}
+
+#[test]
+fn a_reporter_is_heard_so_often_a_day() {
+    let forum = Forum::new("per_day = 2\nothers_per_day = 1");
+    let ids: Vec<RecordId> =
+        (0..4).map(|number| forum.post("a@example.org", &number.to_string()).id).collect();
+    let limited: Vec<bool> = ids.iter().map(|id| forum.say(*id, "spam", "ann").limited).collect();
+    assert_eq!(limited, [false, false, true, true]);
+    assert_eq!(forum.counts("a@example.org"), [4, 2, 0, 0]);
+    assert!(!forum.say(ids[0], "read", "ann").limited, "what takes no side has a bound of its own");
+    assert_eq!(
+        forum.counts("a@example.org"),
+        [4, 1, 0, 1],
+        "and the report in whose place it stands is gone"
+    );
+    assert!(forum.say(ids[1], "read", "ann").limited);
+    assert_eq!(forum.counts("a@example.org"), [4, 0, 0, 1]);
+    assert!(!forum.say(ids[2], "spam", "bob").limited, "others are");
+    let later = say(&forum.engine, ids[3], "ham", Some("ann"), NOW + Span::days(2));
+    assert!(!later.limited);
+    assert_eq!(forum.reporter("ann", "limited"), 3);
+    assert!((0..9).all(|_| !say(&forum.engine, ids[3], "spam", None, NOW).limited), "the operator always is");
+}
+
+#[test]
+fn a_reporter_is_erased() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
+    let engine = Engine::open(&directory, plan("")).unwrap();
+    for text in ["x", "y"] {
+        let id = decide_at(&engine, post("a@example.org", text), NOW).id;
+        say(&engine, id, "spam", Some("ann"), NOW);
+        say(&engine, id, "spam", Some("bob"), NOW);
+    }
+    let pipeline = Arc::clone(&engine.plan().pipelines[0]);
+    let secret = directory.secret().unwrap();
+    let reporter = &pipeline.reports.as_ref().unwrap().reporter;
+    let shingles = reporter.shingles("ANN", &secret).into_iter().collect();
+    engine.close().unwrap();
+    drop(engine);
+    let erased = directory.erase(&plan(""), &shingles, false, &mut |_| ()).unwrap();
+    assert_eq!((erased.keys, erased.records.decisions, erased.records.feedback), (1, 0, 2));
+    let engine = Engine::open(&directory, plan("")).unwrap();
+    let known = |by: &str| {
+        pollster::block_on(engine.timeline(&pipeline, "reporter", by, NOW)).unwrap().timeline.is_some()
+    };
+    assert_eq!((known("ann"), known("bob")), (false, true));
+}
+
+fn copied(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copied(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+fn sum<'a>(counts: impl Iterator<Item = &'a [u64; 3]>) -> [u64; 3] {
+    counts.fold([0; 3], |sum, counts| [sum[0] + counts[0], sum[1] + counts[1], sum[2] + counts[2]])
+}
+
+const CLASSES: [(&str, [u64; 3]); 5] =
+    [("spam", [1, 0, 0]), ("ham", [0, 1, 0]), ("read", [0, 0, 1]), ("reply", [0, 1, 1]), ("none", [0, 0, 0])];
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 12, ..ProptestConfig::default() })]
+
+    /// Whatever was said, and taken back, and however often the node restarts or crashes in between: what is counted,
+    /// bucket by bucket, is what only the last words would have added.
+    #[test]
+    fn only_the_last_words_count(
+        words in proptest::collection::vec((0usize..3, 0usize..4, 0usize..5, 0i64..5_000, 0u8..12), 1..40),
+    ) {
+        let settings = "weight_new = 3\ntrusted_after = 100000\ndistrusted_after = 100000";
+        let parent = tempfile::tempdir().unwrap();
+        let mut path = parent.path().join("data");
+        let mut directory = Directory::create(&path, &[]).unwrap();
+        let mut engine = Engine::open(&directory, plan(settings)).unwrap();
+        let ids: Vec<RecordId> = (0..3).map(|_| decide_at(&engine, post("a@example.org", "x"), NOW).id).collect();
+        let mut last = BTreeMap::new();
+        let mut now = NOW;
+        for (step, (event, by, class, pause, fate)) in words.iter().enumerate() {
+            now = now + Span::seconds(*pause);
+            let (name, _) = CLASSES[*class];
+            let reporter = ["ann", "bob", "cid"].get(*by).copied();
+            let said = say(&engine, ids[*event], name, reporter, now);
+            let weight = if reporter.is_some() { 3 } else { 1 };
+            let known = last.get(&(*event, *by)).map_or(4, |(class, ..): &(usize, Time, u64)| *class);
+            prop_assert_eq!(said.duplicate, known == *class);
+            if known != *class {
+                last.insert((*event, *by), (*class, now, weight));
+            }
+            if *fate == 0 {
+                engine.close().unwrap();
+                drop(engine);
+                engine = Engine::open(&directory, plan(settings)).unwrap();
+            }
+            if *fate == 1 {
+                // As the disk is after a crash: what was answered is on it.
+                let to = parent.path().join(step.to_string());
+                copied(&path, &to);
+                path.clone_from(&to);
+                drop(engine);
+                directory = Directory::open(&to).unwrap();
+                engine = Engine::open(&directory, plan(settings)).unwrap();
+            }
+        }
+        let mut expected: BTreeMap<Time, [u64; 3]> = BTreeMap::new();
+        for (class, time, weight) in last.values() {
+            let bucket = Time(time.bucket(Span::minutes(10)) * Span::minutes(10).0);
+            let counts = expected.entry(bucket).or_default();
+            counts.iter_mut().zip(CLASSES[*class].1).for_each(|(count, add)| *count += add * weight);
+        }
+        expected.retain(|_, counts| *counts != [0; 3]);
+        let pipeline = Arc::clone(&engine.plan().pipelines[0]);
+        let told = pollster::block_on(engine.timeline(&pipeline, "mail", "a@example.org", now)).unwrap();
+        let buckets = told.timeline.unwrap().buckets;
+        prop_assert!(now - NOW > Span::days(1) || buckets.iter().all(|bucket| bucket.width == Span::minutes(10)));
+        let mut found: BTreeMap<Time, [u64; 3]> = BTreeMap::new();
+        let mut folded = BTreeMap::new();
+        for bucket in buckets {
+            let of = if bucket.width == Span::minutes(10) { &mut found } else { &mut folded };
+            of.insert(bucket.start, [bucket.counts[1], bucket.counts[2], bucket.counts[3]]);
+        }
+        found.retain(|_, counts| *counts != [0; 3]);
+        if folded.is_empty() {
+            prop_assert_eq!(found, expected);
+        } else {
+            // Some are days by now: then all together are compared.
+            prop_assert_eq!(sum(found.values().chain(folded.values())), sum(expected.values()));
+        }
+    }
+}
+
+#[test]
+fn settings_are_checked() {
+    let check = |text: &str, expected: &str| {
+        let text = format!("preset = \"mail\"\n{text}\n");
+        let config = Config::from_text("test.toml", &text, &Overrides::default());
+        let found = Plan::compile(&config).map(|_| ()).unwrap_err().to_string();
+        assert!(found.contains(expected), "{found}");
+    };
+    check("[reports]\nbad = [\"spma\"]", "3:8: error: [feedback] has no class `spma`");
+    check("[reports]\ngood = [\"spam\"]", "`spam` is in `bad` and in `good`");
+    check("[reports]\nalike = [\"nothing\"]", "there is no kind `nothing`");
+    check("[reports]\nweight_trusted = 8", "`weight_trusted` cannot be 8");
+    check("[feedback]\nnone = [\"read\"]", "`none` takes back what was said");
+    check("[report_addresses]\nspam = [\"nowhere\"]", "`nowhere` is no address");
+    check("[report_addresses]\nspma = [\"spam@example.org\"]", "[feedback] has no class `spma`");
+    check("[report_addresses]\nspam = [\"a@b.c\", \"A@b.c\"]", "`A@b.c` is there twice");
+    check(
+        "[[kind]]\nname = \"reporter\"\nnumber = 900\nof = \"mail.subject\"",
+        "the kind `reporter` has the name of the kind of reporters",
+    );
+}

@@ -1,0 +1,102 @@
+//! `tollhouse report`: hands over mail in which people report mail.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use content::message::MESSAGE_BYTES_MAX;
+use serde::Serialize;
+use server::api::Reported;
+
+use crate::client::Client;
+use crate::console::{Output, say};
+use crate::exit::{Exit, Failure};
+use crate::options::JsonOption;
+
+/// Hand over mail in which people report mail: sent on, attached, or a feedback report (ARF)
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse report --server http://127.0.0.1:8377 --from ann@example.org --to spam@example.org - < mail
+  tollhouse report --server http://127.0.0.1:8377 --user ann --to ham@example.org one.eml two.eml
+
+A mail server hands over what comes for such an address by a pipe transport. Who reports is the user
+or the envelope sender, never what the mail says; [reports] says which senders may, and
+[report_addresses] what a mail to an address means.")]
+pub(crate) struct Args {
+    /// Files of one mail each, or - for standard input
+    #[arg(required = true, value_name = "FILE|-")]
+    files: Vec<PathBuf>,
+    /// Envelope sender of the mail
+    #[arg(long, value_name = "ADDRESS")]
+    from: Option<String>,
+    /// Envelope recipient of the mail; may be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    to: Vec<String>,
+    /// Name under which the sender was authenticated
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Pipeline that is told, instead of the first one
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+    /// The server, such as http://127.0.0.1:8377
+    #[arg(long, value_name = "URL")]
+    server: String,
+    /// Bearer token that the server wants
+    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<String>,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+/// A line of `--json`.
+#[derive(Serialize)]
+struct Line<'a> {
+    file: &'a str,
+    #[serde(flatten)]
+    reported: &'a Reported,
+}
+
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let mut out = Output::new(args.json.json);
+    let client = Client::new(&args.server, args.token.as_deref())?;
+    let to = args.to.join(", ");
+    let (mut mails, mut duplicates, mut exit) = (0, 0, Exit::Fine);
+    for file in &args.files {
+        let name = file.display().to_string();
+        let mail = read(file).map_err(|error| Failure::new(format_args!("{name}: {error}")))?;
+        let mut headers = vec![("content-type", "message/rfc822")];
+        headers.extend(args.from.as_deref().map(|from| ("tollhouse-mail-from", from)));
+        headers.extend(args.user.as_deref().map(|user| ("tollhouse-user", user)));
+        headers.extend((!to.is_empty()).then_some(("tollhouse-rcpt-to", to.as_str())));
+        let reported = match client.report(args.pipeline.as_deref(), &headers, &mail) {
+            Ok(reported) => reported,
+            // The mail is at fault: the others are handed over all the same.
+            Err(refused) => {
+                let why = refused.of_report()?;
+                say(format_args!("{name}: {why}"));
+                exit = Exit::Found;
+                continue;
+            }
+        };
+        mails += reported.said.len();
+        duplicates += reported.said.iter().filter(|said| said.duplicate).count();
+        if out.is_json() {
+            out.json(&Line { file: &name, reported: &reported })?;
+        }
+    }
+    out.flush()?;
+    say(format_args!("{mails} mails reported, {duplicates} of them known before"));
+    Ok(exit)
+}
+
+/// A mail, of no more bytes than one may have.
+fn read(file: &Path) -> std::io::Result<Vec<u8>> {
+    let mut mail = Vec::new();
+    let most = MESSAGE_BYTES_MAX as u64 + 1;
+    if file == Path::new("-") {
+        std::io::stdin().lock().take(most).read_to_end(&mut mail)?;
+    } else {
+        std::fs::File::open(file)?.take(most).read_to_end(&mut mail)?;
+    }
+    Ok(mail)
+}
