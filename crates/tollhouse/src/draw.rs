@@ -97,7 +97,8 @@ pub(crate) fn effects(out: &mut Output, explained: &Explanation) -> Result<(), F
             Cell::text(cut(&due.rule, 40), DIM),
         ]);
     }
-    out.line(table)
+    out.line(table)?;
+    out.line("")
 }
 
 /// The rules that came closest to firing, with what was missing to each and what would have been.

@@ -5,11 +5,8 @@ mod clients;
 mod decide;
 mod harness;
 mod limits;
-<<<<<<< HEAD
-mod name_server;
-=======
 mod milter;
->>>>>>> wt-milter-tests
+mod name_server;
 mod node;
 mod policy;
 mod postfix;

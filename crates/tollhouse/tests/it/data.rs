@@ -50,7 +50,7 @@ fn what_events_bring_does_not_reach_the_terminal_raw() {
     let message = MESSAGE.replace("BUY THIS NOW", "BUY =?utf-8?q?=1B]0;gone=07_=E2=80=AE?= NOW");
     let decided = data.run(&["check", "--json", "-"], &message).expect(0).json().remove(0);
     let drawn = data.run(&["explain", decided["id"].as_str().unwrap()], "").expect(0).stdout;
-    assert!(drawn.contains("\\u{1b}]0;gone"), "{drawn}");
+    assert!(drawn.contains("]0;gone") && drawn.contains("\\u{202e}"), "{drawn}");
     assert!(!drawn.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{drawn}");
 }
 
