@@ -8,6 +8,7 @@
 //! back what the last has added. Two lessons of one event are never at work at once; those of different events add up.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use event::{Key, Shingle, Span, Time};
@@ -148,6 +149,8 @@ impl Engine {
         may: impl Fn(&Known) -> bool,
     ) -> Result<usize, LedgerError> {
         let _alone = self.school.alone(tokens.event).await;
+        // It is kept from when it was said: of old mail that is learned today the words are as good as of today's.
+        let time = time.max(Time(self.latest.load(Ordering::Relaxed)));
         let outcomes: Outcomes = self.ledger.observe(&[tokens.look(time)]).await?;
         let Some(known) = Known::of(outcomes.readings(0)).filter(may) else { return Ok(0) };
         let Some(request) = tokens.lesson(&known, lesson, time) else { return Ok(0) };

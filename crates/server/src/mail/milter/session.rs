@@ -386,7 +386,7 @@ mod tests {
         };
         let open = opening(6, ALL, ALL);
         let mail = frame(b'M', b"<a@example.org>\0");
-        check(&[mail.clone()]);
+        check(std::slice::from_ref(&mail));
         check(&[open.clone(), open.clone()]);
         check(&[open.clone(), frame(b'R', b"<b@example.org>\0")]);
         check(&[open.clone(), frame(b'E', b"")]);
@@ -435,7 +435,7 @@ mod tests {
             &mut session,
             &[
                 opening(6, ALL, ALL),
-                frame(b'D', b"Cj\0mx.example.org\0{daemon_name}\0smtp\0{client_addr}\0198.51.100.1\0"),
+                frame(b'D', b"Cj\0mx.example.org\0{daemon_name}\0smtp\0{client_addr}\x00198.51.100.1\0"),
                 frame(b'C', b"a\x006\0\x19IPv6:2001:db8::1\0"),
                 frame(b'H', b"client.example.net\0"),
                 frame(b'D', b"M{auth_authen}\0ann\0i\x00Q1\0"),
