@@ -42,7 +42,9 @@ impl Rotated {
         fs::write(directory.config_path(), text).unwrap();
         let rotated = Rotated { parent, directory, decisions };
         let engine = rotated.open();
-        pollster::block_on(engine.feedback(rotated.decisions[5].id, "ham", NOW)).unwrap();
+        // The operator has said it, too: that would not be logged again.
+        let said = engine::Said { class: "ham", by: Some("ann@example.org") };
+        pollster::block_on(engine.feedback(rotated.decisions[5].id, said, NOW)).unwrap();
         let journal = engine.journal().unwrap();
         journal.sync().unwrap();
         journal.settle();

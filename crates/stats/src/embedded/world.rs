@@ -176,8 +176,10 @@ impl Planned {
             (_, Measure::Once { .. }) => self.unfit("marks of requests are not observed"),
             (Add::Nothing, _) | (Add::Value(_), Measure::Track(_)) => Ok(()),
             (Add::Evidence(_), Measure::Evidence { .. }) => Ok(()),
-            (Add::Counters(amounts), Measure::Windows(_)) => {
-                if amounts.iter().any(|(counter, _)| counter >= self.columns) {
+            (Add::Counters(amounts), Measure::Windows(layout)) => {
+                // Those that hold what was taken back are in no reading, and can be added to.
+                let counters = layout.counters().len();
+                if amounts.iter().any(|(counter, _)| usize::from(counter) >= counters) {
                     return self.unfit("there are fewer counters");
                 }
                 Ok(())

@@ -22,8 +22,8 @@ Examples:
 What is said counts for the pieces of the message: sender, links, text and the rest. The same
 message learned twice as the same class counts once, and learned as another class it is no longer
 learned as the first. Classifiers learn it, too: once, however often it is said; said as another
-class, it is taken back first, and `--class forget` or `--class none` takes it back altogether. For a
-message that was decided here, feedback on the decision's id is more exact.")]
+class, it is taken back first, and `--class forget` or `--class none` takes it back altogether.
+For a message that was decided here, feedback on the decision's id is more exact.")]
 pub(crate) struct Args {
     /// What they are: one of the pipeline's feedback classes, such as spam or ham; none takes back
     /// what was said of them
