@@ -256,7 +256,9 @@ fn a_crash_at_any_step_loses_nothing() {
     let open_segment = fs::read(source.path().join(format!("{newest}.journal"))).unwrap();
     let rows = &rows[&name];
     let (half, whole) = (&columns[..columns.len() / 2], &columns[..]);
-    let states: [(&str, &[(&str, &[u8])]); 8] = [
+    /// What it is, and the files that are there.
+    type State<'f> = (&'f str, &'f [(&'f str, &'f [u8])]);
+    let states: [State<'_>; 8] = [
         ("nothing begun", &[("journal", rows)]),
         ("an empty file", &[("journal", rows), ("half", &[])]),
         ("half a file", &[("journal", rows), ("half", half)]),

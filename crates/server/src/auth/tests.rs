@@ -20,7 +20,10 @@ struct Zone(HashMap<(Kind, Box<str>), Vec<Record>>);
 
 impl Zone {
     fn add(&mut self, name: &str, kind: Kind, record: Record) {
-        self.0.entry((kind, normal(name).unwrap())).or_default().push(record);
+        // Nobody can ask for what is no name.
+        if let Some(name) = normal(name) {
+            self.0.entry((kind, name)).or_default().push(record);
+        }
     }
 
     fn txt(&mut self, name: &str, text: &str) {
@@ -96,7 +99,7 @@ async fn clients_are_allowed_or_not() {
          twice.example TXT v=spf1 -all
          twice.example TXT v=spf1 +all
          almost.example TXT v=spf10 -all
-         bad.example TXT v=spf1 ip4:999.1.1.1 -all
+         bad.example TXT v=spf1 moo:192.0.2.1 -all
          a.example TXT v=spf1 a mx:mail.example -all
          a.example A 198.51.100.7
          mail.example MX mx1.mail.example
@@ -443,7 +446,9 @@ async fn published_signatures_and_seals_hold() {
                 zone.txt(name, record);
             }
             let found = outcome(zone.clone(), &text[end + 2..], None).await;
-            assert_eq!(found.dkim, "pass", "{}", path.display());
+            // One of them was good for a day.
+            let is_over = text.windows(4).any(|four| four == b" x=1");
+            assert_eq!(found.dkim, if is_over { "neutral" } else { "pass" }, "{}", path.display());
             assert_eq!(found.arc, if kind == "auth/arc" { "pass" } else { found.arc }, "{}", path.display());
             // Without keys nothing passes.
             let found = outcome(Zone::default(), &text[end + 2..], None).await;

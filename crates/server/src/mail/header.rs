@@ -127,7 +127,7 @@ pub fn marked(message: &[u8], added: &[(&str, String)], stale: &str) -> Vec<u8> 
     if let Some(field) = first.take_if(on_top) {
         marked.extend_from_slice(field.bytes);
     }
-    if !marked.is_empty() && !marked.ends_with(b"\n") {
+    if !added.is_empty() && !marked.is_empty() && !marked.ends_with(b"\n") {
         marked.extend_from_slice(line_feed);
     }
     for (name, value) in added {

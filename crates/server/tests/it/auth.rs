@@ -123,7 +123,7 @@ fn answers_become_facts() {
             .as_array()
             .unwrap()
             .iter()
-            .filter_map(|reason| reason["rule"].as_str())
+            .filter_map(|reason| reason["name"].as_str())
             .collect();
         assert!(rules.contains(&"DMARC_REJECT") && rules.contains(&"NO_REVERSE_NAME"), "{answer}");
         let before = server.asked().len();

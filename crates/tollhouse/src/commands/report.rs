@@ -16,7 +16,8 @@ use crate::options::JsonOption;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  tollhouse report --server http://127.0.0.1:8377 --from ann@example.org --to spam@example.org - < mail
+  tollhouse report --server http://127.0.0.1:8377 --from ann@example.org \\
+      --to spam@example.org - < mail
   tollhouse report --server http://127.0.0.1:8377 --user ann --to ham@example.org one.eml two.eml
 
 A mail server hands over what comes for such an address by a pipe transport. Who reports is the user
