@@ -1,9 +1,12 @@
 //! A block of records, in whichever form its segment has them. All that reads the journal reads blocks.
 
+use std::cell::RefCell;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use event::Time;
+use zstd::bulk::Decompressor;
 
 use super::columns::Columns;
 use super::segment::{BLOCK_HEAD_BYTES, SegmentError};
@@ -82,7 +85,7 @@ impl Block {
 
     /// The content of rows, uncompressed. The head says how much that is, within a bound.
     fn raw(&self, content: &[u8], bytes: usize) -> Result<Vec<u8>, SegmentError> {
-        zstd::bulk::decompress(content, bytes).map_err(|_| self.damaged())
+        decompress(content, bytes).map_err(|_| self.damaged())
     }
 
     /// Bytes that it takes up on disk.
@@ -124,4 +127,19 @@ impl Block {
             Content::Columns(columns, number) => columns.look(*number, look),
         }
     }
+}
+
+/// What one zstd frame holds, at most so many bytes. A page is decompressed in less time than a context is made, so
+/// each thread keeps its own.
+pub(super) fn decompress(frame: &[u8], bytes: usize) -> io::Result<Vec<u8>> {
+    thread_local! {
+        static CONTEXT: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+    }
+    CONTEXT.with_borrow_mut(|context| {
+        let context = match context {
+            Some(context) => context,
+            none => none.insert(Decompressor::new()?),
+        };
+        context.decompress(frame, bytes)
+    })
 }

@@ -9,6 +9,7 @@
 use event::Type;
 
 use super::Form;
+use crate::journal::block::decompress;
 
 /// Most entries of a column in a group: items of lists, mostly.
 pub(super) const ENTRIES_MAX: usize = 4 << 20;
@@ -79,7 +80,7 @@ pub(super) fn decode(
         let raw = match content {
             [] if head.raw == 0 => Vec::new(),
             content if form == Form::Bare => content.to_vec(),
-            content => zstd::bulk::decompress(content, head.raw).ok()?,
+            content => decompress(content, head.raw).ok()?,
         };
         if raw.len() != head.raw {
             return None;

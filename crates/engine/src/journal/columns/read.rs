@@ -15,6 +15,7 @@ use super::{
     ReportDetail, own,
 };
 use crate::id::RecordId;
+use crate::journal::block::decompress;
 use crate::journal::segment::{SegmentError, VERSION};
 use crate::journal::slim::{Decided, Head, Look};
 use crate::journal::{Feedback, Record, Report, Row};
@@ -99,7 +100,7 @@ impl Columns {
             if crc32fast::hash(&index) != word(32) {
                 return Err(damaged());
             }
-            index = zstd::bulk::decompress(&index, raw).map_err(|_| damaged())?;
+            index = decompress(&index, raw).map_err(|_| damaged())?;
         }
         let index: Index = postcard::from_bytes(&index).map_err(|_| damaged())?;
         if !index.is_sound(at) {
