@@ -167,7 +167,7 @@ pub(crate) fn corpus(name: &str) -> String {
 pub(crate) const MESSAGE: &str = "\
 From: Cheap <cheap@example.com>\r
 To: you@example.net\r
-Subject: BUY THIS NOW, IT IS CHEAP!!!\r
+Subject: BUY THIS NOW, IT IS CHEAP\r
 Message-ID: <1@example.com>\r
 Date: Sun, 17 May 2026 10:00:00 +0000\r
 \r
