@@ -3,9 +3,7 @@
 //! Adapters ([`message`], [`log`], [`json`]) make an [`event::Event`] of what arrived; their feature functions
 //! fill columns of an [`event::Facts`] row; [`piece`] cuts a fact into the normalised pieces that are hashed
 //! into keys. Beneath them lie the normalisers: [`text`], [`disguise`], [`language`], [`address`], [`link`],
-//! [`network`], [`fingerprint`].
-//! into keys. [`authentication`] reads who vouches for a message. Beneath them lie the normalisers: [`text`],
-//! [`address`], [`link`], [`network`], [`fingerprint`].
+//! [`network`], [`fingerprint`]. [`authentication`] reads who vouches for a message.
 //!
 //! Everything here is a pure function of its arguments: no clock, no files, no network, no state. All input is
 //! taken to be hostile: each function is linear in what it reads, reads a documented number of bytes at most,
@@ -27,13 +25,16 @@ pub mod link;
 pub mod log;
 pub mod message;
 mod mime;
+pub mod multimap;
 pub mod network;
+pub mod pattern;
 pub mod phone;
 pub mod phrase;
 pub mod piece;
 mod prose;
 pub mod redirect;
 pub mod reveal;
+pub mod spamassassin;
 pub mod text;
 pub mod token;
 pub mod wallet;

@@ -25,6 +25,7 @@ use crate::html::{self, Limits};
 use crate::link::{self, Found, Link, Tricks};
 use crate::mime::{self, Defect, Defects, Encoding, Field, Header, Part, Role};
 use crate::network::{Prefixes, is_public, network};
+use crate::pattern::TestPattern;
 use crate::reveal::{self, Revealed};
 use crate::{contact, imitation, phone, prose, redirect, text, wallet};
 
@@ -185,6 +186,7 @@ event::columns! {
         html_form: Bool "mail.html_form" "Whether an HTML part contains a form",
         base64_text: Bool "mail.base64_text" "Whether a text part of nothing but ASCII is hidden in base64",
 
+        test_pattern: String "mail.test_pattern" "What a test text asks for: `reject` (GTUBE), `tag` (Rspamd's variants of it)",
         body_text: String "mail.body_text" "The whole visible text, normalised, disguises undone" transient,
         text_start: String "mail.text_start" "Beginning of the visible text, normalised: what a classifier reads, kept so that it can learn later",
         body_empty: Bool "mail.body_empty" "Whether there is no visible text",
@@ -575,6 +577,7 @@ struct Body {
     has_html: bool,
     html: html::Marks,
     base64_text: bool,
+    test_pattern: Option<TestPattern>,
 }
 
 struct Links {
@@ -737,6 +740,7 @@ impl Body {
             has_html: false,
             html: html::Marks::default(),
             base64_text: false,
+            test_pattern: None,
         };
         // Of alternatives, readers show the HTML; the plain one is only searched for links.
         let shown: HashSet<usize> =
@@ -750,6 +754,7 @@ impl Body {
             body.charset =
                 body.charset.or_else(|| part.charset.as_deref().map(|charset| cut(charset).to_lowercase()));
             let source = part.text(&decoded);
+            body.test_pattern = body.test_pattern.max(TestPattern::find(&source));
             let left = TEXT_BYTES_MAX.saturating_sub(body.text.len());
             if part.role == Role::Html {
                 body.has_html = true;
@@ -808,6 +813,9 @@ impl Body {
         facts.set(columns.html_only, self.has_html && !self.has_plain);
         self.html.fill(columns, facts);
         facts.set(columns.base64_text, self.base64_text);
+        if let Some(pattern) = self.test_pattern {
+            set_text(facts, columns.test_pattern, pattern.name());
+        }
         facts.set(columns.link_count, self.links.urls.items.len());
         facts.set(columns.link_ip_host, self.links.to_ip);
         facts.set(columns.link_text_mismatch, self.links.mismatch);

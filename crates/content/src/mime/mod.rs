@@ -13,7 +13,7 @@ mod part;
 #[cfg(test)]
 mod peer;
 mod uuencode;
-mod words;
+pub(crate) mod words;
 
 use std::borrow::Cow;
 

@@ -1039,6 +1039,12 @@ pub(super) static SECTIONS: &[Section] = &[
                 "Whether all who may connect may also say what messages are: `spamc` and `rspamc` learn. With one of the node's `tokens` as password `rspamc` may in any case",
             ),
             setting(
+                "ticket",
+                Shape::Bool,
+                Some("true"),
+                "Whether messages get a field `X-Tollhouse-Id`, by which reports on them (`/v1/report`) find the decision. One that a message brings is taken away in any case, but for mail to `[report_addresses]` alone",
+            ),
+            setting(
                 "body_max",
                 Shape::Size(1 << 50),
                 Some("\"32MiB\""),

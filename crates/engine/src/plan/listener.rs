@@ -35,6 +35,8 @@ pub struct ListenerPlan {
     pub idle: Span,
     /// Whether whoever may connect may also say what messages are, without a token.
     pub learn: bool,
+    /// Whether messages are given the ticket of their decision ([`ID_FIELD`](crate::report::ID_FIELD)).
+    pub ticket: bool,
     /// Bytes of a message that are kept.
     pub body_max: u64,
     /// Whether a longer message is judged by its first part; else it is as if it could not be decided on.
@@ -274,6 +276,7 @@ fn plan(
         timeout: view.span("timeout")?,
         idle: view.span("idle")?,
         learn: view.bool("learn")?,
+        ticket: view.bool("ticket")?,
         body_max: view.size("body_max")?,
         judges_first_part: view.str("oversize")? == "judge",
         connections_max: count("connections_max")?,

@@ -14,6 +14,7 @@ mod phrases;
 mod pipeline;
 mod reload;
 mod reports;
+mod rule_messages;
 mod rules;
 mod tables;
 mod tracks;

@@ -3,14 +3,15 @@
 
 use std::fmt::Write;
 
+use engine::report::ID_FIELD;
 use engine::{Acting, Decision, ListenerPlan, MailReply};
 use judge::Reason;
 
 use super::Outcome;
 
 /// Names of the fields that are written. Those that a message brings are somebody's forgery, and taken away.
-pub(crate) const OWN_FIELDS: [&str; 5] =
-    [TOLLHOUSE, "X-Spam", "X-Spam-Flag", "X-Spam-Level", "X-Spam-Status"];
+pub(crate) const OWN_FIELDS: [&str; 6] =
+    [TOLLHOUSE, ID_FIELD, "X-Spam", "X-Spam-Flag", "X-Spam-Level", "X-Spam-Status"];
 pub(super) const TOLLHOUSE: &str = "X-Tollhouse";
 
 /// Most rules that a field names.
@@ -20,12 +21,23 @@ const LINE_CHARS: usize = 72;
 /// Most stars of `X-Spam-Level`.
 const STARS_MAX: usize = 50;
 
+/// What becomes of [`ID_FIELD`], by which a report on a message finds the decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ticket {
+    /// This one is written, and those that the message brings are taken away.
+    Write(String),
+    /// Those that the message brings are taken away: one of another message would lead its reports astray.
+    Remove,
+    /// All stays as it is.
+    Leave,
+}
+
 /// A reply to a mail server.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) reply: MailReply,
-    /// Whether fields of the names that we write are to be taken away.
-    pub(crate) clean: bool,
+    /// Names of [`OWN_FIELDS`] of which all fields that the message brings are to be taken away.
+    pub(crate) stale: Vec<&'static str>,
     /// Fields to add: names of [`OWN_FIELDS`], and values of printable ASCII that are folded with line feeds.
     pub(crate) fields: Vec<(&'static str, String)>,
     /// Enhanced status and text for [`MailReply::Reject`] and [`MailReply::Defer`].
@@ -34,7 +46,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// The reply to a message.
-    pub(crate) fn of(plan: &ListenerPlan, outcome: &Outcome) -> Answer {
+    pub(crate) fn of(plan: &ListenerPlan, outcome: &Outcome, ticket: &Ticket) -> Answer {
         let mut answer = match outcome {
             Outcome::Decided(decision) => decided(plan, decision),
             Outcome::FailOpen(_) => undecided(MailReply::Pass, String::new()),
@@ -44,14 +56,25 @@ impl Answer {
             answer.reply = MailReply::Tag;
         }
         if plan.acting == Acting::Nothing {
-            answer = Answer { reply: MailReply::Pass, clean: false, fields: Vec::new(), text: String::new() };
+            return Answer {
+                reply: MailReply::Pass,
+                stale: Vec::new(),
+                fields: Vec::new(),
+                text: String::new(),
+            };
+        }
+        match ticket {
+            Ticket::Write(ticket) => answer.fields.push((ID_FIELD, ticket.clone())),
+            Ticket::Remove => {}
+            Ticket::Leave => answer.stale.retain(|name| *name != ID_FIELD),
         }
         answer
     }
 }
 
 fn undecided(reply: MailReply, text: String) -> Answer {
-    Answer { reply, clean: true, fields: vec![(TOLLHOUSE, "action=undecided".to_owned())], text }
+    let fields = vec![(TOLLHOUSE, "action=undecided".to_owned())];
+    Answer { reply, stale: OWN_FIELDS.to_vec(), fields, text }
 }
 
 fn decided(plan: &ListenerPlan, decision: &Decision) -> Answer {
@@ -76,7 +99,7 @@ fn decided(plan: &ListenerPlan, decision: &Decision) -> Answer {
         MailReply::Defer => plan.defer_text.replace("{id}", &id),
         _ => String::new(),
     };
-    Answer { reply, clean: true, fields, text }
+    Answer { reply, stale: OWN_FIELDS.to_vec(), fields, text }
 }
 
 /// As SpamAssassin writes it, for filters that read it: `Yes, score=5.2 required=4.0 tests=A,B`.
@@ -156,13 +179,13 @@ mod tests {
     #[test]
     fn fields_say_what_was_found() {
         let (plan, engine) = plan("");
-        let answer = Answer::of(&plan, &decision(&engine, Action::Tag, 5.25, &["A", "B_2"]));
+        let answer = Answer::of(&plan, &decision(&engine, Action::Tag, 5.25, &["A", "B_2"]), &Ticket::Remove);
         assert_eq!((answer.reply, field(&answer, "X-Spam-Flag")), (MailReply::Tag, Some("YES")));
         assert_eq!(field(&answer, "X-Spam-Status"), Some("Yes, score=5.2 required=4.0 tests=A,B_2"));
         assert_eq!(field(&answer, "X-Spam-Level"), Some("*****"));
         assert!(field(&answer, TOLLHOUSE).unwrap().starts_with("action=tag, score=5.25, id="));
 
-        let answer = Answer::of(&plan, &decision(&engine, Action::Accept, -1.0, &[]));
+        let answer = Answer::of(&plan, &decision(&engine, Action::Accept, -1.0, &[]), &Ticket::Remove);
         assert_eq!(
             (answer.reply, field(&answer, "X-Spam"), field(&answer, "X-Spam-Level")),
             (MailReply::Pass, None, None)
@@ -176,7 +199,7 @@ mod tests {
         let (plan, engine) = plan("");
         let names: Vec<String> = (0..100).map(|number| format!("RULE_OF_NUMBER_{number}\r\n")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let answer = Answer::of(&plan, &decision(&engine, Action::Reject, 1e9, &names));
+        let answer = Answer::of(&plan, &decision(&engine, Action::Reject, 1e9, &names), &Ticket::Remove);
         let status = field(&answer, "X-Spam-Status").unwrap();
         assert!(status.split("\n\t").all(|line| line.len() < 78 && !line.contains(['\r', '\n'])), "{status}");
         assert_eq!(status.matches("RULE_OF").count(), RULES_MAX);
@@ -189,7 +212,7 @@ mod tests {
         let check = |keys: &str, action: Action, expected: MailReply| {
             let (plan, engine) = plan(keys);
             assert_eq!(
-                Answer::of(&plan, &decision(&engine, action, 9.0, &[])).reply,
+                Answer::of(&plan, &decision(&engine, action, 9.0, &[]), &Ticket::Remove).reply,
                 expected,
                 "{keys} {action}"
             );
@@ -202,12 +225,28 @@ mod tests {
         check("act = \"tag\"", Action::Accept, MailReply::Pass);
         check("act = \"none\"", Action::Reject, MailReply::Pass);
         let (silent, engine) = plan("act = \"none\"");
-        let answer = Answer::of(&silent, &decision(&engine, Action::Reject, 9.0, &[]));
-        assert!(answer.fields.is_empty() && !answer.clean, "the message stays as it is");
-        assert_eq!(Answer::of(&silent, &Outcome::FailClosed(Trouble::Slow)).reply, MailReply::Pass);
+        let ticket = Ticket::Write("1-2".to_owned());
+        let answer = Answer::of(&silent, &decision(&engine, Action::Reject, 9.0, &[]), &ticket);
+        assert!(answer.fields.is_empty() && answer.stale.is_empty(), "the message stays as it is");
+        let slow = Outcome::FailClosed(Trouble::Slow);
+        assert_eq!(Answer::of(&silent, &slow, &Ticket::Remove).reply, MailReply::Pass);
         let (plan, _) = plan("");
-        assert_eq!(Answer::of(&plan, &Outcome::FailClosed(Trouble::Slow)).reply, MailReply::Defer);
-        let open = Answer::of(&plan, &Outcome::FailOpen(Trouble::Slow));
-        assert_eq!((open.reply, open.clean), (MailReply::Pass, true));
+        assert_eq!(Answer::of(&plan, &slow, &Ticket::Remove).reply, MailReply::Defer);
+        let open = Answer::of(&plan, &Outcome::FailOpen(Trouble::Slow), &Ticket::Remove);
+        assert_eq!((open.reply, open.stale), (MailReply::Pass, OWN_FIELDS.to_vec()));
+    }
+
+    #[test]
+    fn tickets_are_written_taken_away_or_left() {
+        let (plan, engine) = plan("");
+        let check = |ticket: Ticket, written: Option<&str>, taken: bool| {
+            let answer = Answer::of(&plan, &decision(&engine, Action::Accept, 0.0, &[]), &ticket);
+            assert_eq!(field(&answer, ID_FIELD), written, "{ticket:?}");
+            assert_eq!(answer.stale.contains(&ID_FIELD), taken, "{ticket:?}");
+            assert!(answer.stale.contains(&TOLLHOUSE), "{ticket:?}");
+        };
+        check(Ticket::Write("1-2".to_owned()), Some("1-2"), true);
+        check(Ticket::Remove, None, true);
+        check(Ticket::Leave, None, false);
     }
 }

@@ -109,9 +109,9 @@ pub(crate) fn ip(text: &str) -> Option<IpAddr> {
 }
 
 /// The message with fields of these names put in on top, behind an mbox line and a `Return-Path`, in lines that end as
-/// the message's own do, and without any older field whose name begins with `stale`. What is put in is folded at
+/// the message's own do, and without any older field whose name begins with one of `stale`. What is put in is folded at
 /// spaces and keeps to printable ASCII, whatever the values say.
-pub fn marked(message: &[u8], added: &[(&str, String)], stale: &str) -> Vec<u8> {
+pub fn marked(message: &[u8], added: &[(&str, String)], stale: &[&str]) -> Vec<u8> {
     let mut marked = Vec::with_capacity(message.len() + 1024);
     let start = mbox_line(message);
     marked.extend_from_slice(&message[..start]);
@@ -142,8 +142,8 @@ pub fn marked(message: &[u8], added: &[(&str, String)], stale: &str) -> Vec<u8> 
     marked
 }
 
-/// The message without the fields whose names begin with `stale`.
-pub fn without(message: &[u8], stale: &str) -> Vec<u8> {
+/// The message without the fields whose names begin with one of `stale`.
+pub fn without(message: &[u8], stale: &[&str]) -> Vec<u8> {
     marked(message, &[], stale)
 }
 
@@ -156,8 +156,11 @@ pub fn only_header(message: &[u8]) -> &[u8] {
     &message[..message.len() - body.len() + end]
 }
 
-fn is_stale(field: &Field<'_>, stale: &str) -> bool {
-    field.name.get(..stale.len()).is_some_and(|start| start.eq_ignore_ascii_case(stale.as_bytes()))
+fn is_stale(field: &Field<'_>, stale: &[&str]) -> bool {
+    let begins = |start: &&str| {
+        field.name.get(..start.len()).is_some_and(|name| name.eq_ignore_ascii_case(start.as_bytes()))
+    };
+    stale.iter().any(begins)
 }
 
 /// Longest line that is written where there is a space to fold at (RFC 5322, 2.1.1).
@@ -236,7 +239,7 @@ mod tests {
     fn fields_are_put_in_and_left_out() {
         let added = [("X-Spam-Flag", "YES".to_owned()), ("X-Spam-Report", "\n  1.0 A\n* 2.0 B".to_owned())];
         let check = |message: &str, expected: &str| {
-            assert_eq!(text(&marked(message.as_bytes(), &added, "X-Spam-")), expected);
+            assert_eq!(text(&marked(message.as_bytes(), &added, &["X-Spam-"])), expected);
         };
         check(
             "Return-Path: <>\nA: b\nX-SPAM-Status: No,\n\tscore=0\nX-Spammer: c\n\nX-Spam-Flag: body",
@@ -255,7 +258,7 @@ mod tests {
     #[test]
     fn long_values_are_folded() {
         let names: Vec<String> = (0..20).map(|number| format!("RULE_NUMBER_{number}")).collect();
-        let marked = marked(b"A: b\n\n", &[("X-Spam-Status", names.join(" "))], "X-Spam-");
+        let marked = marked(b"A: b\n\n", &[("X-Spam-Status", names.join(" "))], &["X-Spam-"]);
         let header = only_header(&marked);
         assert!(text(header).lines().all(|line| line.len() <= FOLD), "{}", text(header));
         let unfolded = text(header).replace("\n\t", " ");
@@ -277,7 +280,7 @@ mod tests {
         #[test]
         fn nothing_is_injected(value in "(?s).{0,200}", body in "(?s).{0,50}") {
             let message = format!("A: b\r\n\r\n{body}");
-            let marked = marked(message.as_bytes(), &[("X-Spam-Status", value)], "X-Spam-");
+            let marked = marked(message.as_bytes(), &[("X-Spam-Status", value)], &["X-Spam-"]);
             let names: Vec<Vec<u8>> = fields(&marked).map(|field| field.name.to_vec()).collect();
             prop_assert_eq!(names, [b"X-Spam-Status".to_vec(), b"A".to_vec()]);
             prop_assert!(marked.ends_with(message.as_bytes()));
@@ -287,7 +290,7 @@ mod tests {
         #[test]
         fn without_leaves_the_rest(message in prop::collection::vec(any::<u8>(), 0..300)) {
             prop_assume!(!message.to_ascii_lowercase().windows(7).any(|bytes| bytes == b"x-spam-"));
-            let left = without(&message, "X-Spam-");
+            let left = without(&message, &["X-Spam-"]);
             prop_assert!(left == message || (message.to_ascii_lowercase().starts_with(b"return-path") && left.starts_with(&message)));
         }
     }

@@ -22,9 +22,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use content::message::Envelope;
+use engine::report::WITHDRAWN;
 use engine::{
-    Decision, EngineError, Failing, FeedbackOutcome, Input, ListenerPlan, MailReply, Prepared, Protocol,
-    RecordId,
+    Acting, Decision, EngineError, Failing, FeedbackOutcome, Input, ListenerPlan, MailReply, Prepared,
+    Protocol, RecordId, ReportsPlan,
 };
 use event::Time;
 use judge::Verdict;
@@ -32,12 +33,16 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use answer::Ticket;
 pub(crate) use body::Body;
 
 use crate::input::Lookups;
 use crate::listen::{Stop, Stream};
 use crate::node::{Node, blocking};
 use unpack::{Packing, UnpackError, unpack};
+
+/// The class of the presets by which classifiers forget an event, whoever taught them.
+const FORGET: &str = "forget";
 
 /// What a conversation with a mail server has to know: the node, and the settings of its listener.
 #[derive(Debug)]
@@ -76,6 +81,16 @@ pub(crate) struct Consulted {
     pub(crate) verdict: Verdict,
     /// The decision's id, if it was counted and logged.
     pub(crate) id: Option<RecordId>,
+}
+
+impl Outcome {
+    /// The id of the decision, if there is one.
+    pub(crate) fn id(&self) -> Option<RecordId> {
+        match self {
+            Outcome::Decided(decision) => Some(decision.id),
+            Outcome::FailOpen(_) | Outcome::FailClosed(_) => None,
+        }
+    }
 }
 
 /// Why a message could not be decided on.
@@ -195,6 +210,23 @@ impl Face {
         outcome
     }
 
+    /// What becomes of the field that leads reports on a message to what was decided. Mail to nobody but addresses for reports
+    /// keeps the ticket it brings, which is of the message that it reports.
+    fn ticket(&self, decision: Option<RecordId>, recipients: &[String]) -> Ticket {
+        let pipeline = self.node.pipeline(Some(&self.plan.pipeline)).ok();
+        let reports = pipeline.as_ref().and_then(|of| of.reports.as_ref());
+        let is_report = |reports: &ReportsPlan| {
+            let reports_to =
+                |recipient: &String| reports.class_of_address(std::slice::from_ref(recipient)).is_some();
+            !recipients.is_empty() && recipients.iter().all(reports_to)
+        };
+        if self.plan.acting == Acting::Nothing || reports.is_some_and(is_report) {
+            return Ticket::Leave;
+        }
+        let decision = decision.filter(|_| self.plan.ticket);
+        decision.map_or(Ticket::Remove, |id| Ticket::Write(self.node.engine.ticket(id)))
+    }
+
     fn one<T>(&self, decided: Result<Option<T>, EngineError>) -> Result<T, Trouble> {
         match decided {
             Ok(decided) => decided.ok_or(Trouble::Defect),
@@ -280,6 +312,16 @@ impl Face {
                 Err(LearnError::Trouble(Trouble::Unavailable))
             }
         }
+    }
+
+    /// Takes back what was said of a message, and what classifiers learned of it: the class `forget`, where the pipeline has
+    /// one. Says whether there was anything.
+    pub(crate) async fn unlearn(&self, message: impl Fn() -> Message) -> Result<bool, LearnError> {
+        let forgotten = match self.learn(message(), FORGET).await {
+            Err(LearnError::NoClass(_)) => self.learn(message(), WITHDRAWN).await,
+            forgotten => forgotten,
+        };
+        forgotten.map(|outcome| outcome.replaced.is_some() || outcome.tokens > 0)
     }
 
     /// Reads a message and does something with it, in a task of its own that holds its place and its room: the

@@ -81,7 +81,9 @@ const BAD: &str = "From: Ann <ann@example.org>\r\nTo: bob@example.net\r\nSubject
 
 /// Rules that decide beyond doubt, so that what clients are told can be known.
 const RULES: &str = "[[rule]]\nname = \"TEST_REFUSED\"\nwhen = \"mail.subject == 'refuse this'\"\nscore = 99.5\n\
-    description = \"The subject asks for it\"\n";
+    description = \"The subject asks for it\"\n\
+    [[rule]]\nname = \"TEST_MARKED\"\nwhen = \"mail.subject == 'mark this'\"\nscore = 0\neffects = [\"set tag\"]\n\
+    [[rule]]\nname = \"TEST_LATER\"\nwhen = \"mail.subject == 'later please'\"\nscore = 0\neffects = [\"set throttle\"]\n";
 
 fn with_listener(protocol: &str, settings: &[(&str, &str)], test: impl FnOnce(&Running, SocketAddr)) {
     let (name, listen) = (format!("listener.{protocol}.protocol"), format!("listener.{protocol}.listen"));
@@ -130,8 +132,10 @@ fn rspamc_works() {
         assert!(run(&["learn_spam"], BAD).contains("success = true"));
         assert!(run(&["learn_ham"], MESSAGE).contains("success = true"));
         assert!(run(&["learn_ham"], MESSAGE).contains("already learned"));
+        // Said to be of the other class, it is learned anew and no longer what it was.
+        assert!(run(&["learn_ham"], BAD).contains("success = true"));
         let stat = run(&["stat"], "");
-        assert!(stat.contains("Messages scanned: 4") && stat.contains("Messages learned: 2"), "{stat}");
+        assert!(stat.contains("Messages scanned: 4") && stat.contains("Messages learned: 3"), "{stat}");
         assert!(stat.contains("Messages with action reject: 3"), "{stat}");
         let uptime = run(&["uptime"], "");
         assert!(uptime.contains("Uptime: "), "{uptime}");
@@ -160,7 +164,7 @@ fn rspamc_gives_its_password() {
 #[test]
 fn spamc_works() {
     let Some(spamc) = Program::find("spamc") else { return };
-    with_listener("spamc", &[], |_, address| {
+    with_listener("spamc", &[], |running, address| {
         let (host, port) = (address.ip().to_string(), address.port().to_string());
         let run = |arguments: &[&str], input: &str, expected: i32| {
             spamc.run(&[&["-d", &host, "-p", &port, "-t", "20"], arguments].concat(), input, expected)
@@ -190,6 +194,17 @@ fn spamc_works() {
         assert!(run(&["-L", "spam"], BAD, 0).contains("Message successfully un/learned"));
         assert!(run(&["-L", "spam"], BAD, 0).contains("Message was already un/learned"));
         assert!(run(&["-L", "ham"], MESSAGE, 0).contains("Message successfully un/learned"));
+        assert!(run(&["-L", "forget"], BAD, 0).contains("Message successfully un/learned"));
+        assert!(run(&["-L", "forget"], BAD, 0).contains("Message was already un/learned"));
+        let known = running.get("/v1/timeline?kind=subject&value=refuse%20this").json();
+        let complaints: u64 = known["tiers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|tier| tier["buckets"].as_array().unwrap())
+            .filter_map(|bucket| bucket["counts"]["complaint"].as_u64())
+            .sum();
+        assert_eq!(complaints, 0, "{known}");
         let other = BAD.replace("this is bad", "that was worse");
         assert!(run(&["-C", "report"], &other, 0).contains("Message successfully reported/revoked"));
         let third = MESSAGE.replace("Monday", "Friday");
@@ -241,8 +256,32 @@ struct Exim {
 /// A user and group of its own, which need not exist on the system.
 const EXIM_ID: u32 = 65_533;
 
+/// The lines of the guide's block of this number that begins with `spamd_address`: for the main configuration, and ACLs.
+fn guide(number: usize) -> (String, String) {
+    let text = include_str!("../../../../docs/exim.md");
+    let blocks = text.split("```").filter(|block| block.starts_with("\nspamd_address"));
+    let block = blocks.skip(number).next().unwrap_or_else(|| panic!("the guide has no block {number}"));
+    let (main, acls) = block.trim_start().split_once("\n\n").unwrap();
+    (main.to_owned(), acls.to_owned())
+}
+
+/// A line of the guide that stands alone.
+fn guide_line(begins: &str) -> String {
+    let text = include_str!("../../../../docs/exim.md");
+    let line = text.lines().find(|line| line.trim_start().starts_with(begins));
+    format!("{}\n", line.unwrap_or_else(|| panic!("the guide has no line {begins}")))
+}
+
 impl Exim {
     fn new(address: &str) -> Option<Exim> {
+        let acl = "acl_check_data:\n  deny spam = nobody\n       message = refused score=$spam_score action=$spam_action\n\
+             \x20 warn spam = nobody:true\n\
+             \x20 deny message = passed score=$spam_score action=$spam_action report=${length_20:$spam_report}\n";
+        Exim::configured(&format!("spamd_address = {address}"), acl)
+    }
+
+    /// With these lines of the main configuration, and these ACLs.
+    fn configured(main: &str, acls: &str) -> Option<Exim> {
         let program = Program::find("exim4")?;
         let wrapper = Exim::wrapper();
         // Only root may name Exim a configuration, and what root makes is root's.
@@ -276,15 +315,24 @@ impl Exim {
         let config = format!(
             "primary_hostname = test.example\nspool_directory = {at}/spool\nlog_file_path = {at}/log/%s\n\
              keep_environment = LD_LIBRARY_PATH : LD_PRELOAD : NSS_WRAPPER_PASSWD : NSS_WRAPPER_GROUP\n\
-             host_lookup =\nqueue_only\nspamd_address = {address}\n\
-             acl_smtp_rcpt = acl_rcpt\nacl_smtp_data = acl_data\nbegin acl\n\
-             acl_rcpt:\n  accept control = dkim_disable_verify\n\
-             acl_data:\n  deny spam = nobody\n       message = refused score=$spam_score action=$spam_action\n\
-             \x20 warn spam = nobody:true\n\
-             \x20 deny message = passed score=$spam_score action=$spam_action report=${{length_20:$spam_report}}\n"
+             host_lookup =\nqueue_only\n{main}\n\
+             acl_smtp_rcpt = acl_rcpt\nacl_smtp_data = acl_check_data\nbegin acl\n\
+             acl_rcpt:\n  accept control = dkim_disable_verify\n{acls}\n"
         );
         std::fs::write(path.join("exim.conf"), config).unwrap();
         Some(Exim { program, directory })
+    }
+
+    /// The header of the one message that was taken, as it waits in the queue.
+    fn taken(&self) -> String {
+        let queue = std::fs::read_dir(self.directory.path().join("spool/input")).unwrap();
+        let mut headers = queue
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.display().to_string().ends_with("-H"));
+        let header = headers.next().unwrap_or_else(|| panic!("the queue is empty"));
+        let text = String::from_utf8_lossy(&std::fs::read(&header).unwrap()).into_owned();
+        std::fs::remove_dir_all(self.directory.path().join("spool/input")).unwrap();
+        text
     }
 
     fn wrapper() -> Option<PathBuf> {
@@ -353,5 +401,81 @@ fn exim_defers_what_cannot_be_decided() {
         let Some(exim) = Exim::new(&format!("{} {}", address.ip(), address.port())) else { return };
         let answer = exim.say(&long_message());
         assert!(answer.starts_with("451 "), "{answer}");
+    });
+}
+
+/// A message whose subject asks for something, and which brings fields that only we should write.
+fn asking(subject: &str) -> String {
+    let forged = "X-Spam: No\r\nX-Tollhouse-Id: 1-2\r\n";
+    format!("{forged}{}", BAD.replace("refuse this", subject))
+}
+
+#[test]
+fn exim_does_what_the_guide_says() {
+    for (protocol, variant) in [("rspamd", " variant=rspamd"), ("spamc", "")] {
+        with_listener(protocol, &[], |running, address| {
+            let (main, acls) = guide(0);
+            assert!(main.contains("127.0.0.1 11333 variant=rspamd"), "{main}");
+            let own = format!("{} {}{variant}", address.ip(), address.port());
+            let main = main.replace("127.0.0.1 11333 variant=rspamd", &own);
+            let Some(exim) = Exim::configured(&main, &acls) else { return };
+            assert_eq!(exim.say(BAD), "550 Message refused as unwanted", "{protocol}");
+            assert!(exim.say(MESSAGE).starts_with("250 OK id="), "{protocol}");
+            let header = exim.taken();
+            assert!(
+                header.contains("X-Spam-Action: no action") && header.contains("X-Spam-Score: "),
+                "{header}"
+            );
+            // What was taken can be reported by its ticket.
+            let ticket = header.split("X-Tollhouse-Id: ").nth(1).unwrap_or_else(|| panic!("{header}"));
+            let id = ticket.split('-').next().unwrap();
+            assert_eq!(running.get(&format!("/v1/decisions/{id}")).json()["action"], "accept", "{header}");
+            let answer = exim.say(&asking("mark this"));
+            let later = exim.say(&asking("later please"));
+            if protocol == "rspamd" {
+                assert!(answer.starts_with("250 OK id="), "{answer}");
+                let header = exim.taken();
+                assert!(
+                    header.contains("X-Spam: Yes") && header.contains("X-Spam-Action: add header"),
+                    "{header}"
+                );
+                // Exim keeps what was taken away, and says so by an asterisk.
+                for forged in ["X-Spam: No", "X-Tollhouse-Id: 1-2"] {
+                    let line = header.lines().find(|line| line.ends_with(forged)).unwrap();
+                    assert!(line.contains("* "), "{header}");
+                }
+                assert_eq!(later, "451 Please try again later");
+            } else {
+                // In this protocol there is only spam, and an error, which Exim passes over unless it is told otherwise.
+                assert_eq!(answer, "550 Message refused as unwanted");
+                assert!(later.starts_with("250 OK id="), "{later}");
+                assert!(!exim.taken().contains("X-Spam-Score: "));
+                let asks = "  warn    spam ";
+                assert_eq!(acls.matches(asks).count(), 1, "{acls}");
+                let acls = acls.replace(asks, &format!("{}{asks}", guide_line("defer   !spam")));
+                let Some(exim) = Exim::configured(&main, &acls) else { return };
+                let later = exim.say(&asking("later please"));
+                assert!(later.starts_with("451 "), "{later}");
+                assert!(exim.say(MESSAGE).starts_with("250 OK id="), "all else passes");
+            }
+        });
+    }
+}
+
+#[test]
+fn exim_asks_beside_another_filter_as_the_guide_says() {
+    let second = [("listener.beside.protocol", "rspamd"), ("listener.beside.listen", "127.0.0.1:0")];
+    with_listener("spamc", &second, |running, address| {
+        let (main, acls) = guide(1);
+        let beside: SocketAddr = running.listener("beside").parse().unwrap();
+        let of = |address: SocketAddr| format!("{} {}", address.ip(), address.port());
+        assert!(main.contains("127.0.0.1 783") && acls.contains("127.0.0.1 11333 variant=rspamd"));
+        let main = main.replace("127.0.0.1 783", &of(address));
+        let acls = acls.replace("127.0.0.1 11333", &of(beside));
+        let Some(exim) = Exim::configured(&main, &acls) else { return };
+        assert!(exim.say(BAD).starts_with("550 "));
+        assert!(exim.say(MESSAGE).starts_with("250 OK id="));
+        let header = exim.taken();
+        assert!(header.contains("X-Tollhouse: no action "), "{header}");
     });
 }

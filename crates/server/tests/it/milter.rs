@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-use crate::harness::{Running, capture, with_listener};
+use crate::harness::{MAIL, Running, capture, with_listener};
 use crate::limits::unfinished;
 
 /// A frame: what it is, and what belongs to it.
@@ -403,4 +403,68 @@ fn check_decision(server: &Running, name: &str, commands: &[Frame], told: &[Stri
     });
     let event_id = decision["event_id"].as_str().unwrap();
     assert!(event_id.starts_with(&queue_id.unwrap_or_default()), "{name}: {event_id}");
+}
+
+/// What a mail server makes of a message by what it was told: fields taken away, and fields put in.
+fn changed(fields: &[(&str, &str)], told: &[String]) -> String {
+    let brought = fields.iter().filter(|(name, _)| !told.contains(&format!("m\0\0\0\u{1}{name}\0\0")));
+    let mut message: String = brought.map(|(name, value)| format!("{name}:{value}\n")).collect();
+    for reply in told.iter().filter_map(|reply| reply.strip_prefix('i')) {
+        let (name, value) = reply[4..].trim_end_matches('\0').split_once('\0').unwrap();
+        message += &format!("{name}:{value}\n");
+    }
+    format!("{message}\nDear Bob,\nall is well.\n")
+}
+
+#[test]
+fn a_report_finds_the_decision_by_the_ticket() {
+    let settings = [("reports.senders", "[\"provider.example\"]")];
+    with_listener("milter", &settings, |server| {
+        let subject = " An offer";
+        // Somebody has put in the ticket of another message.
+        let first = told(&at_once(server, &[postfix_opening(), message(" Lunch", &[]), frame(b'Q', b"")]));
+        let forged = added(&first, "X-Tollhouse-Id").unwrap();
+        let other = added(&first, "X-Tollhouse").unwrap().split("id=").nth(1).unwrap();
+        let brought = [("X-Tollhouse-Id", forged)];
+        let told = told(&at_once(server, &[postfix_opening(), message(subject, &brought), frame(b'Q', b"")]));
+        let id = added(&told, "X-Tollhouse").unwrap().split("id=").nth(1).unwrap();
+        let fields = [("From", " Ann <ann@example.org>"), ("Subject", subject), brought[0]];
+        let stored = changed(&fields, &told);
+        assert_eq!(stored.matches("X-Tollhouse-Id:").count(), 1, "{stored}");
+        let arf = format!(
+            "From: fbl@provider.example\nContent-Type: multipart/report; report-type=feedback-report; boundary=b\n\n\
+             --b\nContent-Type: message/feedback-report\n\nFeedback-Type: abuse\nVersion: 1\n\n\
+             --b\nContent-Type: message/rfc822\n\n{stored}\n--b--\n"
+        );
+        let by = "Tollhouse-Mail-From: <fbl@provider.example>";
+        let said = server.post("/v1/report", &[MAIL, by], &arf).json();
+        assert_eq!((said["said"][0]["id"].as_str(), said["class"].as_str()), (Some(id), Some("complaint")));
+        assert_ne!(id, other);
+        // The decision's own row is what is counted: only that knows the client.
+        let ip = server.get("/v1/timeline?kind=ip&value=192.0.2.1").json();
+        let buckets =
+            ip["tiers"].as_array().unwrap().iter().flat_map(|tier| tier["buckets"].as_array().unwrap());
+        let complaints: u64 = buckets.filter_map(|bucket| bucket["counts"]["complaint"].as_u64()).sum();
+        assert_eq!(complaints, 1, "{ip}");
+    });
+}
+
+#[test]
+fn mail_to_addresses_for_reports_keeps_its_ticket() {
+    let brought = [("X-Tollhouse-Id", " 1-2")];
+    let play = |settings: &[(&str, &str)], rules: &str| {
+        let mut replies = Vec::new();
+        with_listener("milter", settings, |server| {
+            let posted = server.post("/v1/rules", &["Content-Type: application/toml"], rules);
+            assert_eq!(posted.status, 200, "{}", posted.body);
+            replies =
+                told(&at_once(server, &[postfix_opening(), message(" Hello", &brought), frame(b'Q', b"")]));
+        });
+        let taken = replies.iter().any(|reply| reply.starts_with('m') && reply.contains("X-Tollhouse-Id"));
+        (added(&replies, "X-Tollhouse-Id").is_some(), taken)
+    };
+    assert_eq!(play(&[], ""), (true, true));
+    assert_eq!(play(&[], "[report_addresses]\ncomplaint = [\"bob@example.net\"]\n"), (false, false));
+    assert_eq!(play(&[("listener.m.ticket", "false")], ""), (false, true));
+    assert_eq!(play(&[("listener.m.act", "none")], ""), (false, false));
 }

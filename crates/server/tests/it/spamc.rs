@@ -212,6 +212,10 @@ fn telling_is_learning() {
         let third = MESSAGE.replace("Monday", "Friday");
         let revoke = "Message-class: ham\r\nSet: local\r\nRemove: remote\r\n";
         assert_eq!(tell(revoke, &third), did("local", "remote"));
+        let forget = "Remove: local\r\n";
+        assert_eq!(tell(forget, &marked), did("", "local"), "it was learned as spam");
+        assert_eq!(tell(forget, MESSAGE), did("", ""), "there is nothing left");
+        assert_eq!(tell(spam, MESSAGE), did("local", ""), "it can be learned again");
         let refused = ask(running, &request("TELL", "Message-class: eggs\r\nSet: local\r\n", MESSAGE));
         assert!(refused.status.starts_with("SPAMD/1.0 76 "), "{}", refused.status);
     });

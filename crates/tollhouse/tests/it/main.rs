@@ -6,6 +6,7 @@ mod compare;
 mod data;
 mod documents;
 mod explain;
+mod import;
 mod keeping;
 mod live;
 mod program;

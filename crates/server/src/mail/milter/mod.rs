@@ -144,7 +144,8 @@ async fn decide(
             }
         }
     };
-    let answer = Answer::of(&face.plan, &outcome);
+    let ticket = face.ticket(outcome.id(), &recipients);
+    let answer = Answer::of(&face.plan, &outcome, &ticket);
     tell(&received, &outcome, &answer);
     write(&face.plan, agreed, &received, &recipients, &answer, output);
     stream.write_all(output).await?;
@@ -184,8 +185,9 @@ fn write(
         MailReply::Discard => return Reply::Discard.encode(output),
         MailReply::Pass | MailReply::Tag | MailReply::Quarantine | MailReply::Redirect => {}
     }
-    if answer.clean && agreed.may(actions::CHANGE_FIELDS) {
-        for (name, count) in OWN_FIELDS.iter().zip(received.forged) {
+    if agreed.may(actions::CHANGE_FIELDS) {
+        let brought = OWN_FIELDS.iter().zip(received.forged);
+        for (name, count) in brought.filter(|(name, _)| answer.stale.contains(name)) {
             // The last first, so that no number changes before its turn.
             (1..=count).rev().for_each(|at| Reply::RemoveField { at, name }.encode(output));
         }

@@ -457,7 +457,7 @@ mod tests {
         assert_eq!((&first.envelope, first.queue_id.as_deref()), (&envelope, Some("Q1")));
         assert_eq!(
             (first.forged, first.host.as_deref(), first.daemon.as_deref()),
-            ([0, 2, 0, 0, 0], Some("mx.example.org"), Some("smtp"))
+            ([0, 0, 2, 0, 0, 0], Some("mx.example.org"), Some("smtp"))
         );
         // The next of the same client, after one that was given up.
         let (kept, second) = message(
@@ -473,7 +473,7 @@ mod tests {
         );
         assert_eq!((second.envelope.user, second.envelope.recipients.len()), (None, 0));
         assert_eq!((second.envelope.sender.as_deref(), second.queue_id.as_deref()), (Some("<>"), Some("Q2")));
-        assert_eq!((second.forged, second.envelope.helo.as_deref()), ([0; 5], Some("client.example.net")));
+        assert_eq!((second.forged, second.envelope.helo.as_deref()), ([0; 6], Some("client.example.net")));
         assert!(kept.ends_with("\r\n\r\n"), "{kept:?}");
         // The next client on the same connection.
         let (_, third) = message(

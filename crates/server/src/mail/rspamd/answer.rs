@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use engine::report::ID_FIELD;
 use engine::{Decision, ListenerPlan, MailReply};
 use judge::{Action, Band};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::mail::answer::Ticket;
 use crate::mail::told::{self, Scored, on_one_line};
 
 /// Rspamd's actions, from the mildest to the severest.
@@ -46,6 +48,7 @@ pub(crate) struct Judged {
     required: f64,
     thresholds: BTreeMap<&'static str, f64>,
     symbols: Vec<Symbol>,
+    ticket: Ticket,
     message_id: Option<String>,
     /// What the mail server is to say when it refuses.
     smtp_message: Option<String>,
@@ -70,7 +73,12 @@ struct Answer<'j> {
 }
 
 impl Judged {
-    pub(crate) fn of(decision: &Decision, plan: &ListenerPlan, message_id: Option<String>) -> Judged {
+    pub(crate) fn of(
+        decision: &Decision,
+        plan: &ListenerPlan,
+        ticket: Ticket,
+        message_id: Option<String>,
+    ) -> Judged {
         let verdict = &decision.verdict;
         let bands = told::bands(&decision.pipeline);
         let symbol = |symbol: told::Symbol<'_>| Symbol {
@@ -94,6 +102,7 @@ impl Judged {
             required: required(bands, name),
             thresholds: thresholds(bands, name),
             symbols: told::symbols(decision).map(symbol).collect(),
+            ticket,
             message_id,
             smtp_message: text.map(|text| text.replace("{id}", &decision.id.to_string())),
             own: json!({
@@ -107,7 +116,7 @@ impl Judged {
     }
 
     /// A message that could not be decided on, and is to pass or to come again.
-    pub(crate) fn undecided(pass: bool, why: &str, message_id: Option<String>) -> Judged {
+    pub(crate) fn undecided(pass: bool, why: &str, ticket: Ticket, message_id: Option<String>) -> Judged {
         Judged {
             skipped: true,
             action: named(if pass { MailReply::Pass } else { MailReply::Defer }),
@@ -115,6 +124,7 @@ impl Judged {
             required: 0.0,
             thresholds: BTreeMap::new(),
             symbols: Vec::new(),
+            ticket,
             message_id,
             smtp_message: (!pass).then(|| "Message not taken now, try again later".to_owned()),
             own: json!({"error": why}),
@@ -129,8 +139,14 @@ impl Judged {
     fn milter(&self) -> Value {
         // A mark of somebody else's says nothing.
         let mut milter = json!({"remove_headers": {"X-Spam": 0}});
+        if self.ticket != Ticket::Leave {
+            milter["remove_headers"][ID_FIELD] = 0.into();
+        }
         if self.action == "add header" {
-            milter["add_headers"] = json!({"X-Spam": {"value": "Yes", "order": 0}});
+            milter["add_headers"]["X-Spam"] = json!({"value": "Yes", "order": 0});
+        }
+        if let Ticket::Write(ticket) = &self.ticket {
+            milter["add_headers"][ID_FIELD] = json!({"value": ticket, "order": 0});
         }
         milter
     }
@@ -197,6 +213,9 @@ impl Judged {
         if let Some(message) = &self.smtp_message {
             lines += &format!("Message: {message}\r\n");
         }
+        if let Ticket::Write(ticket) = &self.ticket {
+            lines += &format!("{ID_FIELD}: {ticket}\r\n");
+        }
         lines += &format!("Message-ID: {}\r\n", self.message_id.as_deref().unwrap_or("undef"));
         lines.into_bytes()
     }
@@ -249,6 +268,7 @@ mod tests {
                 description: String::new(),
                 options: vec!["mail.link_count=12".to_owned()],
             }],
+            ticket: Ticket::Write("1-2".to_owned()),
             message_id: Some("1@x.org".to_owned()),
             smtp_message: None,
             own: json!({"id": "01"}),
@@ -289,7 +309,10 @@ mod tests {
                 "message-id": "1@x.org",
                 "time_real": 0.5,
                 "milter": {
-                    "remove_headers": {"X-Spam": 0}, "add_headers": {"X-Spam": {"value": "Yes", "order": 0}},
+                    "remove_headers": {"X-Spam": 0, "X-Tollhouse-Id": 0},
+                    "add_headers": {
+                        "X-Spam": {"value": "Yes", "order": 0}, "X-Tollhouse-Id": {"value": "1-2", "order": 0},
+                    },
                 },
                 "tollhouse": {"id": "01"},
             })
@@ -310,7 +333,8 @@ mod tests {
         let check = |action: Action, score: f64, expected: &str| {
             let lines = String::from_utf8(judged(action, score).lines()).unwrap();
             let expected = format!(
-                "RSPAMD/1.3 0 EX_OK\r\nMetric: default; {expected}\r\nSymbol: LINKS(2.50)\r\nMessage-ID: 1@x.org\r\n"
+                "RSPAMD/1.3 0 EX_OK\r\nMetric: default; {expected}\r\nSymbol: LINKS(2.50)\r\nX-Tollhouse-Id: 1-2\r\n\
+                 Message-ID: 1@x.org\r\n"
             );
             assert_eq!(lines, expected);
         };
@@ -321,9 +345,10 @@ mod tests {
 
     #[test]
     fn what_was_not_decided_passes_or_comes_again() {
-        let open: Value = serde_json::from_slice(&Judged::undecided(true, "slow", None).json(0.0)).unwrap();
+        let open: Value =
+            serde_json::from_slice(&Judged::undecided(true, "slow", Ticket::Remove, None).json(0.0)).unwrap();
         assert_eq!((&open["is_skipped"], &open["action"]), (&json!(true), &json!("no action")));
-        let closed = Judged::undecided(false, "slow", None);
+        let closed = Judged::undecided(false, "slow", Ticket::Remove, None);
         let json: Value = serde_json::from_slice(&closed.json(0.0)).unwrap();
         assert_eq!(
             (&json["action"], json["messages"]["smtp_message"].is_string()),

@@ -340,11 +340,16 @@ fn message(asked: Asked, body: &Body) -> Message {
 async fn scan(face: &Face, asked: Asked, body: &Body, started: Instant) -> Judged {
     let message_id = header::message_id(body.bytes());
     let other = asked.settings_id.as_deref().and_then(|name| face.by(name));
-    let judged = match other.as_ref().unwrap_or(face).decide(message(asked, body)).await {
-        Outcome::Decided(decision) => Judged::of(&decision, &face.plan, message_id),
-        Outcome::FailOpen(trouble) => Judged::undecided(true, &trouble.to_string(), message_id),
+    let of = other.as_ref().unwrap_or(face);
+    let message = message(asked, body);
+    let recipients = message.envelope.recipients.clone();
+    let outcome = of.decide(message).await;
+    let ticket = of.ticket(outcome.id(), &recipients);
+    let judged = match outcome {
+        Outcome::Decided(decision) => Judged::of(&decision, &face.plan, ticket, message_id),
+        Outcome::FailOpen(trouble) => Judged::undecided(true, &trouble.to_string(), ticket, message_id),
         Outcome::FailClosed(trouble) => {
-            Judged::undecided(!defers(&face.plan), &trouble.to_string(), message_id)
+            Judged::undecided(!defers(&face.plan), &trouble.to_string(), ticket, message_id)
         }
     };
     face.tally.scanned(&judged, started.elapsed());

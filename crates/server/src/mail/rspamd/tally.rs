@@ -126,14 +126,15 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mail::answer::Ticket;
 
     #[test]
     fn scans_are_counted_by_action() {
         let tally = Tally::default();
         for _ in 0..40 {
-            tally.scanned(&Judged::undecided(true, "", None), Duration::from_millis(500));
+            tally.scanned(&Judged::undecided(true, "", Ticket::Remove, None), Duration::from_millis(500));
         }
-        tally.scanned(&Judged::undecided(false, "", None), Duration::from_secs(2));
+        tally.scanned(&Judged::undecided(false, "", Ticket::Remove, None), Duration::from_secs(2));
         tally.learned(true);
         let stat = tally.stat("v");
         assert_eq!(

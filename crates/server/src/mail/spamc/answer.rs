@@ -2,14 +2,16 @@
 //!
 //! (Source: `spamd/PROTOCOL` of SpamAssassin, and what its spamd 4.0.1 was seen to answer.)
 
+use engine::report::ID_FIELD;
 use engine::{Decision, ListenerPlan, MailReply};
 
+use crate::mail::answer::Ticket;
 use crate::mail::command::RequestLine;
 use crate::mail::header;
 use crate::mail::told::{self, Scored, Symbol, on_one_line};
 
-/// Fields that spamd puts in begin so, and such fields of others are taken out.
-pub(super) const STALE: &str = "X-Spam-";
+/// Fields that are put in begin so, and such fields of others are taken out.
+pub(super) const STALE: [&str; 2] = ["X-Spam-", ID_FIELD];
 
 /// The threshold of a pipeline that has no bands: SpamAssassin's own.
 const THRESHOLD: f64 = 5.0;
@@ -74,6 +76,7 @@ pub(crate) struct Judged {
     symbols: Vec<Row>,
     /// The decision's name; empty for a message that was let pass undecided.
     id: String,
+    ticket: Ticket,
 }
 
 /// A line of a report.
@@ -85,7 +88,7 @@ struct Row {
 
 impl Judged {
     /// `None` for what spamd has no word for: the client is to come again.
-    pub(crate) fn of(decision: &Decision, plan: &ListenerPlan) -> Option<Judged> {
+    pub(crate) fn of(decision: &Decision, plan: &ListenerPlan, ticket: Ticket) -> Option<Judged> {
         let over = match told::reply(plan, decision.verdict.action) {
             MailReply::Pass => false,
             MailReply::Defer => return None,
@@ -106,12 +109,18 @@ impl Judged {
             scored: Scored::new(decision.verdict.score, threshold.unwrap_or(THRESHOLD), over, 1),
             symbols: told::symbols(decision).map(row).collect(),
             id: decision.id.to_string(),
+            ticket,
         })
     }
 
     /// A message that is let pass undecided.
     pub(crate) fn passed() -> Judged {
-        Judged { scored: Scored::new(0.0, THRESHOLD, false, 1), symbols: Vec::new(), id: String::new() }
+        Judged {
+            scored: Scored::new(0.0, THRESHOLD, false, 1),
+            symbols: Vec::new(),
+            id: String::new(),
+            ticket: Ticket::Remove,
+        }
     }
 
     /// The answer to a command for a message. Versions before 1.3 know no two header lines, and those before 1.2
@@ -179,6 +188,10 @@ impl Judged {
             }
         }
         report.push('\n');
+        // From here Exim's configuration takes what it puts into the message.
+        if let Ticket::Write(ticket) = &self.ticket {
+            report += &format!("{ID_FIELD}: {ticket}\n");
+        }
         report
     }
 
@@ -204,6 +217,9 @@ impl Judged {
         if !self.id.is_empty() {
             added.push(("X-Spam-Decision", self.id.clone()));
         }
+        if let Ticket::Write(ticket) = &self.ticket {
+            added.push((ID_FIELD, ticket.clone()));
+        }
         if over {
             let mut report = String::new();
             for row in &self.symbols {
@@ -217,7 +233,7 @@ impl Judged {
             }
             added.push(("X-Spam-Report", report));
         }
-        header::marked(message, &added, STALE)
+        header::marked(message, &added, &STALE)
     }
 }
 
@@ -267,6 +283,7 @@ mod tests {
                 row("AGE", -1.0, ""),
             ],
             id: "01k9s4x7qc000".to_owned(),
+            ticket: Ticket::Write("1-2".to_owned()),
         }
     }
 
@@ -311,7 +328,7 @@ mod tests {
              ---- ---------------------- --------------------------------------------------\n \
              2.5 LINKS                  A text that is longer than the room that there is\n                            \
              for one in a line of it\n\
-             -1.0 AGE\n\n"
+             -1.0 AGE\n\nX-Tollhouse-Id: 1-2\n"
         ), "{report}");
     }
 
@@ -329,7 +346,7 @@ mod tests {
             format!(
                 "X-Spam-Checker-Version: Tollhouse {version}\nX-Spam-Flag: YES\nX-Spam-Level: ********\n\
                  X-Spam-Status: Yes, score=8.6 required=4.0 tests=AGE, LINKS autolearn=no\n\tversion={version}\n\
-                 X-Spam-Decision: 01k9s4x7qc000\nX-Spam-Report: \n\
+                 X-Spam-Decision: 01k9s4x7qc000\nX-Tollhouse-Id: 1-2\nX-Spam-Report: \n\
                  \t*  2.5 LINKS A text that is longer than the room that there is for\n\
                  \t*      one in a line of it\n\t* -1.0 AGE\nA: b\n\nbody\n"
             )

@@ -106,8 +106,11 @@ async fn answered(
     if gives_back && !body.is_whole() {
         return refusal(Code::Unavailable, "the message is too large to be given back");
     }
-    let judged = match face.decide(message(&body)).await {
-        Outcome::Decided(decision) => Judged::of(&decision, &face.plan),
+    let outcome = face.decide(message(&body)).await;
+    // The protocol does not say to whom a message goes, and what its fields say of that anybody can write.
+    let ticket = face.ticket(outcome.id(), &[]);
+    let judged = match outcome {
+        Outcome::Decided(decision) => Judged::of(&decision, &face.plan, ticket),
         Outcome::FailOpen(_) => Some(Judged::passed()),
         Outcome::FailClosed(_) if !defers(&face.plan) => Some(Judged::passed()),
         Outcome::FailClosed(trouble) => return refusal(Code::TemporaryFailure, &trouble.to_string()),
@@ -161,16 +164,18 @@ async fn tell(face: &Face, headers: &Headers, body: &Body) -> Vec<u8> {
         return refusal(Code::Protocol, "(to set and to remove the same is not possible)");
     }
     let class = headers.get("message-class").map(str::to_ascii_lowercase);
+    let sets = set_local || set_remote;
     let class = match class.as_deref() {
         Some(class @ ("spam" | "ham")) => Some(class),
-        None if !set_local && !set_remote => None,
+        None if !sets => None,
         _ => return refusal(Code::Protocol, "(Message-class header contains invalid class)"),
     };
+    // What this program or a spamd has put in is not the sender's.
+    let cleaned = header::without(body.bytes(), &STALE);
+    let cleaned = || message(&body.part(&cleaned));
     let (mut set, mut removed) = (Vec::new(), Vec::new());
-    if let Some(class) = class.filter(|_| set_local || set_remote) {
-        // What this program or a spamd has put in is not the sender's.
-        let cleaned = header::without(body.bytes(), STALE);
-        match face.learn(message(&body.part(&cleaned)), class).await {
+    if let Some(class) = class.filter(|_| sets) {
+        match face.learn(cleaned(), class).await {
             Ok(outcome) if outcome.duplicate => {}
             Ok(_) => {
                 set.extend(Some("local").filter(|_| set_local));
@@ -178,11 +183,21 @@ async fn tell(face: &Face, headers: &Headers, body: &Body) -> Vec<u8> {
                 // To revoke a report is to say that the message is wanted.
                 removed.extend(Some("remote").filter(|_| remove_remote && class == "ham"));
             }
-            Err(error @ LearnError::NoClass(_)) => return refusal(Code::Unavailable, &error.to_string()),
-            Err(LearnError::Trouble(trouble)) => {
-                return refusal(Code::TemporaryFailure, &trouble.to_string());
-            }
+            Err(error) => return unlearned(&error),
+        }
+    } else if remove_local {
+        match face.unlearn(cleaned).await {
+            Ok(known) => removed.extend(Some("local").filter(|_| known)),
+            Err(error) => return unlearned(&error),
         }
     }
     told(&set, &removed)
+}
+
+/// What is told of what could not be learned, or forgotten.
+fn unlearned(error: &LearnError) -> Vec<u8> {
+    match error {
+        LearnError::NoClass(_) => refusal(Code::Unavailable, &error.to_string()),
+        LearnError::Trouble(trouble) => refusal(Code::TemporaryFailure, &trouble.to_string()),
+    }
 }

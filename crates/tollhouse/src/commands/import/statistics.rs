@@ -1,4 +1,4 @@
-//! `tollhouse import`: takes in statistics that were exported.
+//! `tollhouse import FILE`: takes in statistics that were exported.
 
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,20 +12,12 @@ use crate::console::{Output, Progress, say};
 use crate::exit::{Exit, Failure};
 use crate::options::{EngineOptions, JsonOption, stopped};
 
-/// Take in statistics that `export --ledger` wrote
+/// Which statistics, and what becomes of those that are there.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  tollhouse import --data ./new statistics.ndjson.zst            Into a directory without statistics
-  tollhouse import --data ./data --replace statistics.ndjson     In place of what is there
-  tollhouse import --data ./data --merge other-node.ndjson.zst   Added to what is there, once
-
-The directory needs the secret of the one that was exported: copy the file `secret` before anything
-is counted. All of it is taken in or nothing, but for a merge that is interrupted.")]
-pub(crate) struct Args {
+pub(super) struct Statistics {
     /// What was exported; one that ends in .zst is compressed; - is standard input, not compressed
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[arg(value_name = "FILE", required = true)]
+    file: Option<PathBuf>,
     /// Replace the statistics that are there
     #[arg(long, conflicts_with = "merge")]
     replace: bool,
@@ -49,8 +41,9 @@ struct Line {
     expired: u64,
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: Statistics) -> Result<Exit, Failure> {
     let mut out = Output::new(args.json.json);
+    let file = args.file.ok_or_else(|| Failure::new("no file is named"))?;
     let directory = args.engine.directory()?;
     let plan = args.engine.plan(&directory)?;
     let how = match (args.replace, args.merge) {
@@ -64,15 +57,15 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         progress.add(cells - told);
         told = cells;
     };
-    let imported = if args.file == Path::new("-") {
+    let imported = if file == Path::new("-") {
         let mut input = BufReader::new(io::stdin().lock());
         directory.import_statistics(&plan, StatisticsSource::Stream(&mut input), how, &mut tell)
     } else {
-        directory.import_statistics(&plan, StatisticsSource::File(&args.file), how, &mut tell)
+        directory.import_statistics(&plan, StatisticsSource::File(&file), how, &mut tell)
     };
     drop(progress);
     let Imported { created, merged, expired } =
-        imported.map_err(|error| explained(error, &args.file, &directory))?;
+        imported.map_err(|error| explained(error, &file, &directory))?;
     if out.is_json() {
         out.json(&Line { created, merged, expired })?;
     }

@@ -1,0 +1,41 @@
+//! `tollhouse import`: takes in statistics of another node, lists of Rspamd, and what SpamAssassin had learned.
+
+mod bayes;
+mod multimap;
+mod statistics;
+
+use crate::exit::{Exit, Failure};
+
+/// Take in statistics that `export --ledger` wrote, lists of Rspamd, or what SpamAssassin learned
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = "\
+Examples:
+  tollhouse import --data ./new statistics.ndjson.zst            Into a directory without statistics
+  tollhouse import --data ./data --replace statistics.ndjson     In place of what is there
+  tollhouse import --data ./data --merge other-node.ndjson.zst   Added to what is there, once
+  tollhouse import multimap --type from --symbol BLOCKED --score 8 blocked.map >> mail.toml
+  tollhouse import bayes --data ./data backup.txt ~/Maildir      Learn what SpamAssassin had learned
+
+For statistics the directory needs the secret of the one that was exported: copy the file `secret`
+before anything is counted. All of it is taken in or nothing, but for a merge that is interrupted.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    statistics: statistics::Statistics,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Multimap(multimap::Args),
+    Bayes(bayes::Args),
+}
+
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    match args.command {
+        Some(Command::Multimap(args)) => multimap::run(args),
+        Some(Command::Bayes(args)) => bayes::run(args),
+        None => statistics::run(args.statistics),
+    }
+}

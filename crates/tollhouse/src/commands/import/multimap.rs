@@ -1,0 +1,408 @@
+//! `tollhouse import multimap`: lists of Rspamd's multimap as sets and rules.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::BufRead as _;
+use std::path::{Path, PathBuf};
+
+use content::multimap::{self, Entry, Key};
+use engine::{Config, Overrides, Plan};
+use regex::RegexBuilder;
+
+use crate::console::{Output, printable, say};
+use crate::exit::{Exit, Failure};
+
+/// Write lists of Rspamd's multimap as sets and rules, to be put into a pipeline's file
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse import multimap --type ip --symbol OFFICE --score=-5 office.map
+  tollhouse import multimap --type from --filter email:domain --symbol BLOCKED --score 8 bad.map
+  tollhouse import multimap --type content --symbol PILLS --score 2 body.map >> data/mail.toml
+  tollhouse import multimap --type url --symbol LINKS --lists data/lists links.map
+
+Say of each list what multimap.conf says of it. A line may name a symbol and a weight of its own:
+then it gets a rule of its own, whose score is that weight times --score. Lines that cannot mean
+here what they mean there are left out and told; the exit code is then 1. What is written was
+checked over the preset `mail`.")]
+pub(crate) struct Args {
+    /// Lists, each as Rspamd reads it; several are one
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// What is sought in them, as `type` says
+    #[arg(long = "type", value_enum, value_name = "TYPE")]
+    of: MapType,
+    /// What of it, as `filter` says: email:addr, email:domain, email:domain:tld, email:name, tld, full
+    #[arg(long, value_name = "FILTER")]
+    filter: Option<String>,
+    /// The field for --type header: From, Reply-To, Subject or List-Id
+    #[arg(long, value_name = "NAME", required_if_eq("of", "header"))]
+    header: Option<String>,
+    /// For --type from: the address in From, not the envelope's sender, as `extract_from = "mime"` says
+    #[arg(long)]
+    mime: bool,
+    /// Name of the rule: the list's symbol
+    #[arg(long, value_name = "SYMBOL", value_parser = symbol)]
+    symbol: String,
+    /// Score of the symbol
+    #[arg(long, default_value_t = 1.0, value_name = "SCORE", allow_negative_numbers = true)]
+    score: f64,
+    /// Directory for files of entries, which the configuration then names; without it they are written out
+    #[arg(long, value_name = "DIR")]
+    lists: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum MapType {
+    Ip,
+    From,
+    Rcpt,
+    Url,
+    Helo,
+    Hostname,
+    User,
+    Filename,
+    Content,
+    Header,
+}
+
+fn symbol(text: &str) -> Result<String, String> {
+    let is_symbol = text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    is_symbol.then(|| text.to_owned()).ok_or_else(|| "expected letters, digits and _".to_owned())
+}
+
+/// What a set of a list's entries holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Holds {
+    Networks,
+    Addresses,
+    Names,
+    Domains,
+}
+
+impl Holds {
+    /// The end of the set's name, and its type.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Holds::Networks => ("networks", "ip"),
+            Holds::Addresses => ("addresses", "string"),
+            Holds::Names => ("names", "string"),
+            Holds::Domains => ("domains", "domain"),
+        }
+    }
+}
+
+/// Where a key is sought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Network,
+    /// An address: the whole, or its domain where a key has no local part.
+    Address {
+        whole: &'static str,
+        domain: &'static str,
+    },
+    /// A text that is one of the set's.
+    Text {
+        fact: &'static str,
+        holds: Holds,
+    },
+    /// A list of which an item is one of the set's.
+    List {
+        fact: &'static str,
+        holds: Holds,
+    },
+    /// A text in which something is found.
+    Inside {
+        fact: &'static str,
+        whole: bool,
+    },
+}
+
+impl Place {
+    fn of(args: &Args) -> Result<Place, Failure> {
+        let filter = args.filter.as_deref();
+        let text = |fact, holds| Place::Text { fact, holds };
+        let list = |fact, holds| Place::List { fact, holds };
+        let from = |whole, domain| match filter {
+            None => Some(Place::Address { whole, domain }),
+            Some("email" | "email:addr") => Some(text(whole, Holds::Addresses)),
+            Some("email:domain") => Some(text(domain, Holds::Names)),
+            Some("email:domain:tld") => Some(text(domain, Holds::Domains)),
+            Some(_) => None,
+        };
+        let host = |fact| match filter {
+            None => Some(text(fact, Holds::Names)),
+            Some("tld") => Some(text(fact, Holds::Domains)),
+            Some(_) => None,
+        };
+        let header = args.header.as_deref().unwrap_or_default().to_ascii_lowercase();
+        let place = match (args.of, header.as_str(), filter) {
+            (MapType::Ip, _, None) => Some(Place::Network),
+            (MapType::From, _, Some("email:name")) if args.mime => {
+                Some(Place::Inside { fact: "mail.display_name", whole: true })
+            }
+            (MapType::From, ..) if args.mime => from("mail.from", "mail.from_domain"),
+            (MapType::From, ..) => from("mail.sender", "mail.sender_domain"),
+            (MapType::Rcpt, _, None | Some("email" | "email:addr")) => {
+                Some(list("mail.recipients", Holds::Addresses))
+            }
+            (MapType::Url, _, None) => Some(list("mail.link_hosts", Holds::Names)),
+            (MapType::Url, _, Some("tld")) => Some(list("mail.link_domains", Holds::Names)),
+            (MapType::Url, _, Some("full")) => Some(list("mail.links", Holds::Addresses)),
+            (MapType::Helo, ..) => host("client.helo"),
+            (MapType::Hostname, ..) => host("client.ptr"),
+            (MapType::User, _, None) => Some(text("client.user", Holds::Names)),
+            (MapType::Filename, _, None) => Some(list("mail.attachment_names", Holds::Names)),
+            (MapType::Content, _, None | Some("text" | "oneline" | "body" | "rawtext")) => {
+                Some(Place::Inside { fact: "mail.body_text", whole: false })
+            }
+            (MapType::Header, "from", Some("email:name")) => {
+                Some(Place::Inside { fact: "mail.display_name", whole: true })
+            }
+            (MapType::Header, "from", Some(_)) => from("mail.from", "mail.from_domain"),
+            (MapType::Header, "reply-to", Some(_)) => from("mail.reply_to", "mail.reply_to_domain"),
+            (MapType::Header, "subject", None) => Some(Place::Inside { fact: "mail.subject", whole: true }),
+            (MapType::Header, "list-id", None) => Some(Place::Inside { fact: "mail.list_id", whole: true }),
+            _ => None,
+        };
+        place.ok_or_else(|| {
+            Failure::new("there is no fact here for this type, filter and header").help(
+                "docs/reference.md has all facts; the list's lines can be a [[set]] with `file` of your own",
+            )
+        })
+    }
+}
+
+/// What is sought for one symbol and score.
+#[derive(Debug, Default, PartialEq)]
+struct Sought {
+    sets: BTreeMap<Holds, (&'static str, bool, Vec<String>)>,
+    patterns: Vec<(&'static str, String)>,
+}
+
+impl Sought {
+    /// Adds a key, or says why it cannot be sought here.
+    fn add(&mut self, place: Place, key: &Key) -> Result<(), String> {
+        match key {
+            Key::Pattern { pattern, flags } => self.add_pattern(place, pattern, flags),
+            Key::Text(key) => self.add_text(place, key),
+        }
+    }
+
+    fn add_text(&mut self, place: Place, key: &str) -> Result<(), String> {
+        if key.chars().any(char::is_control) {
+            return Err("the key has control characters".to_owned());
+        }
+        let lower = key.to_lowercase();
+        match place {
+            Place::Network => {
+                // Rspamd writes addresses of IPv6 in brackets, if it likes.
+                let network = key.replace(['[', ']'], "");
+                let known = network.parse::<judge::Network>();
+                known.map_err(|judge::NetworkError| format!("`{key}` is no address and no network"))?;
+                self.put(Holds::Networks, "client.ip", false, network);
+            }
+            Place::Address { whole, domain } => match lower.rsplit_once('@') {
+                Some(("", name)) => self.put(Holds::Names, domain, false, name.to_owned()),
+                Some((user, "")) => {
+                    self.patterns.push((whole, format!("(?i)^{}@", regex::escape(user))));
+                }
+                Some(_) => self.put(Holds::Addresses, whole, false, lower),
+                None if lower.contains('.') => self.put(Holds::Names, domain, false, lower),
+                None => self.patterns.push((whole, format!("(?i)^{}@", regex::escape(&lower)))),
+            },
+            // The names of users may differ in nothing but case.
+            Place::Text { fact: fact @ "client.user", holds } => self.put(holds, fact, false, key.to_owned()),
+            Place::Text { fact: fact @ ("client.helo" | "client.ptr"), holds: Holds::Names } => {
+                self.patterns.push((fact, format!("(?i)^{}$", regex::escape(&lower))));
+            }
+            Place::Text { fact, holds } => self.put(holds, fact, false, lower),
+            Place::List { fact, holds } => {
+                if fact == "mail.recipients" && !lower.contains('@') {
+                    return Err("recipients are sought by their whole address".to_owned());
+                }
+                self.put(holds, fact, true, lower);
+            }
+            Place::Inside { fact, whole } => {
+                let escaped = regex::escape(&lower);
+                let pattern = if whole { format!("(?i)^{escaped}$") } else { format!("(?i){escaped}") };
+                self.patterns.push((fact, pattern));
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, holds: Holds, fact: &'static str, is_list: bool, value: String) {
+        let (_, _, values) = self.sets.entry(holds).or_insert((fact, is_list, Vec::new()));
+        values.push(value);
+    }
+
+    fn add_pattern(&mut self, place: Place, pattern: &str, flags: &str) -> Result<(), String> {
+        /// As rules are held to.
+        const COMPILED_BYTES_MAX: usize = 256 << 10;
+        let fact = match place {
+            Place::Address { whole: fact, .. } | Place::Text { fact, .. } | Place::Inside { fact, .. } => {
+                fact
+            }
+            Place::Network => return Err("an address has no regular expression".to_owned()),
+            Place::List { fact, .. } => {
+                return Err(format!("`{fact}` is a list, in which no expression seeks"));
+            }
+        };
+        let known: String = "imsx".chars().filter(|flag| flags.contains(*flag)).collect();
+        // Visible text is lower case here.
+        let known = if fact == "mail.body_text" && !known.contains('i') { known + "i" } else { known };
+        let pattern = if known.is_empty() { pattern.to_owned() } else { format!("(?{known}){pattern}") };
+        let built = RegexBuilder::new(&pattern)
+            .size_limit(COMPILED_BYTES_MAX)
+            .dfa_size_limit(COMPILED_BYTES_MAX)
+            .build();
+        built.map_err(|error| error.to_string().lines().last().unwrap_or_default().to_owned())?;
+        if pattern.chars().any(char::is_control) {
+            return Err("the expression has control characters".to_owned());
+        }
+        // Between single quotes, where nothing is escaped.
+        self.patterns.push((fact, pattern.replace('\'', r"\x27")));
+        Ok(())
+    }
+}
+
+/// Rules and sets by symbol and weight, in the order in which they were met.
+#[derive(Debug, Default)]
+struct Lists(Vec<((String, f64), Sought)>);
+
+impl Lists {
+    fn add(&mut self, place: Place, entry: &Entry, symbol: &str, score: f64) -> Result<(), String> {
+        let symbol = entry.symbol.clone().unwrap_or_else(|| symbol.to_owned());
+        let name = (symbol, score * entry.weight.unwrap_or(1.0));
+        let found = self.0.iter().position(|(known, _)| *known == name);
+        let found = found.unwrap_or_else(|| {
+            self.0.push((name, Sought::default()));
+            self.0.len() - 1
+        });
+        self.0[found].1.add(place, &entry.key)
+    }
+
+    /// The configuration, with sets in files of this directory if one is given: the files' names and contents beside it.
+    fn configuration(&self, source: &str, lists: Option<&Path>) -> (String, Vec<(PathBuf, String)>) {
+        let (mut text, mut files) = (String::new(), Vec::new());
+        let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+        for ((symbol, score), sought) in &self.0 {
+            let count = names.entry(symbol).or_default();
+            *count += 1;
+            let name = if *count == 1 { symbol.clone() } else { format!("{symbol}_W{count}") };
+            write_rules(&mut text, &mut files, &name, *score, sought, (source, lists));
+        }
+        (text, files)
+    }
+}
+
+/// Most regular expressions and bytes of them in one condition, which a rule's bounds allow.
+const PATTERNS_MAX: usize = 24;
+const CONDITION_BYTES: usize = 12 << 10;
+
+fn write_rules(
+    text: &mut String,
+    files: &mut Vec<(PathBuf, String)>,
+    name: &str,
+    score: f64,
+    sought: &Sought,
+    (source, lists): (&str, Option<&Path>),
+) {
+    // Nothing that is written to a string fails.
+    let mut conditions = Vec::new();
+    for (holds, (fact, is_list, values)) in &sought.sets {
+        let (word, kind) = holds.words();
+        let set = format!("{}_{word}", name.to_lowercase());
+        let _ = write!(text, "\n[[set]]\nname = \"{set}\"\ntype = \"{kind}\"\n");
+        if let Some(lists) = lists {
+            let path = lists.join(format!("{set}.txt"));
+            let _ = writeln!(text, "file = {}", quoted(&path.to_string_lossy()));
+            files.push((path, values.join("\n") + "\n"));
+        } else {
+            text.push_str("values = [\n");
+            values.iter().for_each(|value| *text += &format!("    {},\n", quoted(value)));
+            text.push_str("]\n");
+        }
+        let sought =
+            if *is_list { format!("sets.intersects({fact}, {set})") } else { format!("{fact} in {set}") };
+        conditions.push(sought);
+    }
+    conditions.extend(sought.patterns.iter().map(|(fact, pattern)| format!("{fact}.matches(r'{pattern}')")));
+    let mut written: Vec<String> = Vec::new();
+    let mut rest = conditions.as_slice();
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let fits = rest.iter().take(PATTERNS_MAX).take_while(|condition| {
+            bytes += condition.len() + 4;
+            bytes <= CONDITION_BYTES
+        });
+        let (now, later) = rest.split_at(fits.count().max(1));
+        rest = later;
+        let any = now.join("\n|| ");
+        // Several rules of one list count once.
+        let none = written.iter().map(|before| format!("!rule('{before}') && ")).collect::<String>();
+        let when = if none.is_empty() { any } else { format!("{none}(\n{any}\n)") };
+        let rule =
+            if written.is_empty() { name.to_owned() } else { format!("{name}_P{}", written.len() + 1) };
+        let _ = write!(
+            text,
+            "\n[[rule]]\nname = \"{rule}\"\nwhen = '''\n{when}\n'''\nscore = {score:?}\ndescription = {}\n",
+            quoted(&format!("Listed in {source}")),
+        );
+        written.push(rule);
+    }
+}
+
+/// A basic string of TOML, which escapes as JSON does.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+pub(super) fn run(args: Args) -> Result<Exit, Failure> {
+    let place = Place::of(&args)?;
+    let mut lists = Lists::default();
+    let (mut taken, mut left_out) = (0u64, 0u64);
+    for path in &args.files {
+        let shown = path.display();
+        let failed = |error: std::io::Error| Failure::new(format_args!("{shown}: {error}"));
+        let file = std::io::BufReader::new(std::fs::File::open(path).map_err(failed)?);
+        for (bytes, number) in file.split(b'\n').zip(1u64..) {
+            let bytes = bytes.map_err(failed)?;
+            let text = String::from_utf8_lossy(&bytes);
+            let read = multimap::line(&text).map_err(|error| error.to_string());
+            let added = read.and_then(|entry| {
+                entry.map(|entry| lists.add(place, &entry, &args.symbol, args.score)).transpose()
+            });
+            match added {
+                Ok(None) => {}
+                Ok(Some(())) => taken += 1,
+                Err(why) => {
+                    left_out += 1;
+                    say(format_args!("{shown}:{number}: left out: {}", printable(&why)));
+                }
+            }
+        }
+    }
+    let names: Vec<String> =
+        args.files.iter().filter_map(|path| Some(path.file_name()?.to_string_lossy().into())).collect();
+    let source = names.join(", ");
+    let (checked, _) = lists.configuration(&source, None);
+    let config =
+        Config::from_text("imported", &format!("preset = \"mail\"\n{checked}"), &Overrides::default());
+    Plan::compile(&config)?;
+    let (text, files) = lists.configuration(&source, args.lists.as_deref());
+    if let Some(directory) = &args.lists {
+        let failed = |error: std::io::Error| Failure::new(format_args!("{}: {error}", directory.display()));
+        std::fs::create_dir_all(directory).map_err(failed)?;
+        for (path, content) in &files {
+            std::fs::write(path, content).map_err(failed)?;
+        }
+    }
+    let mut out = Output::new(false);
+    out.line(format_args!("{}", text.trim_end()))?;
+    out.flush()?;
+    say(format_args!("{taken} entries, {left_out} lines left out"));
+    Ok(if left_out > 0 { Exit::Found } else { Exit::Fine })
+}
