@@ -8,6 +8,7 @@ pub mod backtest;
 mod candidate;
 mod config;
 mod directory;
+pub mod envoy;
 mod explain;
 mod id;
 pub mod journal;
@@ -49,7 +50,7 @@ pub use metrics::Metrics;
 use metrics::{ActionLabel, DisagreementLabel, NotifyLabel, PipelineLabel, RuleLabel};
 use plan::OnError;
 pub use plan::{
-    Acting, Class, ClassifierPlan, DistinctPlan, DnsListPlan, DnsPlan, Endpoint, EndpointError, Failing,
+    Acting, Class, ClassifierPlan, DistinctPlan, DnsListPlan, DnsPlan, Endpoint, EndpointError, EnvoyPlan, Failing,
     Input, JournalPlan, KindPlan, LabelPlan, ListenerPlan, MailReply, Meaning, ModelPlan, NodePlan,
     PhrasePlan, Pipeline, Plan, Protocol, Replies, ReportsPlan, ServerPlan, Side, Tested,
 };

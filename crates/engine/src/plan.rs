@@ -7,6 +7,7 @@
 mod authentication;
 mod classifier;
 mod judging;
+mod envoy;
 mod listener;
 mod model;
 pub(crate) mod phrases;
@@ -34,6 +35,7 @@ use crate::track;
 pub use authentication::{DnsListPlan, DnsPlan, Meaning};
 pub use classifier::ClassifierPlan;
 pub(crate) use classifier::Lesson;
+pub use envoy::EnvoyPlan;
 pub use listener::{Acting, Endpoint, EndpointError, Failing, ListenerPlan, MailReply, Protocol, Replies};
 pub use model::ModelPlan;
 pub use phrases::PhrasePlan;
@@ -59,6 +61,8 @@ pub struct Plan {
     pub pipelines: Vec<Arc<Pipeline>>,
     /// The statistic of every key kind in every space.
     pub catalog: Catalog,
+    /// The limits of Envoy.
+    pub envoy: Arc<EnvoyPlan>,
     /// What is legal and suspicious about the configuration.
     pub warnings: Problems,
     /// How the configuration is read again.
@@ -474,7 +478,8 @@ impl Plan {
         let tested = drafts.iter_mut().flat_map(|draft| std::mem::take(&mut draft.tested)).collect();
         let pipelines = drafts.into_iter().map(|draft| Arc::new(draft.finish())).collect();
         let (recipe, files) = (Arc::clone(config.recipe()), config.files().clone());
-        let plan = Plan { node, pipelines, catalog, warnings: Problems::default(), recipe, files };
+        let envoy = Arc::new(EnvoyPlan::compile(config, &mut problems));
+        let plan = Plan { node, pipelines, catalog, envoy, warnings: Problems::default(), recipe, files };
         Ok((plan, tested, problems))
     }
 

@@ -106,7 +106,7 @@ const fn required(key: &'static str, shape: Shape, doc: &'static str) -> Setting
 /// The words for a rule's mode.
 const MODES: &[&str] = &["enforce", "shadow", "off"];
 /// The protocols of listeners.
-const PROTOCOLS: &[&str] = &["milter", "policy", "rspamd", "spamc"];
+const PROTOCOLS: &[&str] = &["milter", "policy", "rspamd", "spamc", "resp", "envoy"];
 /// The words for what is counted from.
 pub(super) const INPUTS: &[&str] = &["message", "access-log", "json"];
 const ACTIONS: &[&str] =
@@ -989,10 +989,42 @@ pub(super) static SECTIONS: &[Section] = &[
         ],
     },
     Section {
+        name: "envoy",
+        form: Form::Table,
+        node: true,
+        doc: "Limits for Envoy, in the files of `envoyproxy/ratelimit`. See [envoy.md](envoy.md).",
+        settings: &[
+            setting(
+                "config",
+                Shape::List(&Shape::Text),
+                Some("[]"),
+                "Its files, or folders of them, relative to this file. They are read again like rules",
+            ),
+            setting(
+                "merge_domains",
+                Shape::Bool,
+                Some("false"),
+                "Whether files may add to the domain of another (`MERGE_DOMAIN_CONFIG`)",
+            ),
+            setting(
+                "response_headers",
+                Shape::Bool,
+                Some("false"),
+                "Whether answers carry `RateLimit-Limit`, `-Remaining` and `-Reset` of the limit with the least left (`LIMIT_RESPONSE_HEADERS_ENABLED`)",
+            ),
+            setting(
+                "response_metadata",
+                Shape::Bool,
+                Some("false"),
+                "Whether answers carry the descriptors, and what of `quota_mode` is over, as dynamic metadata (`RESPONSE_DYNAMIC_METADATA`)",
+            ),
+        ],
+    },
+    Section {
         name: "listener",
         form: Form::List("name"),
         node: true,
-        doc: "A socket on which mail servers ask in a protocol of theirs.",
+        doc: "A socket on which mail servers, clients of Redis (`resp`) or Envoy (`envoy`) ask in a protocol of theirs.",
         settings: &[
             required("name", Shape::Name, "Its name in the log and in metrics"),
             required("protocol", Shape::Choice(PROTOCOLS), "What is spoken there"),
@@ -1017,7 +1049,14 @@ pub(super) static SECTIONS: &[Section] = &[
                 "pipeline",
                 Shape::Name,
                 None,
-                "Pipeline that decides; without it the first whose input is `message`",
+                "Pipeline that decides; without it the first whose input is `message`, or for `resp` and `envoy` the first",
+            ),
+            setting("user", Shape::Name, Some("\"default\""), "`resp`: name that goes with the `password`"),
+            setting(
+                "password",
+                Shape::Secret,
+                None,
+                "`resp`: what a client has to say (`AUTH`, `HELLO`) before anything else",
             ),
             setting(
                 "on_error",
@@ -1036,7 +1075,7 @@ pub(super) static SECTIONS: &[Section] = &[
                 "learn",
                 Shape::Bool,
                 Some("false"),
-                "Whether all who may connect may also say what messages are: `spamc` and `rspamc` learn. With one of the node's `tokens` as password `rspamc` may in any case",
+                "Whether all who may connect may also say what messages or events are: `spamc` and `rspamc` learn, `TOLL.LEARN` does. With one of the node's `tokens` as password `rspamc` may in any case, with the `password` clients of `resp`",
             ),
             setting(
                 "body_max",
