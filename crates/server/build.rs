@@ -8,9 +8,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let service = protos.join("envoy/service/ratelimit/v3/rls.proto");
     println!("cargo::rerun-if-changed={}", protos.display());
     let files = protox::compile([service], [protos])?;
-    tonic_prost_build::configure()
-        .build_transport(false)
-        .include_file("messages.rs")
-        .compile_fds(files)?;
+    tonic_prost_build::configure().build_transport(false).include_file("messages.rs").compile_fds(files)?;
     Ok(())
 }

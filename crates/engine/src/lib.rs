@@ -13,6 +13,7 @@ mod explain;
 mod id;
 pub mod journal;
 mod json;
+pub mod limit;
 mod metrics;
 mod plan;
 pub mod preset;
@@ -48,10 +49,10 @@ pub use json::json_value;
 pub use judge::Severity;
 pub use metrics::Metrics;
 use metrics::{ActionLabel, DisagreementLabel, NotifyLabel, PipelineLabel, RuleLabel};
-use plan::OnError;
+pub use plan::OnError;
 pub use plan::{
-    Acting, Class, ClassifierPlan, DistinctPlan, DnsListPlan, DnsPlan, Endpoint, EndpointError, EnvoyPlan, Failing,
-    Input, JournalPlan, KindPlan, LabelPlan, ListenerPlan, MailReply, Meaning, ModelPlan, NodePlan,
+    Acting, Class, ClassifierPlan, DistinctPlan, DnsListPlan, DnsPlan, Endpoint, EndpointError, EnvoyPlan,
+    Failing, Input, JournalPlan, KindPlan, LabelPlan, ListenerPlan, MailReply, Meaning, ModelPlan, NodePlan,
     PhrasePlan, Pipeline, Plan, Protocol, Replies, ReportsPlan, ServerPlan, Side, Tested,
 };
 pub use reload::{Change, Proposal, ReloadError, Reloaded, RulesInfo, VersionInfo};
@@ -71,6 +72,8 @@ pub struct Engine {
     plan: RwLock<Arc<Plan>>,
     /// What stands over the configuration's files.
     standing: RwLock<Arc<State>>,
+    /// Keys for which limits are others.
+    exceptions: RwLock<Arc<limit::Exceptions>>,
     /// Where that is kept; `None` for an engine in memory.
     shelf: Option<Shelf>,
     /// Held while the plan is changed.
@@ -241,7 +244,10 @@ impl Engine {
             journal.describe(pipeline)?;
         }
         reload::keep_first(&plan, &config, &mut state, &shelf)?;
+        let posted = limit::read_exceptions(&directory.limits_path())?;
+        let exceptions = limit::Exceptions::new(&plan, posted, &secret);
         Ok(Engine {
+            exceptions: RwLock::new(Arc::new(exceptions)),
             watched: Mutex::new(plan.files.clone()),
             plan: RwLock::new(Arc::new(plan)),
             standing: RwLock::new(Arc::new(state)),
@@ -264,13 +270,16 @@ impl Engine {
         let mut secret = [0; Secret::BYTES];
         getrandom::fill(&mut secret).map_err(|error| OpenError::Random(error.to_string()))?;
         let ledger = Embedded::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;
+        let secret = Secret::new(secret);
+        let exceptions = limit::Exceptions::new(&plan, Vec::new(), &secret);
         Ok(Engine {
+            exceptions: RwLock::new(Arc::new(exceptions)),
             watched: Mutex::new(plan.files.clone()),
             plan: RwLock::new(Arc::new(plan)),
             standing: RwLock::default(),
             shelf: None,
             changing: Mutex::default(),
-            secret: Secret::new(secret),
+            secret,
             ledger: Arc::new(ledger),
             journal: None,
             directory: None,

@@ -6,8 +6,9 @@
 
 mod authentication;
 mod classifier;
-mod judging;
 mod envoy;
+mod judging;
+mod limits;
 mod listener;
 mod model;
 pub(crate) mod phrases;
@@ -30,6 +31,7 @@ use stats::{Admit, Catalog, CatalogBuilder, Durability, LayoutError, Measure, St
 
 use crate::candidate::Candidate;
 use crate::config::{Config, Document, Files, Origin, Problems, Recipe, View, expected};
+use crate::limit::{LIMITS, LimitPlan};
 use crate::preset::{self, Preset};
 use crate::track;
 pub use authentication::{DnsListPlan, DnsPlan, Meaning};
@@ -63,6 +65,8 @@ pub struct Plan {
     pub catalog: Catalog,
     /// The limits of Envoy.
     pub envoy: Arc<EnvoyPlan>,
+    /// Limits, in the order of the configuration.
+    pub limits: Vec<Arc<LimitPlan>>,
     /// What is legal and suspicious about the configuration.
     pub warnings: Problems,
     /// How the configuration is read again.
@@ -473,14 +477,21 @@ impl Plan {
         let mut drafts: Vec<Draft> =
             config.documents().iter().map(|document| Draft::compile(document, &mut problems)).collect();
         node.listeners = listener::compile(config.main(), &drafts, &mut problems);
-        let catalog = catalog(&mut drafts, now.map(|plan| &plan.catalog), &mut problems);
+        let limits = limits::compile(config.main(), &mut problems);
+        let catalog = catalog(config, &mut drafts, &limits, now.map(|plan| &plan.catalog), &mut problems);
         node.ledger_memory = beside_sketches(node.ledger_memory, &drafts, &mut problems);
         let tested = drafts.iter_mut().flat_map(|draft| std::mem::take(&mut draft.tested)).collect();
         let pipelines = drafts.into_iter().map(|draft| Arc::new(draft.finish())).collect();
         let (recipe, files) = (Arc::clone(config.recipe()), config.files().clone());
         let envoy = Arc::new(EnvoyPlan::compile(config, &mut problems));
-        let plan = Plan { node, pipelines, catalog, envoy, warnings: Problems::default(), recipe, files };
+        let warnings = Problems::default();
+        let plan = Plan { node, pipelines, catalog, limits, envoy, warnings, recipe, files };
         Ok((plan, tested, problems))
+    }
+
+    /// The limit of this name.
+    pub fn limit(&self, name: &str) -> Option<&Arc<LimitPlan>> {
+        self.limits.iter().find(|limit| *limit.name == *name)
     }
 
     /// The pipeline of this name, or the default one if no name is given.
@@ -982,7 +993,13 @@ fn beside_sketches(memory: usize, drafts: &[Draft<'_>], problems: &mut Problems)
 /// Merges the pipelines' statistics: where two share a space, a kind number must mean the same to both, and its
 /// readings carry the windows of either. Beside a catalog in force nothing in that changes its meaning or its place:
 /// events that are at work read by the order of its windows, and what nobody asks for any more is kept all the same.
-fn catalog(drafts: &mut [Draft<'_>], now: Option<&Catalog>, problems: &mut Problems) -> Catalog {
+fn catalog(
+    config: &Config,
+    drafts: &mut [Draft<'_>],
+    limits: &[Arc<LimitPlan>],
+    now: Option<&Catalog>,
+    problems: &mut Problems,
+) -> Catalog {
     let mut windows: HashMap<(Space, Kind), Vec<Span>> = HashMap::new();
     for draft in drafts.iter() {
         let space = draft.pipeline.space;
@@ -1059,10 +1076,44 @@ fn catalog(drafts: &mut [Draft<'_>], now: Option<&Catalog>, problems: &mut Probl
             problems.add(origin, error.to_string(), Some(help.to_owned()));
         }
     }
+    add_limits(&mut builder, config, limits, now, problems);
     for (space, kind, statistic) in now.iter().flat_map(|catalog| catalog.iter()) {
         builder.keep(space, kind, statistic);
     }
     builder.build()
+}
+
+/// Adds what limits count.
+fn add_limits(
+    builder: &mut CatalogBuilder,
+    config: &Config,
+    limits: &[Arc<LimitPlan>],
+    now: Option<&Catalog>,
+    problems: &mut Problems,
+) {
+    let mut add = |kind: Kind, name: &str, kind_name: &str, measure: Measure, origin: &Origin| {
+        let statistic =
+            Statistic { name: name.to_owned(), kind_name: kind_name.to_owned(), measure, admit: None };
+        if let Some((message, help)) = now.and_then(|now| clash(now, LIMITS, kind, &statistic)) {
+            return problems.add(origin, message, Some(help));
+        }
+        if let Err(error) = builder.add(LIMITS, kind, statistic) {
+            problems.add(origin, error.to_string(), None);
+        }
+    };
+    let views = config.main().list("limit");
+    for limit in limits {
+        let view = views.iter().find(|view| view.str("name") == Some(&*limit.name));
+        let origin = view.map_or_else(|| config.main().top().origin(""), |view| view.origin("number"));
+        // What cannot be kept was told of.
+        for (kind, name, measure) in limit.measures().into_iter().flatten() {
+            add(kind, name, &limit.name, measure, origin);
+        }
+    }
+    // Constants, which fit.
+    for (kind, name, measure) in LimitPlan::shared_measures().into_iter().flatten() {
+        add(kind, "limits", &name, measure, config.main().top().origin(""));
+    }
 }
 
 /// Why a statistic cannot come to be while a node runs by this catalog, and what to do.

@@ -267,7 +267,8 @@ impl Metrics {
         registry.register("tollhouse_listener_troubles", help, of.troubles.clone());
         let help = "Commands of clients of Redis, by listener";
         registry.register("tollhouse_resp_commands", help, of.commands.clone());
-        let help = "Time for commands of a client of Redis that were decided as one batch, in seconds, by listener";
+        let help =
+            "Time for commands of a client of Redis that were decided as one batch, in seconds, by listener";
         registry.register("tollhouse_resp_batch_seconds", help, of.batches.clone());
         let help = "What was taken from limits of Envoy's configuration, by limit and result";
         registry.register("tollhouse_envoy_hits", help, of.envoy.clone());

@@ -146,6 +146,21 @@ const ADMIT: &[Setting] = &[
     ),
 ];
 
+/// When a key is refused whatever it has used.
+const BAN: &[Setting] = &[
+    required("after", Shape::Integer(1, 1_000_000), "So many refusals ban a key"),
+    required("within", Shape::Span, "The time within which they come"),
+    required("for", Shape::Span, "How long the ban lasts"),
+];
+
+/// A key for which a limit is another.
+const OVERRIDE: &[Setting] = &[
+    required("key", Shape::List(&Shape::Entry), "The key's values, in the order of the limit's `key`"),
+    setting("count", Shape::Integer(0, i64::MAX), None, "Most that this key may have"),
+    setting("exempt", Shape::Bool, None, "Whether this key is not limited"),
+    setting("until", Shape::Time, None, "When it ends; never without"),
+];
+
 /// What a mail server can be asked to do.
 const REPLY: Shape = Shape::Choice(&["pass", "tag", "quarantine", "redirect", "reject", "defer", "discard"]);
 
@@ -198,7 +213,7 @@ pub(super) static SECTIONS: &[Section] = &[
             ),
             setting(
                 "space",
-                Shape::Integer(0, 65_535),
+                Shape::Integer(0, crate::limit::LIMITS.0 as i64 - 1),
                 Some("1"),
                 "Number of the space that the keys count in. Pipelines of one space share their statistics",
             ),
@@ -836,6 +851,83 @@ pub(super) static SECTIONS: &[Section] = &[
                 Shape::Integer(1, 1000),
                 Some("20"),
                 "Versions of each pipeline that are kept to be gone back to",
+            ),
+        ],
+    },
+    Section {
+        name: "limit",
+        form: Form::List("name"),
+        node: true,
+        doc: "How much of something a key may have in a time. See [limits.md](limits.md).",
+        settings: &[
+            required("name", Shape::Name, "Its name in requests and metrics"),
+            required(
+                "number",
+                Shape::Integer(1, crate::limit::NUMBER_MAX as i64),
+                "Number under which its keys are stored. It must never change its meaning",
+            ),
+            setting("description", Shape::Text, Some("\"\""), "What it is for, for people"),
+            required(
+                "key",
+                Shape::List(&Shape::Text),
+                "Fields of a request whose values together are the key, each with how it is normalised: `user`, `mail.from:address`, `client.ip:network` (an IPv6 address by its /64). Without any there is one key for all",
+            ),
+            required("count", Shape::Integer(0, i64::MAX), "Most that a key may have"),
+            required(
+                "per",
+                Shape::Text,
+                "In which time: a length of time such as `10m`, or `minute`, `hour`, `day`, `month` of the calendar",
+            ),
+            setting(
+                "mode",
+                Shape::Choice(&["sliding", "interpolated", "calendar", "gcra"]),
+                None,
+                "How it is counted. Unless given: `calendar` where `per` is a period of the calendar, else `sliding`",
+            ),
+            setting(
+                "windows",
+                Shape::Integer(1, 3600),
+                Some("60"),
+                "Sub-windows of a sliding window. The more, the less strict, and the more memory a key takes",
+            ),
+            setting("zone", Shape::Text, Some("\"UTC\""), "Time zone of the calendar"),
+            setting(
+                "burst",
+                Shape::Integer(1, i64::MAX),
+                None,
+                "For `gcra`: how much can be taken at once. Unless given: `count`",
+            ),
+            setting("cost", Shape::Integer(1, i64::MAX), Some("1"), "What a take costs that does not say"),
+            setting(
+                "counts",
+                Shape::Choice(&["all", "allowed"]),
+                None,
+                "What counts: `all` takes, so that who does not stop stays out, or those that are `allowed`. Unless given: `allowed` for `gcra`, else `all`",
+            ),
+            setting(
+                "enforcement",
+                Shape::Choice(&["enforce", "shadow_ban", "observe", "off"]),
+                Some("\"enforce\""),
+                "`enforce`; `shadow_ban`: callers are told that all is well, and the application alone that it is not; `observe`: all is allowed, and told what would have been; `off`: nothing is counted",
+            ),
+            setting(
+                "on_error",
+                Shape::Choice(&["open", "closed"]),
+                Some("\"open\""),
+                "When counts cannot be had: allow (`open`) or refuse (`closed`)",
+            ),
+            setting("ban", Shape::Table(BAN), None, "When a key is refused whatever it has used"),
+            setting(
+                "also",
+                Shape::List(&Shape::Name),
+                Some("[]"),
+                "Limits that are taken with this one: a request must be within all of them",
+            ),
+            setting(
+                "override",
+                Shape::List(&Shape::Table(OVERRIDE)),
+                None,
+                "Keys for which it is another, or none",
             ),
         ],
     },

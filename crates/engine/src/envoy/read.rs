@@ -55,7 +55,11 @@ pub(super) fn file(
     let level = match domains.entry(domain.clone()) {
         Entry::Occupied(_) if !merge => {
             let help = "put its descriptors into one file, or set `merge_domains = true`".to_owned();
-            problems.add(&at.origin(source), format!("domain `{domain}` is in another file, too"), Some(help));
+            problems.add(
+                &at.origin(source),
+                format!("domain `{domain}` is in another file, too"),
+                Some(help),
+            );
             return;
         }
         Entry::Occupied(known) => known.into_mut(),
@@ -139,7 +143,17 @@ fn rule(descriptor: &Fields<'_>, path: &str, problems: &mut Problems) -> Option<
         Some(rate) => rate.limit(path),
         None => LimitPlan { count: u64::MAX, ..LimitPlan::fixed(path, 0, Span::days(1)) },
     });
-    Some(Rule { path: path.to_owned(), rate, limit, name, replaces, shadow_mode, quota_mode, detailed_metric, metadata })
+    Some(Rule {
+        path: path.to_owned(),
+        rate,
+        limit,
+        name,
+        replaces,
+        shadow_mode,
+        quota_mode,
+        detailed_metric,
+        metadata,
+    })
 }
 
 /// How much a limit allows: outer `None` for what is wrong, inner for any number.
@@ -215,7 +229,11 @@ impl<'a> Fields<'a> {
                 },
                 _ => {
                     let help = expected("", known.iter().copied());
-                    problems.add(&key.origin(source), format!("a key is {}, not text", key.kind()), Some(help));
+                    problems.add(
+                        &key.origin(source),
+                        format!("a key is {}, not text", key.kind()),
+                        Some(help),
+                    );
                 }
             }
         }

@@ -24,7 +24,8 @@ fn meant(domains: &Domains, domain: &str, entries: &[(&str, &str)]) -> Option<St
         None => "unlimited".to_owned(),
         Some(Rate { requests, unit }) => format!("{requests}/{}", unit.name()),
     };
-    let flags = [(rule.shadow_mode, " shadow"), (rule.quota_mode, " quota"), (rule.detailed_metric, " detailed")];
+    let flags =
+        [(rule.shadow_mode, " shadow"), (rule.quota_mode, " quota"), (rule.detailed_metric, " detailed")];
     let flags: String = flags.into_iter().filter_map(|(is, word)| is.then_some(word)).collect();
     let shared: String = shared.into_iter().flatten().map(|pattern| format!(" {pattern}")).collect();
     Some(format!("{} {rate}{flags}{shared}", rule.path))
@@ -46,7 +47,10 @@ fn descriptors_mean_what_the_peers_tests_say() {
             (&[], None),
             (&[("unknown", "x")], None),
             (&[("key1", "value1")], None),
-            (&[("key1", "value1"), ("subkey1", "something")], Some("test-domain.key1_value1.subkey1 5/second")),
+            (
+                &[("key1", "value1"), ("subkey1", "something")],
+                Some("test-domain.key1_value1.subkey1 5/second"),
+            ),
             (
                 &[("key1", "value1"), ("subkey1", "subvalue1")],
                 Some("test-domain.key1_value1.subkey1_subvalue1 10/second"),
@@ -69,13 +73,19 @@ fn descriptors_mean_what_the_peers_tests_say() {
         ],
     );
     let domains = read(&["config/basic_config.yaml"], false).unwrap();
-    assert_eq!(domains.find("test-domain", [("key4", "x")].into_iter()).unwrap().rule.name, "key4_rate_limit");
+    assert_eq!(
+        domains.find("test-domain", [("key4", "x")].into_iter()).unwrap().rule.name,
+        "key4_rate_limit"
+    );
     assert!(!domains.has("other") && domains.find("other", [("key4", "x")].into_iter()).is_none());
     check(
         &["config/shadowmode_config.yaml"],
         "test-domain",
         &[
-            (&[("key1", "value1"), ("subkey1", "something")], Some("test-domain.key1_value1.subkey1 5/second")),
+            (
+                &[("key1", "value1"), ("subkey1", "something")],
+                Some("test-domain.key1_value1.subkey1 5/second"),
+            ),
             (
                 &[("key1", "value1"), ("subkey1", "subvalue1")],
                 Some("test-domain.key1_value1.subkey1_subvalue1 10/second shadow"),
@@ -128,7 +138,10 @@ fn patterns_stand_for_values() {
                 &[("files", "top/a"), ("files", "nested/b")],
                 Some("test-domain.files_top/*.files_nested/* 300/minute top/* nested/*"),
             ),
-            (&[("route", "api/v1"), ("method", "GET")], Some("test-domain.route_api/*.method 60/minute api/*")),
+            (
+                &[("route", "api/v1"), ("method", "GET")],
+                Some("test-domain.route_api/*.method 60/minute api/*"),
+            ),
             (
                 &[("service", "svc/a"), ("endpoint", "e")],
                 Some("test-domain.service_svc/*.endpoint 80/minute detailed svc/*"),

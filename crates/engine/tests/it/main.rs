@@ -10,6 +10,8 @@ mod erase;
 mod fixtures;
 mod full;
 mod journal;
+mod limits;
+mod limits_laws;
 mod models;
 mod phrases;
 mod pipeline;

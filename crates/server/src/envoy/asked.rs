@@ -12,8 +12,8 @@ use tonic::Status;
 
 use super::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use super::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
-use super::proto::envoy::r#type::v3::RateLimitUnit;
 use super::proto::envoy::service::ratelimit::v3::RateLimitRequest;
+use super::proto::envoy::r#type::v3::RateLimitUnit;
 use crate::metrics::{EnvoyResult, Metrics};
 
 /// Most descriptors of a request.
@@ -60,11 +60,7 @@ impl Asked {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`, as the peer refuses it, or where there is too much of something.
-    pub(super) fn new(
-        engine: &Engine,
-        plan: &EnvoyPlan,
-        request: RateLimitRequest,
-    ) -> Result<Asked, Status> {
+    pub(super) fn new(engine: &Engine, plan: &EnvoyPlan, request: RateLimitRequest) -> Result<Asked, Status> {
         let refused = |message: &str| Err(Status::invalid_argument(message));
         if request.domain.is_empty() {
             return refused("rate limit domain must not be empty");
@@ -131,7 +127,12 @@ impl Asked {
                 (_, true) => EnvoyResult::Over,
             };
             let rule = limited.rule.as_ref().map_or(limited.metric.as_str(), |rule| rule.path.as_str());
-            metrics.envoy_hits(rule, limited.detailed.then_some(limited.metric.as_str()), result, limited.cost);
+            metrics.envoy_hits(
+                rule,
+                limited.detailed.then_some(limited.metric.as_str()),
+                result,
+                limited.cost,
+            );
         }
     }
 }
@@ -180,7 +181,16 @@ fn of(
         let values: Vec<&str> = entries().flat_map(|(key, value)| [key, value]).collect();
         let plan = Arc::new(rate.limit(&metric));
         let key = engine.limit_key(&plan, &values);
-        return Ok(Meant::Limited(Limited { rule: None, rate, plan, key, cost, back, metric, detailed: false }));
+        return Ok(Meant::Limited(Limited {
+            rule: None,
+            rate,
+            plan,
+            key,
+            cost,
+            back,
+            metric,
+            detailed: false,
+        }));
     }
     let Some(found) = plan.domains.find(domain, entries()) else { return Ok(Meant::Nothing) };
     let rule = Arc::clone(found.rule);

@@ -47,8 +47,8 @@ const ALIVE: Duration = Duration::from_secs(60);
 
 /// Holds a conversation to its end.
 pub(crate) async fn converse(stream: Stream, face: Arc<Face>, mut stop: Stop) {
-    let limits = RateLimitServiceServer::new(Service(Arc::clone(&face)))
-        .max_decoding_message_size(REQUEST_BYTES_MAX);
+    let limits =
+        RateLimitServiceServer::new(Service(Arc::clone(&face))).max_decoding_message_size(REQUEST_BYTES_MAX);
     let health = HealthServer::new(health::Health(Arc::clone(&face.node)));
     let router = Routes::new(limits).add_service(health).into_axum_router();
     let mut builder = http2::Builder::new(TokioExecutor::new());

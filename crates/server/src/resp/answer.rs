@@ -174,9 +174,12 @@ mod tests {
 
     #[test]
     fn both_versions_are_written() {
-        for (number, text) in
-            [(0, ":0\r\n"), (-1, ":-1\r\n"), (1234567890, ":1234567890\r\n"), (i64::MIN, ":-9223372036854775808\r\n")]
-        {
+        for (number, text) in [
+            (0, ":0\r\n"),
+            (-1, ":-1\r\n"),
+            (1234567890, ":1234567890\r\n"),
+            (i64::MIN, ":-9223372036854775808\r\n"),
+        ] {
             check(false, |answers| answers.integer(number), text);
         }
         check(false, |answers| answers.error("ERR unknown 'a\r\nb'"), "-ERR unknown 'a  b'\r\n");

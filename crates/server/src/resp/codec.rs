@@ -303,7 +303,8 @@ fn split(line: &[u8], words: &mut Vec<u8>, places: &mut Vec<(u32, u32)>) -> Resu
                 }
             }
             _ => {
-                let end = rest.iter().position(|byte| byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\''));
+                let end =
+                    rest.iter().position(|byte| byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\''));
                 let end = end.unwrap_or(rest.len());
                 if rest.get(end).is_some_and(|byte| !byte.is_ascii_whitespace()) {
                     return Err(ProtocolError::Quotes);
@@ -381,14 +382,23 @@ mod tests {
             commands.iter().map(words).collect::<Vec<Vec<Vec<u8>>>>()
         });
         for piece in [1, 2, 7, usize::MAX] {
-            assert_eq!(read(bytes, piece, limits), expected, "{:?} by {piece}", String::from_utf8_lossy(bytes));
+            assert_eq!(
+                read(bytes, piece, limits),
+                expected,
+                "{:?} by {piece}",
+                String::from_utf8_lossy(bytes)
+            );
         }
     }
 
     #[test]
     fn arrays_and_lines_are_commands() {
         check(b"*1\r\n$4\r\nPING\r\n", LIMITS, Ok(&[&["PING"]]));
-        check(b"*2\r\n$4\r\nECHO\r\n$4\r\na\r\nb\r\n*1\r\n$0\r\n\r\n", LIMITS, Ok(&[&["ECHO", "a\r\nb"], &[""]]));
+        check(
+            b"*2\r\n$4\r\nECHO\r\n$4\r\na\r\nb\r\n*1\r\n$0\r\n\r\n",
+            LIMITS,
+            Ok(&[&["ECHO", "a\r\nb"], &[""]]),
+        );
         check(b"*0\r\n*-1\r\nPING\r\n", LIMITS, Ok(&[&["PING"]]));
         check(b"PING\n\r\n  \r\nECHO  a\tb \r\n", LIMITS, Ok(&[&["PING"], &["ECHO", "a", "b"]]));
         check(br#"ECHO "a b\x41\n\"" 'it\'s' "" "#, LIMITS, Ok(&[]));

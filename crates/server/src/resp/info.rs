@@ -190,7 +190,9 @@ pub(super) fn client<'a>(session: &mut Session<'_>, mut words: impl Iterator<Ite
         (b"reply", [word]) if is(word, &["on"]) => session.answers.ok(),
         (b"tracking", [word]) if is(word, &["off"]) => session.answers.ok(),
         (b"reply" | b"tracking", [_, ..]) => {
-            session.answers.error("ERR this is not offered: every command is answered, and nothing else is sent");
+            session
+                .answers
+                .error("ERR this is not offered: every command is answered, and nothing else is sent");
         }
         (b"setname" | b"getname" | b"id" | b"info" | b"setinfo" | b"no-evict" | b"no-touch", _) => {
             session.answers.error("ERR syntax error");

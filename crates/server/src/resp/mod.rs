@@ -47,7 +47,9 @@ pub(crate) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop
         }
         if !has_room(&face, &mut room, decoder.waiting()) {
             face.node.metrics.listener_trouble(&face.plan.name, "overloaded");
-            session.answers.error("OOM the commands being read are too large together, try again a little later");
+            session
+                .answers
+                .error("OOM the commands being read are too large together, try again a little later");
             let _ = stream.write_all(session.answers.bytes()).await;
             return;
         }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use ::event::Time;
 use engine::limit::{Take, Taken};
 use engine::{Engine, EngineError, Pipeline, Prepared, Said};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 use serde::Serialize;
-use event::Time;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use tokio::runtime::Handle;
@@ -93,15 +93,13 @@ impl<'f> Session<'f> {
             Some(entry) => Ok(entry.name),
         };
         match refused {
-            Ok(Name::Throttle) => {
-                match Asked::cell(command, &mut self.buckets, &self.face.node.engine) {
-                    Ok(asked) => self.take_later(asked).await,
-                    Err(error) => {
-                        self.settle().await;
-                        self.answers.error(&error);
-                    }
+            Ok(Name::Throttle) => match Asked::cell(command, &mut self.buckets, &self.face.node.engine) {
+                Ok(asked) => self.take_later(asked).await,
+                Err(error) => {
+                    self.settle().await;
+                    self.answers.error(&error);
                 }
-            }
+            },
             Ok(name @ (Name::Take | Name::Peek)) => self.take_or_peek(name, command).await,
             Ok(Name::Decide) => {
                 if let Err(error) = self.decide_later(command).await {
@@ -436,7 +434,9 @@ impl<'f> Session<'f> {
     async fn learn(&mut self, command: Command<'_>) -> Result<api::Said, String> {
         let plan = &self.face.plan;
         if !plan.learn && plan.password.is_none() {
-            return Err("NOPERM nothing is learned here: set `learn`, or a `password`, for this listener".to_owned());
+            return Err(
+                "NOPERM nothing is learned here: set `learn`, or a `password`, for this listener".to_owned()
+            );
         }
         let class = String::from_utf8_lossy(command.get(2).unwrap_or_default()).into_owned();
         let (_, id, prepared) = self.event(command, 3, Lookups::None).await?;
@@ -447,9 +447,7 @@ impl<'f> Session<'f> {
             same.extend_from_slice(word);
         }
         let (node, said) = (Arc::clone(&self.face.node), class.clone());
-        let work = |_| async move {
-            node.learn(prepared, id, &same, Said { class: &said, by: None }).await
-        };
+        let work = |_| async move { node.learn(prepared, id, &same, Said { class: &said, by: None }).await };
         let (id, outcome) = self.at_work(work).await?;
         Ok(api::Said::new(id, class, outcome))
     }

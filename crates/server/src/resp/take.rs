@@ -95,7 +95,7 @@ impl Asked {
             return Err("ERR Zero rates are not supported".to_owned());
         }
         let limit = buckets.limit((burst, count, period));
-        let key = engine.limit_key(&limit, &[command.get(1).unwrap_or_default()]);
+        let key = engine.limit_key_of_bytes(&limit, command.get(1).unwrap_or_default());
         let cost = u64::try_from(quantity).unwrap_or(0);
         Ok(Asked { limit, key, cost, form: Form::Cell })
     }
@@ -183,9 +183,8 @@ impl Words {
             let at = limit.key.iter().position(|known| known.name == field)?;
             values.get(at).map(String::as_str)
         };
-        let key = |limit: &LimitPlan| {
-            engine.limit_key_of(limit, value).map_err(|error| format!("ERR {error}"))
-        };
+        let key =
+            |limit: &LimitPlan| engine.limit_key_of(limit, value).map_err(|error| format!("ERR {error}"));
         let mut also = Vec::new();
         for name in &limit.also {
             let Some(other) = plan.limit(name) else { continue };

@@ -163,10 +163,8 @@ fn limits_can_be_shared_replaced_and_without_effect() {
         assert_eq!(told(&one("rl", &[("foo", "a"), ("bar", "b")]).statuses[0]).2, 2);
         assert_eq!(told(&one("rl", &[("foo", "a"), ("bar", "c")]).statuses[0]).2, 2, "these do not");
         // `category` replaces what is called `bkthomps`, which alone has one a minute.
-        let both = vec![
-            descriptor(&[("category", "account")]),
-            descriptor(&[("foo", "x"), ("bar", "bkthomps")]),
-        ];
+        let both =
+            vec![descriptor(&[("category", "account")]), descriptor(&[("foo", "x"), ("bar", "bkthomps")])];
         for left in [3, 2] {
             let answer = client.ask(request("rl", both.clone())).unwrap();
             let statuses: Vec<_> = answer.statuses.iter().map(told).collect();

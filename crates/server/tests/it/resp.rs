@@ -65,19 +65,35 @@ fn client(server: &Running) -> Connection {
 fn connections_are_set_up_as_with_redis() {
     with_resp(&[], |server| {
         check(server, "PING\nping hello\nECHO \"a b\"\n", "+PONG\r\n$5\r\nhello\r\n$3\r\na b\r\n");
-        check(server, "SELECT 0\nSELECT 1\nSELECT x\n", "+OK\r\n-ERR DB index is out of range\r\n-ERR invalid DB index\r\n");
+        check(
+            server,
+            "SELECT 0\nSELECT 1\nSELECT x\n",
+            "+OK\r\n-ERR DB index is out of range\r\n-ERR invalid DB index\r\n",
+        );
         check(server, "QUIT\nPING\n", "+OK\r\n");
-        check(server, "ECHO\nGET a\n", "-ERR wrong number of arguments for 'echo' command\r\n-ERR unknown command 'GET', with args beginning with: 'a' \r\n");
+        check(
+            server,
+            "ECHO\nGET a\n",
+            "-ERR wrong number of arguments for 'echo' command\r\n-ERR unknown command 'GET', with args beginning with: 'a' \r\n",
+        );
         check(
             server,
             "CLIENT SETNAME web-1\nCLIENT GETNAME\nCLIENT SETINFO LIB-NAME x\nCLIENT NO-EVICT on\nRESET\nCLIENT GETNAME\n",
             "+OK\r\n$5\r\nweb-1\r\n+OK\r\n+OK\r\n+RESET\r\n$-1\r\n",
         );
-        check(server, "CONFIG GET save appendonly\n", "*4\r\n$10\r\nappendonly\r\n$2\r\nno\r\n$4\r\nsave\r\n$0\r\n\r\n");
+        check(
+            server,
+            "CONFIG GET save appendonly\n",
+            "*4\r\n$10\r\nappendonly\r\n$2\r\nno\r\n$4\r\nsave\r\n$0\r\n\r\n",
+        );
         check(server, "HELLO 4\n", "-NOPROTO unsupported protocol version\r\n");
         let hello = server.exchange("m", b"HELLO 3 SETNAME web\r\nCLIENT GETNAME\r\n");
         let hello = String::from_utf8(hello).unwrap();
-        assert!(hello.starts_with("%7\r\n$6\r\nserver\r\n$9\r\ntollhouse\r\n") && hello.ends_with("$3\r\nweb\r\n"), "{hello}");
+        assert!(
+            hello.starts_with("%7\r\n$6\r\nserver\r\n$9\r\ntollhouse\r\n")
+                && hello.ends_with("$3\r\nweb\r\n"),
+            "{hello}"
+        );
         let info = String::from_utf8(server.exchange("m", b"INFO server\r\n")).unwrap();
         assert!(info.contains("\r\nredis_version:") && !info.contains("# Clients"), "{info}");
         let docs = String::from_utf8(server.exchange("m", b"COMMAND DOCS cl.throttle\r\n")).unwrap();
@@ -92,8 +108,16 @@ fn a_password_is_asked_for() {
     with_resp(&settings, |server| {
         check(server, "PING\n", "-NOAUTH Authentication required.\r\n");
         let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
-        check(server, "AUTH wrong\nAUTH other \"correct horse battery\"\nPING\n", &format!("{wrong}{wrong}-NOAUTH Authentication required.\r\n"));
-        check(server, "AUTH \"correct horse battery\"\nPING\nRESET\nPING\n", "+OK\r\n+PONG\r\n+RESET\r\n-NOAUTH Authentication required.\r\n");
+        check(
+            server,
+            "AUTH wrong\nAUTH other \"correct horse battery\"\nPING\n",
+            &format!("{wrong}{wrong}-NOAUTH Authentication required.\r\n"),
+        );
+        check(
+            server,
+            "AUTH \"correct horse battery\"\nPING\nRESET\nPING\n",
+            "+OK\r\n+PONG\r\n+RESET\r\n-NOAUTH Authentication required.\r\n",
+        );
         let hello = server.exchange("m", b"HELLO 2 AUTH app \"correct horse battery\"\r\n");
         assert!(hello.starts_with(b"*14\r\n"), "{}", String::from_utf8_lossy(&hello));
         check(server, "*11\r\n", "-ERR Protocol error: unauthenticated multibulk length\r\n");
@@ -209,12 +233,21 @@ fn events_are_decided_and_statistics_told() {
             .to_owned();
         let decided: redis::Value = client.req_command(&decide).unwrap();
         let told = format!("{decided:?}");
-        assert!(told.contains("\"action\"") && told.contains("\"reject\"") && told.contains("ORDERED_REJECT"), "{told}");
+        assert!(
+            told.contains("\"action\"") && told.contains("\"reject\"") && told.contains("ORDERED_REJECT"),
+            "{told}"
+        );
         let stats = redis::cmd("TOLL.STATS").arg("-").arg("ip").arg("192.0.2.9").to_owned();
         let stats = format!("{:?}", client.req_command(&stats).unwrap());
         assert!(stats.contains("\"windows\"") && stats.contains("\"seen\""), "{stats}");
-        let learn =
-            redis::cmd("TOLL.LEARN").arg("mail").arg("spam").arg("raw").arg(message).arg("id").arg("second").to_owned();
+        let learn = redis::cmd("TOLL.LEARN")
+            .arg("mail")
+            .arg("spam")
+            .arg("raw")
+            .arg(message)
+            .arg("id")
+            .arg("second")
+            .to_owned();
         let learned = format!("{:?}", client.req_command(&learn).unwrap());
         assert!(learned.contains("\"standing\"") && learned.contains("\"operator\""), "{learned}");
         let observe = redis::cmd("TOLL.OBSERVE").arg("mail").arg("raw").arg(message).to_owned();
@@ -250,7 +283,8 @@ fn what_is_pipelined_is_answered_in_order() {
         let mut expected = String::new();
         for round in 0..2000 {
             lines += &format!("CL.THROTTLE k{round} 0 1 1\nECHO {round}\n");
-            expected += &format!("*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:1\r\n${}\r\n{round}\r\n", round.to_string().len());
+            expected +=
+                &format!("*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:1\r\n${}\r\n{round}\r\n", round.to_string().len());
         }
         check(server, &lines, &expected);
         let mut client = client(server);
@@ -310,7 +344,8 @@ fn redis_cli_is_a_client() {
     with_resp(&[], |server| {
         let (host, port) = server.listener("m").rsplit_once(':').unwrap();
         let ask = |arguments: &[&str]| {
-            let output = Command::new("redis-cli").args(["-h", host, "-p", port]).args(arguments).output().unwrap();
+            let output =
+                Command::new("redis-cli").args(["-h", host, "-p", port]).args(arguments).output().unwrap();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             String::from_utf8(output.stdout).unwrap()
         };
@@ -348,7 +383,8 @@ fn redis_benchmark_is_a_client() {
                 .args(arguments)
                 .output()
                 .unwrap();
-            let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            let (text, errors) =
+                (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
             assert!(output.status.success() && text.lines().count() == 2, "{text} {errors}");
             assert!(!errors.contains("WARN") && !text.contains("ERR"), "{text} {errors}");
         }
