@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::process::{Command, Stdio};
 
-use redis::{Connection, ConnectionLike, Value};
+use redis::{Connection, Value};
 
 use crate::harness::{Running, start, with_listener};
 
@@ -174,7 +174,7 @@ fn configured_limits_are_taken_from() {
             words.split(' ').for_each(|word| {
                 command.arg(word);
             });
-            client.req_command(&command)
+            command.query::<Value>(&mut client)
         };
         let numbers = |answer: Value| match answer {
             Value::Array(items) => {
@@ -231,14 +231,14 @@ fn events_are_decided_and_statistics_told() {
             .arg("id")
             .arg("first")
             .to_owned();
-        let decided: redis::Value = client.req_command(&decide).unwrap();
+        let decided: Value = decide.query(&mut client).unwrap();
         let told = format!("{decided:?}");
         assert!(
             told.contains("\"action\"") && told.contains("\"reject\"") && told.contains("ORDERED_REJECT"),
             "{told}"
         );
         let stats = redis::cmd("TOLL.STATS").arg("-").arg("ip").arg("192.0.2.9").to_owned();
-        let stats = format!("{:?}", client.req_command(&stats).unwrap());
+        let stats = format!("{:?}", stats.query::<Value>(&mut client).unwrap());
         assert!(stats.contains("\"windows\"") && stats.contains("\"seen\""), "{stats}");
         let learn = redis::cmd("TOLL.LEARN")
             .arg("mail")
@@ -248,10 +248,10 @@ fn events_are_decided_and_statistics_told() {
             .arg("id")
             .arg("second")
             .to_owned();
-        let learned = format!("{:?}", client.req_command(&learn).unwrap());
+        let learned = format!("{:?}", learn.query::<Value>(&mut client).unwrap());
         assert!(learned.contains("\"standing\"") && learned.contains("\"operator\""), "{learned}");
         let observe = redis::cmd("TOLL.OBSERVE").arg("mail").arg("raw").arg(message).to_owned();
-        let observed = format!("{:?}", client.req_command(&observe).unwrap());
+        let observed = format!("{:?}", observe.query::<Value>(&mut client).unwrap());
         assert!(observed.contains("\"mail.subject\""), "{observed}");
         for (words, error) in [
             (vec!["TOLL.DECIDE", "mial", "raw", "x"], "there is no pipeline `mial`"),
@@ -264,7 +264,7 @@ fn events_are_decided_and_statistics_told() {
             words.iter().for_each(|word| {
                 command.arg(*word);
             });
-            let told = client.req_command(&command).unwrap_err().to_string();
+            let told = command.query::<Value>(&mut client).unwrap_err().to_string();
             assert!(told.contains(error), "{words:?}: {told}");
         }
         let page = server.get("/metrics").body;
