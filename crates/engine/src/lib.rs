@@ -14,6 +14,7 @@ mod id;
 pub mod journal;
 mod json;
 pub mod limit;
+pub mod limitador;
 mod metrics;
 mod plan;
 pub mod preset;

@@ -1,6 +1,7 @@
-//! `tollhouse import`: takes in statistics that were exported.
+//! `tollhouse import`: takes in statistics that were exported, and limits of another program.
 
-use std::io::{self, BufReader};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use engine::{Directory, How, PortableError, StatisticsSource};
@@ -12,20 +13,58 @@ use crate::console::{Output, Progress, say};
 use crate::exit::{Exit, Failure};
 use crate::options::{EngineOptions, JsonOption, stopped};
 
-/// Take in statistics that `export --ledger` wrote
+/// Take in statistics that `export --ledger` wrote, or limits of another program
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "\
 Examples:
   tollhouse import --data ./new statistics.ndjson.zst            Into a directory without statistics
   tollhouse import --data ./data --replace statistics.ndjson     In place of what is there
   tollhouse import --data ./data --merge other-node.ndjson.zst   Added to what is there, once
+  tollhouse import limits limits.yaml                            Limits of Limitador, as [[limit]]
 
 The directory needs the secret of the one that was exported: copy the file `secret` before anything
-is counted. All of it is taken in or nothing, but for a merge that is interrupted.")]
+is counted. All of it is taken in or nothing, but for a merge that is interrupted."
+)]
 pub(crate) struct Args {
-    /// What was exported; one that ends in .zst is compressed; - is standard input, not compressed
+    #[command(subcommand)]
+    other: Option<Other>,
+    #[command(flatten)]
+    statistics: Statistics,
+}
+
+#[derive(clap::Subcommand)]
+enum Other {
+    Limits(Limits),
+}
+
+/// Write the limits of Limitador's limits file as [[limit]] of the configuration
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse import limits limits.yaml >> data/tollhouse.toml
+  tollhouse import limits --first-number 20 --output more.toml limits.yaml
+
+What cannot be written down in a limit, such as conditions, is said, and stands as comments beside it.")]
+struct Limits {
+    /// Limitador's limits file
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Number of the first limit; each of the others has the next
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    first_number: u16,
+    /// Write to this file, which must not be there yet, instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+struct Statistics {
+    /// What was exported; one that ends in .zst is compressed; - is standard input, not compressed
+    #[arg(value_name = "FILE", required = true)]
+    file: Option<PathBuf>,
     /// Replace the statistics that are there
     #[arg(long, conflicts_with = "merge")]
     replace: bool,
@@ -50,6 +89,49 @@ struct Line {
 }
 
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    match args.other {
+        Some(Other::Limits(args)) => limits(&args),
+        None => statistics(args.statistics),
+    }
+}
+
+/// Largest limits file that is read.
+const LIMITS_BYTES_MAX: u64 = 16 << 20;
+
+fn limits(args: &Limits) -> Result<Exit, Failure> {
+    let shown = args.file.display();
+    let unreadable = |error: io::Error| Failure::new(format_args!("{shown}: {error}"));
+    let mut text = String::new();
+    let file = File::open(&args.file).map_err(unreadable)?;
+    file.take(LIMITS_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > LIMITS_BYTES_MAX {
+        return Err(Failure::new(format_args!("{shown}: larger than {} MiB", LIMITS_BYTES_MAX >> 20)));
+    }
+    let read = match engine::limitador::read(&shown.to_string(), &text, args.first_number) {
+        Ok(read) => read,
+        Err(problems) => {
+            say(problems);
+            return Ok(Exit::Found);
+        }
+    };
+    match &args.output {
+        Some(path) => {
+            let written = OpenOptions::new().write(true).create_new(true).open(path);
+            let written = written.and_then(|mut file| file.write_all(read.text.as_bytes()));
+            written.map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))?;
+        }
+        None => io::stdout().lock().write_all(read.text.as_bytes()).map_err(Failure::output)?,
+    }
+    say(format_args!("{} limits", HumanCount(read.limits as u64)));
+    for left in &read.left {
+        say(format_args!("not in the limits: {left}"));
+    }
+    Ok(Exit::Fine)
+}
+
+fn statistics(args: Statistics) -> Result<Exit, Failure> {
+    // The parser wants a file where no other import is named.
+    let file = args.file.unwrap_or_else(|| PathBuf::from("-"));
     let mut out = Output::new(args.json.json);
     let directory = args.engine.directory()?;
     let plan = args.engine.plan(&directory)?;
@@ -64,15 +146,15 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         progress.add(cells - told);
         told = cells;
     };
-    let imported = if args.file == Path::new("-") {
+    let imported = if file == Path::new("-") {
         let mut input = BufReader::new(io::stdin().lock());
         directory.import_statistics(&plan, StatisticsSource::Stream(&mut input), how, &mut tell)
     } else {
-        directory.import_statistics(&plan, StatisticsSource::File(&args.file), how, &mut tell)
+        directory.import_statistics(&plan, StatisticsSource::File(&file), how, &mut tell)
     };
     drop(progress);
     let Imported { created, merged, expired } =
-        imported.map_err(|error| explained(error, &args.file, &directory))?;
+        imported.map_err(|error| explained(error, &file, &directory))?;
     if out.is_json() {
         out.json(&Line { created, merged, expired })?;
     }

@@ -7,6 +7,7 @@ mod data;
 mod documents;
 mod explain;
 mod keeping;
+mod limits;
 mod live;
 mod program;
 mod rules;
