@@ -22,6 +22,7 @@ pub mod api;
 mod auth;
 mod dns;
 mod guard;
+pub mod hops;
 mod http;
 mod input;
 mod listen;

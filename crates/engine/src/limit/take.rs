@@ -80,7 +80,7 @@ impl Engine {
             }
         };
         let mut views = outcomes.iter().flat_map(|outcomes| outcomes.all());
-        let mut decided: Vec<Decided> = asked.iter().map(|asked| decided(asked, &mut views, adds)).collect();
+        let mut decided: Vec<Decided> = asked.iter().map(|asked| asked.decided(&mut views, adds)).collect();
         if adds {
             self.follow(&asked, &mut decided, together, now).await;
         }
@@ -233,15 +233,6 @@ pub(super) fn key(secret: &Secret, limit: &LimitPlan, values: &[&str]) -> LimitK
         bytes.extend_from_slice(value.as_bytes());
     }
     LimitKey(secret.shingle(&bytes))
-}
-
-fn decided<'v>(asked: &Asked<'_>, views: &mut impl Iterator<Item = View<'v>>, adds: bool) -> Decided {
-    if asked.is_idle() {
-        return asked.unread();
-    }
-    let Some(own) = views.next() else { return asked.unread() };
-    let ban = asked.limit.ban.and_then(|_| views.next());
-    asked.decide(own, ban, adds)
 }
 
 /// What metrics call an outcome.

@@ -10,6 +10,7 @@ mod name_server;
 mod node;
 mod policy;
 mod postfix;
+mod quotas;
 mod rspamd;
 mod rules;
 mod said;
