@@ -53,8 +53,9 @@ use metrics::{ActionLabel, DisagreementLabel, NotifyLabel, PipelineLabel, RuleLa
 pub use plan::OnError;
 pub use plan::{
     Acting, Class, ClassifierPlan, DistinctPlan, DnsListPlan, DnsPlan, Endpoint, EndpointError, EnvoyPlan,
-    Failing, Input, JournalPlan, KindPlan, LabelPlan, ListenerPlan, MailReply, Meaning, ModelPlan, NodePlan,
-    PhrasePlan, Pipeline, Plan, Protocol, Replies, ReportsPlan, ServerPlan, Side, Tested,
+    FORWARD_FIELDS, Failing, ForwardPlan, Input, JournalPlan, KindPlan, LabelPlan, ListenerPlan, MailReply,
+    Meaning, ModelPlan, NodePlan, PhrasePlan, Pipeline, Plan, Protocol, Replies, ReportsPlan, ServerPlan,
+    Side, Tested,
 };
 pub use reload::{Change, Proposal, ReloadError, Reloaded, RulesInfo, VersionInfo};
 use reload::{Shelf, State};
@@ -352,7 +353,9 @@ impl Engine {
     /// Answers once the configured durability holds for all of it. Within a batch each event's readings include
     /// those before it, but what hangs on verdicts is added after the whole batch is judged.
     pub async fn decide(&self, prepared: Vec<Prepared>) -> Result<Vec<Decision>, EngineError> {
-        let (mut observed, failure) = observe::observe(&*self.ledger, prepared).await;
+        let (plan, exceptions) = (self.plan(), self.exceptions());
+        let limits = limit::Limits { plan: &plan, exceptions: &exceptions, secret: &self.secret };
+        let (mut observed, failure) = observe::observe(&*self.ledger, prepared, Some(&limits)).await;
         if let Some(error) = failure {
             tracing::error!(%error, "statistics cannot be had");
         }
@@ -376,13 +379,19 @@ impl Engine {
     /// # Errors
     /// If statistics cannot be had, whatever the pipeline's `on_error` says.
     pub async fn consult(&self, prepared: Prepared) -> Result<Verdict, EngineError> {
-        let mut observed = vec![observe::observe_one(&*self.ledger, prepared, What::Nothing).await?];
+        let mut observed = vec![self.observe_one(prepared, What::Nothing).await?];
         score::score(&mut observed);
         let Observed { prepared, .. } = &observed[0];
         let (rules, row) = (&prepared.row.pipeline.rules, &prepared.row.facts);
         let mut verdict = judge::judge(rules, row);
         rules.explain(&mut verdict, row);
         Ok(verdict)
+    }
+
+    async fn observe_one(&self, prepared: Prepared, what: What) -> Result<Observed, LedgerError> {
+        let (plan, exceptions) = (self.plan(), self.exceptions());
+        let limits = limit::Limits { plan: &plan, exceptions: &exceptions, secret: &self.secret };
+        observe::observe_one(&*self.ledger, prepared, Some(&limits), what).await
     }
 
     /// Stage 5 for one row, with the pipeline's word for lost statistics.
@@ -456,13 +465,13 @@ impl Engine {
 
     /// Counts an event without judging it, and gives its keys' readings from before it.
     pub async fn observe(&self, prepared: Prepared) -> Result<Explanation, EngineError> {
-        let observed = observe::observe_one(&*self.ledger, prepared, What::Seen).await?;
+        let observed = self.observe_one(prepared, What::Seen).await?;
         Ok(Explanation::of_observed(&observed, &self.secret))
     }
 
     /// What is known of an event's keys; counts nothing and creates nothing.
     pub async fn peek(&self, prepared: Prepared) -> Result<Explanation, EngineError> {
-        let observed = observe::observe_one(&*self.ledger, prepared, What::Nothing).await?;
+        let observed = self.observe_one(prepared, What::Nothing).await?;
         Ok(Explanation::of_observed(&observed, &self.secret))
     }
 

@@ -7,6 +7,7 @@
 mod authentication;
 mod classifier;
 mod envoy;
+mod forward;
 mod judging;
 mod limits;
 mod listener;
@@ -38,6 +39,7 @@ pub use authentication::{DnsListPlan, DnsPlan, Meaning};
 pub use classifier::ClassifierPlan;
 pub(crate) use classifier::Lesson;
 pub use envoy::EnvoyPlan;
+pub use forward::{FORWARD_FIELDS, ForwardPlan};
 pub use listener::{Acting, Endpoint, EndpointError, Failing, ListenerPlan, MailReply, Protocol, Replies};
 pub use model::ModelPlan;
 pub use phrases::PhrasePlan;
@@ -67,6 +69,8 @@ pub struct Plan {
     pub envoy: Arc<EnvoyPlan>,
     /// Limits, in the order of the configuration.
     pub limits: Vec<Arc<LimitPlan>>,
+    /// What proxies may ask.
+    pub forwards: Vec<ForwardPlan>,
     /// What is legal and suspicious about the configuration.
     pub warnings: Problems,
     /// How the configuration is read again.
@@ -214,6 +218,8 @@ pub struct Pipeline {
     pub distincts: Vec<DistinctPlan>,
     /// Labels that rules put on keys.
     pub labels: Vec<LabelPlan>,
+    /// Names of the limits that rules ask for.
+    pub limits: Vec<String>,
     pub(crate) columns: InputColumns,
     /// Sets of phrases.
     pub phrases: Vec<PhrasePlan>,
@@ -353,6 +359,8 @@ pub(crate) enum ReadingSource {
     Track { kind: usize, column: usize },
     /// The largest number of distinct values.
     Distinct { distinct: usize, window: Span },
+    /// What a limit says; by its place among those of the pipeline.
+    Limit { limit: usize, value: judge::LimitValue },
     /// Whether a key has a label.
     Marked { label: usize },
     /// Whether the statistics of a key are an estimate.
@@ -474,10 +482,12 @@ impl Plan {
             return Err(problems.sorted());
         }
         let mut node = NodePlan::compile(config.main(), &mut problems);
-        let mut drafts: Vec<Draft> =
-            config.documents().iter().map(|document| Draft::compile(document, &mut problems)).collect();
-        node.listeners = listener::compile(config.main(), &drafts, &mut problems);
         let limits = limits::compile(config.main(), &mut problems);
+        let documents = config.documents().iter();
+        let mut drafts: Vec<Draft> =
+            documents.map(|document| Draft::compile(document, &limits, &mut problems)).collect();
+        node.listeners = listener::compile(config.main(), &drafts, &limits, &mut problems);
+        let forwards = forward::compile(config.main(), &drafts, &limits, &mut problems);
         let catalog = catalog(config, &mut drafts, &limits, now.map(|plan| &plan.catalog), &mut problems);
         node.ledger_memory = beside_sketches(node.ledger_memory, &drafts, &mut problems);
         let tested = drafts.iter_mut().flat_map(|draft| std::mem::take(&mut draft.tested)).collect();
@@ -485,7 +495,7 @@ impl Plan {
         let (recipe, files) = (Arc::clone(config.recipe()), config.files().clone());
         let envoy = Arc::new(EnvoyPlan::compile(config, &mut problems));
         let warnings = Problems::default();
-        let plan = Plan { node, pipelines, catalog, limits, envoy, warnings, recipe, files };
+        let plan = Plan { node, pipelines, catalog, limits, forwards, envoy, warnings, recipe, files };
         Ok((plan, tested, problems))
     }
 
@@ -562,6 +572,7 @@ impl NodePlan {
 /// A pipeline in the making.
 struct Draft<'a> {
     pipeline: Pipeline,
+    limits: &'a [Arc<LimitPlan>],
     statistics: Vec<StatisticDraft<'a>>,
     /// For each kind the statistic that it has.
     statistic_of: Vec<Option<usize>>,
@@ -574,7 +585,7 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    fn compile(document: &'a Document, problems: &mut Problems) -> Draft<'a> {
+    fn compile(document: &'a Document, limits: &'a [Arc<LimitPlan>], problems: &mut Problems) -> Draft<'a> {
         let top = document.top();
         let mut builder = SchemaBuilder::default();
         let input = match top.str("input") {
@@ -594,6 +605,7 @@ impl<'a> Draft<'a> {
         };
         let time = document.section("time");
         let mut draft = Draft {
+            limits,
             pipeline: Pipeline {
                 name: document.name().to_owned(),
                 space: Space(top.integer("space").and_then(|number| u16::try_from(number).ok()).unwrap_or(0)),
@@ -607,6 +619,7 @@ impl<'a> Draft<'a> {
                 kinds: Vec::new(),
                 distincts: Vec::new(),
                 labels: Vec::new(),
+                limits: Vec::new(),
                 columns,
                 phrases,
                 classifiers: Vec::new(),
@@ -1423,8 +1436,10 @@ impl PlanScope<'_, '_, '_> {
         let distincts: Vec<usize> =
             pipeline.distincts.iter().map(|distinct| distinct.windows.len()).collect();
         let read: Vec<bool> = pipeline.labels.iter().map(|label| label.is_read).collect();
+        let limits = pipeline.limits.len();
         let source = self.source(request);
         let pipeline = &mut self.draft.pipeline;
+        pipeline.limits.truncate(limits);
         // What was asked for on the way is not kept.
         pipeline.kinds.iter_mut().zip(kinds).for_each(|(kind, count)| kind.windows.truncate(count));
         pipeline.distincts.iter_mut().zip(distincts).for_each(|(plan, count)| plan.windows.truncate(count));
@@ -1487,6 +1502,9 @@ impl PlanScope<'_, '_, '_> {
                 self.draft.pipeline.labels[label].is_read = true;
                 ReadingSource::Marked { label }
             }
+            ReadingRequest::Limit { name, value } => {
+                ReadingSource::Limit { limit: self.limit(name)?, value: *value }
+            }
             ReadingRequest::Estimated(of) => match self.source(of)? {
                 ReadingSource::Count { kind, .. }
                 | ReadingSource::Ratio { kind, .. }
@@ -1497,11 +1515,34 @@ impl PlanScope<'_, '_, '_> {
                 ReadingSource::Distinct { distinct, .. } | ReadingSource::EstimatedDistinct { distinct } => {
                     ReadingSource::EstimatedDistinct { distinct }
                 }
+                ReadingSource::Limit { .. } => {
+                    return Err(ScopeError::Unavailable("a limit is never an estimate".to_owned()));
+                }
                 ReadingSource::Marked { .. } => {
                     return Err(ScopeError::Unavailable("a label is never an estimate".to_owned()));
                 }
             },
         })
+    }
+
+    /// The place of a limit whose fields are facts of the pipeline.
+    fn limit(&mut self, name: &str) -> Result<usize, ScopeError> {
+        let limits = self.draft.limits;
+        let Some(limit) = limits.iter().find(|limit| *limit.name == *name) else {
+            let help = expected(name, limits.iter().map(|limit| &*limit.name));
+            return Err(ScopeError::Unavailable(format!("there is no limit `{name}`: {help}")));
+        };
+        let unknown = limit.key.iter().find(|field| self.fact(&field.name).is_none());
+        if let Some(field) = unknown {
+            let why =
+                format!("the limit `{name}` counts by `{}`, which is no fact of this pipeline", field.name);
+            return Err(ScopeError::Unavailable(why));
+        }
+        let used = &mut self.draft.pipeline.limits;
+        Ok(used.iter().position(|known| known == name).unwrap_or_else(|| {
+            used.push(name.to_owned());
+            used.len() - 1
+        }))
     }
 
     /// The index of a label that the keys of a kind can have.

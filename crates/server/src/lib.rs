@@ -28,6 +28,7 @@ mod auth;
 mod dns;
 pub mod envoy;
 mod guard;
+pub mod hops;
 mod http;
 mod input;
 mod listen;

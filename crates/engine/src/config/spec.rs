@@ -932,6 +932,39 @@ pub(super) static SECTIONS: &[Section] = &[
         ],
     },
     Section {
+        name: "forward_auth",
+        form: Form::List("name"),
+        node: true,
+        doc: "What proxies ask before they hand a request on, at `/v1/auth/NAME`. See [limits.md](limits.md#in-front-of-a-site).",
+        settings: &[
+            required("name", Shape::Name, "Its name in the URL"),
+            setting(
+                "hops",
+                Shape::List(&Shape::Network),
+                Some("[\"127.0.0.0/8\", \"::1\"]"),
+                "Networks of the proxies, the one that asks included: who may ask, and whose `X-Forwarded-For` is believed",
+            ),
+            setting(
+                "limits",
+                Shape::List(&Shape::Name),
+                Some("[]"),
+                "Limits that each request takes from, counted by `client.ip`, `http.host`, `http.method`, `http.path`, `http.query`, `http.agent` and `http.referer`",
+            ),
+            setting(
+                "pipeline",
+                Shape::Name,
+                None,
+                "Pipeline that decides on requests within the limits; they have the same fields as events",
+            ),
+            setting(
+                "refuse",
+                Shape::Integer(400, 499),
+                Some("429"),
+                "Status of a request over a limit; nginx knows 401 and 403 only",
+            ),
+        ],
+    },
+    Section {
         name: "ledger",
         form: Form::Table,
         node: true,
@@ -1149,6 +1182,12 @@ pub(super) static SECTIONS: &[Section] = &[
                 Shape::Secret,
                 None,
                 "`resp`: what a client has to say (`AUTH`, `HELLO`) before anything else",
+            ),
+            setting(
+                "limits",
+                Shape::List(&Shape::Name),
+                Some("[]"),
+                "Milter and policy delegation: limits that each envelope takes from before its message comes, counted by `client.ip`, `client.helo`, `client.user`, `mail.sender` and `mail.recipients`. What is over is asked to come again",
             ),
             setting(
                 "on_error",

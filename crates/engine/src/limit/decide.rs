@@ -2,13 +2,36 @@
 
 use event::{Key, Secret, Shingle, Span, Time};
 use stats::limit::{Flow, Take as WindowTake, interpolated, nanoseconds};
-use stats::{Add, Bucket, Observation, Quality, View};
+use stats::{Add, Bucket, Observation, Quality, Reading, View};
 
 use super::{Enforcement, Exceptions, LIMITS, LimitPlan, Pace, Take, Taken};
 use crate::plan::OnError;
 
+/// What a reading says that decisions go by.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen {
+    last: Option<Time>,
+    quality: Quality,
+    /// Its first value over two windows.
+    sums: [u64; 2],
+}
+
+impl From<View<'_>> for Seen {
+    #[inline]
+    fn from(view: View<'_>) -> Seen {
+        Seen { last: view.last(), quality: view.quality(), sums: [view.sum(0, 0), view.sum(1, 0)] }
+    }
+}
+
+impl From<&Reading> for Seen {
+    fn from(reading: &Reading) -> Seen {
+        let sums = [reading.sum(0, 0), reading.sum(1, 0)];
+        Seen { last: reading.last, quality: reading.quality, sums }
+    }
+}
+
 /// A take on its way to the ledger.
-pub(super) struct Asked<'a> {
+pub(crate) struct Asked<'a> {
     pub(super) limit: &'a LimitPlan,
     pub(super) base: Shingle,
     pub(super) cost: u64,
@@ -23,10 +46,10 @@ pub(super) struct Asked<'a> {
 }
 
 /// What was decided, and what is still to be done.
-pub(super) struct Decided {
-    pub(super) taken: Taken,
+pub(crate) struct Decided {
+    pub(crate) taken: Taken,
     /// Refused, whoever hears of it.
-    pub(super) refused: bool,
+    pub(crate) refused: bool,
     /// By the limit and not by a ban.
     pub(super) by_limit: bool,
     /// Where the buckets of a window are to be looked at for when there is more.
@@ -52,7 +75,7 @@ fn span(nanoseconds: i64) -> Span {
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn new(take: &Take<'a>, now: Time, exceptions: &Exceptions, secret: &Secret) -> Asked<'a> {
+    pub(crate) fn new(take: &Take<'a>, now: Time, exceptions: &Exceptions, secret: &Secret) -> Asked<'a> {
         let limit = take.limit;
         let exception = exceptions.of(&limit.name, take.key, now);
         let count = exception.and_then(|exception| exception.count).unwrap_or(limit.count);
@@ -91,7 +114,7 @@ impl<'a> Asked<'a> {
     }
 
     /// Whether the ledger is not asked.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.exempt || self.limit.is_idle()
     }
 
@@ -124,7 +147,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    pub(super) fn observations(&self, adds: bool) -> impl Iterator<Item = Observation> {
+    pub(crate) fn observations(&self, adds: bool) -> impl Iterator<Item = Observation> {
         let add = match self.limit.pace {
             _ if !adds => Add::Nothing,
             Pace::Bucket { .. } => Add::Flow(self.flow()),
@@ -198,17 +221,31 @@ impl<'a> Asked<'a> {
         Decided { taken, refused, by_limit: false, wants_retry: false }
     }
 
+    /// What the next readings say, in the order of [`Asked::observations`].
+    pub(crate) fn decided<S: Into<Seen>>(
+        &self,
+        readings: &mut impl Iterator<Item = S>,
+        adds: bool,
+    ) -> Decided {
+        if self.is_idle() {
+            return self.unread();
+        }
+        let Some(own) = readings.next() else { return self.unread() };
+        let ban = self.limit.ban.and_then(|_| readings.next());
+        self.decide(own.into(), ban.map(Into::into), adds)
+    }
+
     /// What the readings say: that of the limit's key, and that of its ban. `adds` is whether something was taken.
-    pub(super) fn decide(&self, own: View<'_>, ban: Option<View<'_>>, adds: bool) -> Decided {
+    pub(super) fn decide(&self, own: Seen, ban: Option<Seen>, adds: bool) -> Decided {
         let mut taken = self.blank();
-        taken.quality = own.quality();
+        taken.quality = own.quality;
         let (within, charged) = match self.limit.pace {
             Pace::Bucket { .. } => self.bucket(&own, adds, &mut taken),
             _ => self.window(&own, adds, &mut taken),
         };
         taken.charged = charged;
         taken.over = !within || (taken.quality == Quality::Missing && self.limit.on_error == OnError::Closed);
-        if let Some(until) = ban.and_then(|ban| ban.last())
+        if let Some(until) = ban.and_then(|ban| ban.last)
             && until > self.now
         {
             taken.banned_until = Some(until);
@@ -225,15 +262,15 @@ impl<'a> Asked<'a> {
     }
 
     /// Fills in what a window's reading says; answers whether the take is within, and what it has charged.
-    fn window(&self, own: &View<'_>, adds: bool, taken: &mut Taken) -> (bool, u64) {
+    fn window(&self, own: &Seen, adds: bool, taken: &mut Taken) -> (bool, u64) {
         let take = self.window_take();
-        let as_of = own.last().map_or(self.now, |last| self.now.max(last));
+        let as_of = own.last.map_or(self.now, |last| self.now.max(last));
         let width = self.width();
         let used = match self.limit.pace {
             Pace::Sliding { window, .. } if take.interpolated => {
-                interpolated(own.sum(0, 0), own.sum(1, 0), as_of, window, width)
+                interpolated(own.sums[0], own.sums[1], as_of, window, width)
             }
-            _ => own.sum(0, 0),
+            _ => own.sums[0],
         };
         let within = take.is_within(used);
         let after = if adds { take.after(used) } else { used };
@@ -245,7 +282,7 @@ impl<'a> Asked<'a> {
             (Some(end), _) => end - self.now,
             (None, Pace::Sliding { window, .. }) => {
                 // The newest sub-window that holds anything.
-                let newest = if charged > 0 { as_of } else { own.last().unwrap_or(self.now) };
+                let newest = if charged > 0 { as_of } else { own.last.unwrap_or(self.now) };
                 leaves(newest.bucket(width), width, *window) - self.now
             }
             (None, _) => Span::ZERO,
@@ -257,8 +294,8 @@ impl<'a> Asked<'a> {
     }
 
     /// The same for a bucket.
-    fn bucket(&self, own: &View<'_>, adds: bool, taken: &mut Taken) -> (bool, u64) {
-        let before = own.last().map(|_| own.sum(0, 0).cast_signed());
+    fn bucket(&self, own: &Seen, adds: bool, taken: &mut Taken) -> (bool, u64) {
+        let before = own.last.map(|_| own.sums[0].cast_signed());
         let (flow, interval, now) = (self.flow(), self.interval(), nanoseconds(self.now));
         let Flow::Take { cost, burst, .. } = flow else { return (true, 0) };
         let within = self.cost <= self.burst && flow.is_within(before, self.now);

@@ -15,6 +15,7 @@
 mod decide;
 mod overrides;
 mod period;
+mod rules;
 mod take;
 
 use std::net::IpAddr;
@@ -29,6 +30,7 @@ use crate::plan::OnError;
 pub use overrides::{EXCEPTIONS_MAX, Exception, ExceptionError};
 pub(crate) use overrides::{Exceptions, read as read_exceptions};
 pub use period::{Period, Zone};
+pub(crate) use rules::{AskedByRules, Limits, OBSERVATIONS_MAX};
 
 /// The space in which limits count.
 pub const LIMITS: Space = Space(65_534);

@@ -32,8 +32,8 @@ impl Zone {
         Zone { name: "UTC".to_owned(), zone: TimeZone::UTC }
     }
 
-    /// A zone by its name in the time zone database of IANA, such as `Europe/Berlin`: the system's, or else the one that the
-    /// binary has.
+    /// A zone by its name in the time zone database of IANA, such as `Europe/Berlin`, as the binary
+    /// has it.
     pub fn named(name: &str) -> Option<Zone> {
         Some(Zone { name: name.to_owned(), zone: TimeZone::get(name).ok()? })
     }

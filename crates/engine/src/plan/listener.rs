@@ -5,12 +5,14 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use event::Span;
 use judge::{Action, Network, Networks};
 
 use super::{Draft, Input};
 use crate::config::{Document, Problems, View, expected, file_mode};
+use crate::limit::LimitPlan;
 
 /// A listener of a protocol by which mail servers, clients of Redis, or Envoy ask.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +33,8 @@ pub struct ListenerPlan {
     pub user: String,
     /// What clients of a protocol with passwords have to say first; without one nothing.
     pub password: Option<String>,
+    /// Names of limits that envelopes take from.
+    pub limits: Vec<String>,
     /// What becomes of a message that could not be decided on.
     pub on_error: Failing,
     /// Time for one decision.
@@ -215,6 +219,10 @@ pub enum Endpoint {
 #[error("expected an address and a port, or `unix:` and an absolute path")]
 pub struct EndpointError;
 
+/// What an envelope shows to limits. Recipients come one by one.
+const ENVELOPE_FIELDS: [&str; 5] =
+    ["client.ip", "client.helo", "client.user", "mail.sender", "mail.recipients"];
+
 /// What stands before the path of a unix socket.
 const UNIX: &str = "unix:";
 /// Longest path of a socket that all systems take.
@@ -247,6 +255,7 @@ impl fmt::Display for Endpoint {
 pub(super) fn compile(
     document: &Document,
     drafts: &[Draft<'_>],
+    limits: &[Arc<LimitPlan>],
     problems: &mut Problems,
 ) -> Vec<ListenerPlan> {
     let mut listeners = Vec::new();
@@ -276,7 +285,8 @@ pub(super) fn compile(
         let about = Protocol::ALL.into_iter().find(|known| view.str("protocol") == Some(known.name()));
         let Some(about) = about else { continue };
         let Some(pipeline) = pipeline(&view, about, drafts, problems) else { continue };
-        listeners.extend(plan(&view, name, endpoint, clients, pipeline));
+        let limits = super::forward::named(&view, limits, &ENVELOPE_FIELDS, "an envelope", problems);
+        listeners.extend(plan(&view, name, endpoint, clients, pipeline, limits));
     }
     listeners
 }
@@ -287,6 +297,7 @@ fn plan(
     listen: Endpoint,
     clients: Networks,
     pipeline: String,
+    limits: Vec<String>,
 ) -> Option<ListenerPlan> {
     let count = |key: &str| usize::try_from(view.integer(key)?).ok();
     let protocol = view.str("protocol")?;
@@ -299,6 +310,7 @@ fn plan(
         pipeline,
         user: view.str("user")?.to_owned(),
         password: view.str("password").map(str::to_owned),
+        limits,
         on_error: if view.str("on_error")? == "closed" { Failing::Closed } else { Failing::Open },
         timeout: view.span("timeout")?,
         idle: view.span("idle")?,

@@ -352,3 +352,99 @@ zone = "Europe/Berlin"
     assert_eq!(missing.to_string(), "the limit `logins` counts by `ip`, which is not given");
     assert_eq!(key("", "ann").unwrap_err().to_string(), "`` is no value of `ip`");
 }
+
+const RULES: &str = r#"
+name = "logins"
+[[field]]
+name = "ip"
+type = "ip"
+[[field]]
+name = "names"
+type = "list"
+[[limit]]
+name = "by_ip"
+number = 1
+key = ["ip:network"]
+count = 2
+per = "1m"
+[[limit]]
+name = "by_name"
+number = 2
+key = ["names", "ip"]
+count = 100
+per = "1m"
+[[rule]]
+name = "TOO_MANY"
+when = "over('by_ip')"
+score = 3
+[[rule]]
+name = "FEW_LEFT"
+when = "remaining('by_name') < 99"
+score = 1
+[[band]]
+at = 3
+action = "throttle"
+"#;
+
+#[test]
+fn rules_ask_limits_that_events_take_from() {
+    let engine = engine(RULES);
+    let plan = engine.plan();
+    let pipeline = plan.pipeline(None).unwrap();
+    let event = |ip: &str, names: &[&str]| {
+        let mut event = event::Event::default();
+        event.time = Some(START);
+        event.fields.push(("ip".to_owned(), event::Value::from(ip)));
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        event.fields.push(("names".to_owned(), event::Value::from(names)));
+        engine.prepare(pipeline, event, START)
+    };
+    let fired = |ip: &str, names: &[&str]| {
+        let decision = block_on(engine.decide(vec![event(ip, names)])).unwrap().remove(0);
+        decision.verdict.reasons.iter().map(|reason| reason.rule.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(fired("2001:db8::1", &["ann"]), [""; 0]);
+    assert_eq!(fired("2001:db8::1", &["bob", "ann"]), ["FEW_LEFT"], "the strictest of several keys");
+    let verdict = block_on(engine.consult(event("2001:db8::2", &["cid"]))).unwrap();
+    assert_eq!(verdict.action.to_string(), "throttle", "a look takes nothing");
+    assert_eq!(fired("2001:db8::3", &["cid"]), ["TOO_MANY"]);
+    assert_eq!(fired("2001:db8:0:1::3", &["cid"]), [""; 0]);
+    assert_eq!(fired("", &["cid"]), [""; 0], "without a key there is nothing to say");
+
+    let refused = |when: &str| {
+        let text = RULES.replace("over('by_ip')", when);
+        let config = Config::from_text("limits.toml", &text, &Overrides::default());
+        Plan::compile(&config).unwrap_err().to_string()
+    };
+    assert!(refused("over('by_pi')").contains("there is no limit `by_pi`"));
+    assert!(refused("over(by_ip)").contains("a name in quotes belongs here"));
+}
+
+#[test]
+fn what_is_wrong_with_a_limit_is_said_where_it_stands() {
+    let problems = |text: &str| {
+        let config = Config::from_text("limits.toml", text, &Overrides::default());
+        Plan::compile(&config).unwrap_err().to_string()
+    };
+    let with = |more: &str| problems(&format!("{SLIDING}{more}"));
+    let per = |per: &str| problems(&SLIDING.replace("1m", per));
+    for (text, message) in [
+        (with("burst = 3\n"), "`burst` says nothing of a limit whose mode is `sliding`"),
+        (with("zone = \"UTC\"\n"), "`zone` says nothing of a limit whose mode is `sliding`"),
+        (with("mode = \"interpolated\"\nwindows = 1\n"), "one sub-window has no share"),
+        (with("mode = \"calendar\"\n"), "`1m` is no time of a limit"),
+        (with("also = [\"hour\"]\n"), "there is no other limit `hour`"),
+        (with("[[limit.override]]\nkey = []\ncount = 1\n"), "the key of `calls` has 1 values"),
+        (with("[[limit.override]]\nkey = [\"a\"]\n"), "it is not said what is excepted"),
+        (with(SLIDING), "limit `calls` is defined twice"),
+        (per("10ms"), "`10ms` is no time of a limit"),
+        (per("2y"), "`2y` is no time of a limit"),
+        (
+            problems(&format!("{}zone = \"Middle/Earth\"\n", SLIDING.replace("1m", "day"))),
+            "there is no time zone `Middle/Earth`",
+        ),
+        (problems(&SLIDING.replace("\"user\"", "\"user:big\"")), "`user:big` is no field of a key"),
+    ] {
+        assert!(text.contains(message), "{text}");
+    }
+}

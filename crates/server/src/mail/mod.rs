@@ -10,6 +10,7 @@ mod answer;
 mod body;
 pub mod command;
 pub mod header;
+mod limits;
 pub mod milter;
 pub mod policy;
 mod reading;

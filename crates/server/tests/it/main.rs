@@ -11,6 +11,7 @@ mod name_server;
 mod node;
 mod policy;
 mod postfix;
+mod quotas;
 mod resp;
 mod rspamd;
 mod rules;

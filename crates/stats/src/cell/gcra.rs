@@ -74,3 +74,79 @@ impl GcraPlan {
         words.iter().skip(1).all(|word| *word == 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::catalog::Measure;
+    use crate::cell::Plan;
+
+    fn plan() -> Plan {
+        Plan::new(&Measure::Gcra).unwrap()
+    }
+
+    #[test]
+    fn a_bucket_lets_its_burst_through_and_then_its_rate() {
+        let plan = plan();
+        let take = |counts_all| Flow::Take { cost: 10_000, burst: 30_000, counts_all };
+        let mut cell = Vec::new();
+        let moment = |cell: &mut Vec<u64>, now, flow: &Flow| {
+            plan.flow(cell, Time(now), flow);
+            GcraPlan::moment(cell)
+        };
+        // Ten microseconds a cell, three at once.
+        for expected in [110_000, 120_000, 130_000, 130_000] {
+            assert_eq!(moment(&mut cell, 100, &take(false)), Some(expected));
+        }
+        assert_eq!(moment(&mut cell, 109, &take(false)), Some(130_000));
+        assert_eq!(moment(&mut cell, 110, &take(false)), Some(140_000));
+        // Where all counts a refused one fills it.
+        assert_eq!(moment(&mut cell, 115, &take(true)), Some(145_000));
+        assert_eq!(moment(&mut cell, 115, &Flow::Back { cost: 5_000 }), Some(140_000));
+        assert_eq!(moment(&mut cell, 115, &Flow::Back { cost: i64::MAX }), Some(115_000));
+        assert_eq!(moment(&mut cell, 115, &Flow::Set { ahead: 7 }), Some(115_007));
+        assert_eq!(plan.times(&cell), Some((Time(116), Time(116))));
+        assert_eq!(plan.expires(&cell), Time(116));
+        let mut none = Vec::new();
+        for flow in [Flow::Back { cost: 5 }, Flow::Set { ahead: 0 }, Flow::Add { cost: 0 }] {
+            assert_eq!(moment(&mut none, 115, &flow), None, "{flow:?} makes nothing");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn cells_are_moments_and_the_later_one_stays(
+            one in any::<i64>(), other in any::<i64>(), now in any::<i64>(), cost in any::<i64>(), burst in any::<i64>(),
+        ) {
+            let plan = plan();
+            let cell = |moment: i64| {
+                let mut cell = Vec::new();
+                GcraPlan::set(&mut cell, moment);
+                cell
+            };
+            let (mut merged, mut turned) = (cell(one), cell(other));
+            plan.merge(&mut merged, &cell(other));
+            plan.merge(&mut turned, &cell(one));
+            prop_assert_eq!(&merged, &turned);
+            prop_assert_eq!(GcraPlan::moment(&merged), Some(one.max(other).max(i64::MIN + 1)));
+            prop_assert!(plan.check(&merged));
+            let content = plan.content(&merged).unwrap();
+            let (first, last) = plan.times(&merged).unwrap();
+            prop_assert_eq!(plan.restore(first, last, &content), Ok(merged.clone()));
+            // No numbers make it panic, and a take never moves it back.
+            for counts_all in [false, true] {
+                let mut taken = merged.clone();
+                plan.flow(&mut taken, Time(now), &Flow::Take { cost, burst, counts_all });
+                prop_assert!(GcraPlan::moment(&taken) >= GcraPlan::moment(&merged));
+                plan.flow(&mut taken, Time(now), &Flow::Back { cost });
+                plan.flow(&mut taken, Time(now), &Flow::Set { ahead: burst });
+                plan.flow(&mut taken, Time(now), &Flow::Add { cost });
+                prop_assert!(plan.check(&taken));
+            }
+        }
+    }
+}
