@@ -8,10 +8,13 @@ pub mod backtest;
 mod candidate;
 mod config;
 mod directory;
+pub mod envoy;
 mod explain;
 mod id;
 pub mod journal;
 mod json;
+pub mod limit;
+pub mod limitador;
 mod metrics;
 mod plan;
 pub mod preset;
@@ -47,11 +50,12 @@ pub use json::json_value;
 pub use judge::Severity;
 pub use metrics::Metrics;
 use metrics::{ActionLabel, DisagreementLabel, NotifyLabel, PipelineLabel, RuleLabel};
-use plan::OnError;
+pub use plan::OnError;
 pub use plan::{
-    Acting, Class, ClassifierPlan, DistinctPlan, DnsListPlan, DnsPlan, Endpoint, EndpointError, Failing,
-    Input, JournalPlan, KindPlan, LabelPlan, ListenerPlan, MailReply, Meaning, ModelPlan, NodePlan,
-    PhrasePlan, Pipeline, Plan, Protocol, Replies, ReportsPlan, ServerPlan, Side, Tested,
+    Acting, Class, ClassifierPlan, DistinctPlan, DnsListPlan, DnsPlan, Endpoint, EndpointError, EnvoyPlan,
+    FORWARD_FIELDS, Failing, ForwardPlan, Input, JournalPlan, KindPlan, LabelPlan, ListenerPlan, MailReply,
+    Meaning, ModelPlan, NodePlan, PhrasePlan, Pipeline, Plan, Protocol, Replies, ReportsPlan, ServerPlan,
+    Side, Tested,
 };
 pub use reload::{Change, Proposal, ReloadError, Reloaded, RulesInfo, VersionInfo};
 use reload::{Shelf, State};
@@ -70,6 +74,8 @@ pub struct Engine {
     plan: RwLock<Arc<Plan>>,
     /// What stands over the configuration's files.
     standing: RwLock<Arc<State>>,
+    /// Keys for which limits are others.
+    exceptions: RwLock<Arc<limit::Exceptions>>,
     /// Where that is kept; `None` for an engine in memory.
     shelf: Option<Shelf>,
     /// Held while the plan is changed.
@@ -240,7 +246,10 @@ impl Engine {
             journal.describe(pipeline)?;
         }
         reload::keep_first(&plan, &config, &mut state, &shelf)?;
+        let posted = limit::read_exceptions(&directory.limits_path())?;
+        let exceptions = limit::Exceptions::new(&plan, posted, &secret);
         Ok(Engine {
+            exceptions: RwLock::new(Arc::new(exceptions)),
             watched: Mutex::new(plan.files.clone()),
             plan: RwLock::new(Arc::new(plan)),
             standing: RwLock::new(Arc::new(state)),
@@ -263,13 +272,16 @@ impl Engine {
         let mut secret = [0; Secret::BYTES];
         getrandom::fill(&mut secret).map_err(|error| OpenError::Random(error.to_string()))?;
         let ledger = Embedded::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;
+        let secret = Secret::new(secret);
+        let exceptions = limit::Exceptions::new(&plan, Vec::new(), &secret);
         Ok(Engine {
+            exceptions: RwLock::new(Arc::new(exceptions)),
             watched: Mutex::new(plan.files.clone()),
             plan: RwLock::new(Arc::new(plan)),
             standing: RwLock::default(),
             shelf: None,
             changing: Mutex::default(),
-            secret: Secret::new(secret),
+            secret,
             ledger: Arc::new(ledger),
             journal: None,
             directory: None,
@@ -341,7 +353,9 @@ impl Engine {
     /// Answers once the configured durability holds for all of it. Within a batch each event's readings include
     /// those before it, but what hangs on verdicts is added after the whole batch is judged.
     pub async fn decide(&self, prepared: Vec<Prepared>) -> Result<Vec<Decision>, EngineError> {
-        let (mut observed, failure) = observe::observe(&*self.ledger, prepared).await;
+        let (plan, exceptions) = (self.plan(), self.exceptions());
+        let limits = limit::Limits { plan: &plan, exceptions: &exceptions, secret: &self.secret };
+        let (mut observed, failure) = observe::observe(&*self.ledger, prepared, Some(&limits)).await;
         if let Some(error) = failure {
             tracing::error!(%error, "statistics cannot be had");
         }
@@ -365,13 +379,19 @@ impl Engine {
     /// # Errors
     /// If statistics cannot be had, whatever the pipeline's `on_error` says.
     pub async fn consult(&self, prepared: Prepared) -> Result<Verdict, EngineError> {
-        let mut observed = vec![observe::observe_one(&*self.ledger, prepared, What::Nothing).await?];
+        let mut observed = vec![self.observe_one(prepared, What::Nothing).await?];
         score::score(&mut observed);
         let Observed { prepared, .. } = &observed[0];
         let (rules, row) = (&prepared.row.pipeline.rules, &prepared.row.facts);
         let mut verdict = judge::judge(rules, row);
         rules.explain(&mut verdict, row);
         Ok(verdict)
+    }
+
+    async fn observe_one(&self, prepared: Prepared, what: What) -> Result<Observed, LedgerError> {
+        let (plan, exceptions) = (self.plan(), self.exceptions());
+        let limits = limit::Limits { plan: &plan, exceptions: &exceptions, secret: &self.secret };
+        observe::observe_one(&*self.ledger, prepared, Some(&limits), what).await
     }
 
     /// Stage 5 for one row, with the pipeline's word for lost statistics.
@@ -445,13 +465,13 @@ impl Engine {
 
     /// Counts an event without judging it, and gives its keys' readings from before it.
     pub async fn observe(&self, prepared: Prepared) -> Result<Explanation, EngineError> {
-        let observed = observe::observe_one(&*self.ledger, prepared, What::Seen).await?;
+        let observed = self.observe_one(prepared, What::Seen).await?;
         Ok(Explanation::of_observed(&observed, &self.secret))
     }
 
     /// What is known of an event's keys; counts nothing and creates nothing.
     pub async fn peek(&self, prepared: Prepared) -> Result<Explanation, EngineError> {
-        let observed = observe::observe_one(&*self.ledger, prepared, What::Nothing).await?;
+        let observed = self.observe_one(prepared, What::Nothing).await?;
         Ok(Explanation::of_observed(&observed, &self.secret))
     }
 

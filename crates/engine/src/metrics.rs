@@ -35,6 +35,13 @@ pub(crate) struct NotifyLabel {
     pub(crate) whom: String,
 }
 
+/// A limit, and what it said: `allowed`, `refused`, `silent`, `would_refuse`, `exempt` or `unknown`.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct LimitLabel {
+    pub(crate) limit: String,
+    pub(crate) result: String,
+}
+
 /// What came of changing the rules.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct ReloadLabel {
@@ -64,6 +71,7 @@ pub struct Metrics {
     pub(crate) candidate_events: Family<PipelineLabel, Counter>,
     pub(crate) candidate_disagreements: Family<DisagreementLabel, Counter>,
     pub(crate) rules_reloads: Family<ReloadLabel, Counter>,
+    pub(crate) limits_taken: Family<LimitLabel, Counter>,
     pub(crate) settle_failures: Counter,
     pub(crate) journal_records: Counter,
     pub(crate) feedback_given: Family<PipelineLabel, Counter>,
@@ -108,6 +116,11 @@ impl Metrics {
             "tollhouse_rules_reloads",
             "Changes of what is judged by, by what came of them: ok, unchanged, refused",
             self.rules_reloads.clone(),
+        );
+        registry.register(
+            "tollhouse_limits_taken",
+            "Takes from limits, by what came of them",
+            self.limits_taken.clone(),
         );
         let failures = self.settle_failures.clone();
         registry.register("tollhouse_settle_failures", "Verdicts that could not be counted", failures);

@@ -6,7 +6,10 @@
 
 mod authentication;
 mod classifier;
+mod envoy;
+mod forward;
 mod judging;
+mod limits;
 mod listener;
 mod model;
 pub(crate) mod phrases;
@@ -29,11 +32,14 @@ use stats::{Admit, Catalog, CatalogBuilder, Durability, LayoutError, Measure, St
 
 use crate::candidate::Candidate;
 use crate::config::{Config, Document, Files, Origin, Problems, Recipe, View, expected};
+use crate::limit::{LIMITS, LimitPlan};
 use crate::preset::{self, Preset};
 use crate::track;
 pub use authentication::{DnsListPlan, DnsPlan, Meaning};
 pub use classifier::ClassifierPlan;
 pub(crate) use classifier::Lesson;
+pub use envoy::EnvoyPlan;
+pub use forward::{FORWARD_FIELDS, ForwardPlan};
 pub use listener::{Acting, Endpoint, EndpointError, Failing, ListenerPlan, MailReply, Protocol, Replies};
 pub use model::ModelPlan;
 pub use phrases::PhrasePlan;
@@ -59,6 +65,12 @@ pub struct Plan {
     pub pipelines: Vec<Arc<Pipeline>>,
     /// The statistic of every key kind in every space.
     pub catalog: Catalog,
+    /// The limits of Envoy.
+    pub envoy: Arc<EnvoyPlan>,
+    /// Limits, in the order of the configuration.
+    pub limits: Vec<Arc<LimitPlan>>,
+    /// What proxies may ask.
+    pub forwards: Vec<ForwardPlan>,
     /// What is legal and suspicious about the configuration.
     pub warnings: Problems,
     /// How the configuration is read again.
@@ -206,6 +218,8 @@ pub struct Pipeline {
     pub distincts: Vec<DistinctPlan>,
     /// Labels that rules put on keys.
     pub labels: Vec<LabelPlan>,
+    /// Names of the limits that rules ask for.
+    pub limits: Vec<String>,
     pub(crate) columns: InputColumns,
     /// Sets of phrases.
     pub phrases: Vec<PhrasePlan>,
@@ -345,6 +359,8 @@ pub(crate) enum ReadingSource {
     Track { kind: usize, column: usize },
     /// The largest number of distinct values.
     Distinct { distinct: usize, window: Span },
+    /// What a limit says; by its place among those of the pipeline.
+    Limit { limit: usize, value: judge::LimitValue },
     /// Whether a key has a label.
     Marked { label: usize },
     /// Whether the statistics of a key are an estimate.
@@ -466,16 +482,26 @@ impl Plan {
             return Err(problems.sorted());
         }
         let mut node = NodePlan::compile(config.main(), &mut problems);
+        let limits = limits::compile(config.main(), &mut problems);
+        let documents = config.documents().iter();
         let mut drafts: Vec<Draft> =
-            config.documents().iter().map(|document| Draft::compile(document, &mut problems)).collect();
-        node.listeners = listener::compile(config.main(), &drafts, &mut problems);
-        let catalog = catalog(&mut drafts, now.map(|plan| &plan.catalog), &mut problems);
+            documents.map(|document| Draft::compile(document, &limits, &mut problems)).collect();
+        node.listeners = listener::compile(config.main(), &drafts, &limits, &mut problems);
+        let forwards = forward::compile(config.main(), &drafts, &limits, &mut problems);
+        let catalog = catalog(config, &mut drafts, &limits, now.map(|plan| &plan.catalog), &mut problems);
         node.ledger_memory = beside_sketches(node.ledger_memory, &drafts, &mut problems);
         let tested = drafts.iter_mut().flat_map(|draft| std::mem::take(&mut draft.tested)).collect();
         let pipelines = drafts.into_iter().map(|draft| Arc::new(draft.finish())).collect();
         let (recipe, files) = (Arc::clone(config.recipe()), config.files().clone());
-        let plan = Plan { node, pipelines, catalog, warnings: Problems::default(), recipe, files };
+        let envoy = Arc::new(EnvoyPlan::compile(config, &mut problems));
+        let warnings = Problems::default();
+        let plan = Plan { node, pipelines, catalog, limits, forwards, envoy, warnings, recipe, files };
         Ok((plan, tested, problems))
+    }
+
+    /// The limit of this name.
+    pub fn limit(&self, name: &str) -> Option<&Arc<LimitPlan>> {
+        self.limits.iter().find(|limit| *limit.name == *name)
     }
 
     /// The pipeline of this name, or the default one if no name is given.
@@ -546,6 +572,7 @@ impl NodePlan {
 /// A pipeline in the making.
 struct Draft<'a> {
     pipeline: Pipeline,
+    limits: &'a [Arc<LimitPlan>],
     statistics: Vec<StatisticDraft<'a>>,
     /// For each kind the statistic that it has.
     statistic_of: Vec<Option<usize>>,
@@ -558,7 +585,7 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    fn compile(document: &'a Document, problems: &mut Problems) -> Draft<'a> {
+    fn compile(document: &'a Document, limits: &'a [Arc<LimitPlan>], problems: &mut Problems) -> Draft<'a> {
         let top = document.top();
         let mut builder = SchemaBuilder::default();
         let input = match top.str("input") {
@@ -578,6 +605,7 @@ impl<'a> Draft<'a> {
         };
         let time = document.section("time");
         let mut draft = Draft {
+            limits,
             pipeline: Pipeline {
                 name: document.name().to_owned(),
                 space: Space(top.integer("space").and_then(|number| u16::try_from(number).ok()).unwrap_or(0)),
@@ -591,6 +619,7 @@ impl<'a> Draft<'a> {
                 kinds: Vec::new(),
                 distincts: Vec::new(),
                 labels: Vec::new(),
+                limits: Vec::new(),
                 columns,
                 phrases,
                 classifiers: Vec::new(),
@@ -977,7 +1006,13 @@ fn beside_sketches(memory: usize, drafts: &[Draft<'_>], problems: &mut Problems)
 /// Merges the pipelines' statistics: where two share a space, a kind number must mean the same to both, and its
 /// readings carry the windows of either. Beside a catalog in force nothing in that changes its meaning or its place:
 /// events that are at work read by the order of its windows, and what nobody asks for any more is kept all the same.
-fn catalog(drafts: &mut [Draft<'_>], now: Option<&Catalog>, problems: &mut Problems) -> Catalog {
+fn catalog(
+    config: &Config,
+    drafts: &mut [Draft<'_>],
+    limits: &[Arc<LimitPlan>],
+    now: Option<&Catalog>,
+    problems: &mut Problems,
+) -> Catalog {
     let mut windows: HashMap<(Space, Kind), Vec<Span>> = HashMap::new();
     for draft in drafts.iter() {
         let space = draft.pipeline.space;
@@ -1054,10 +1089,44 @@ fn catalog(drafts: &mut [Draft<'_>], now: Option<&Catalog>, problems: &mut Probl
             problems.add(origin, error.to_string(), Some(help.to_owned()));
         }
     }
+    add_limits(&mut builder, config, limits, now, problems);
     for (space, kind, statistic) in now.iter().flat_map(|catalog| catalog.iter()) {
         builder.keep(space, kind, statistic);
     }
     builder.build()
+}
+
+/// Adds what limits count.
+fn add_limits(
+    builder: &mut CatalogBuilder,
+    config: &Config,
+    limits: &[Arc<LimitPlan>],
+    now: Option<&Catalog>,
+    problems: &mut Problems,
+) {
+    let mut add = |kind: Kind, name: &str, kind_name: &str, measure: Measure, origin: &Origin| {
+        let statistic =
+            Statistic { name: name.to_owned(), kind_name: kind_name.to_owned(), measure, admit: None };
+        if let Some((message, help)) = now.and_then(|now| clash(now, LIMITS, kind, &statistic)) {
+            return problems.add(origin, message, Some(help));
+        }
+        if let Err(error) = builder.add(LIMITS, kind, statistic) {
+            problems.add(origin, error.to_string(), None);
+        }
+    };
+    let views = config.main().list("limit");
+    for limit in limits {
+        let view = views.iter().find(|view| view.str("name") == Some(&*limit.name));
+        let origin = view.map_or_else(|| config.main().top().origin(""), |view| view.origin("number"));
+        // What cannot be kept was told of.
+        for (kind, name, measure) in limit.measures().into_iter().flatten() {
+            add(kind, name, &limit.name, measure, origin);
+        }
+    }
+    // Constants, which fit.
+    for (kind, name, measure) in LimitPlan::shared_measures().into_iter().flatten() {
+        add(kind, "limits", &name, measure, config.main().top().origin(""));
+    }
 }
 
 /// Why a statistic cannot come to be while a node runs by this catalog, and what to do.
@@ -1367,8 +1436,10 @@ impl PlanScope<'_, '_, '_> {
         let distincts: Vec<usize> =
             pipeline.distincts.iter().map(|distinct| distinct.windows.len()).collect();
         let read: Vec<bool> = pipeline.labels.iter().map(|label| label.is_read).collect();
+        let limits = pipeline.limits.len();
         let source = self.source(request);
         let pipeline = &mut self.draft.pipeline;
+        pipeline.limits.truncate(limits);
         // What was asked for on the way is not kept.
         pipeline.kinds.iter_mut().zip(kinds).for_each(|(kind, count)| kind.windows.truncate(count));
         pipeline.distincts.iter_mut().zip(distincts).for_each(|(plan, count)| plan.windows.truncate(count));
@@ -1431,6 +1502,9 @@ impl PlanScope<'_, '_, '_> {
                 self.draft.pipeline.labels[label].is_read = true;
                 ReadingSource::Marked { label }
             }
+            ReadingRequest::Limit { name, value } => {
+                ReadingSource::Limit { limit: self.limit(name)?, value: *value }
+            }
             ReadingRequest::Estimated(of) => match self.source(of)? {
                 ReadingSource::Count { kind, .. }
                 | ReadingSource::Ratio { kind, .. }
@@ -1441,11 +1515,34 @@ impl PlanScope<'_, '_, '_> {
                 ReadingSource::Distinct { distinct, .. } | ReadingSource::EstimatedDistinct { distinct } => {
                     ReadingSource::EstimatedDistinct { distinct }
                 }
+                ReadingSource::Limit { .. } => {
+                    return Err(ScopeError::Unavailable("a limit is never an estimate".to_owned()));
+                }
                 ReadingSource::Marked { .. } => {
                     return Err(ScopeError::Unavailable("a label is never an estimate".to_owned()));
                 }
             },
         })
+    }
+
+    /// The place of a limit whose fields are facts of the pipeline.
+    fn limit(&mut self, name: &str) -> Result<usize, ScopeError> {
+        let limits = self.draft.limits;
+        let Some(limit) = limits.iter().find(|limit| *limit.name == *name) else {
+            let help = expected(name, limits.iter().map(|limit| &*limit.name));
+            return Err(ScopeError::Unavailable(format!("there is no limit `{name}`: {help}")));
+        };
+        let unknown = limit.key.iter().find(|field| self.fact(&field.name).is_none());
+        if let Some(field) = unknown {
+            let why =
+                format!("the limit `{name}` counts by `{}`, which is no fact of this pipeline", field.name);
+            return Err(ScopeError::Unavailable(why));
+        }
+        let used = &mut self.draft.pipeline.limits;
+        Ok(used.iter().position(|known| known == name).unwrap_or_else(|| {
+            used.push(name.to_owned());
+            used.len() - 1
+        }))
     }
 
     /// The index of a label that the keys of a kind can have.

@@ -38,7 +38,7 @@ const COST_MEET: u32 = 64;
 const COST_REGEX: u32 = 64;
 
 /// Functions: `name(...)`.
-pub(crate) const FUNCTIONS: [&str; 15] = [
+pub(crate) const FUNCTIONS: [&str; 17] = [
     "age",
     "distinct",
     "double",
@@ -48,8 +48,10 @@ pub(crate) const FUNCTIONS: [&str; 15] = [
     "has",
     "int",
     "model",
+    "over",
     "rate",
     "ratio",
+    "remaining",
     "rule",
     "size",
     "timestamp",

@@ -43,6 +43,6 @@ pub use rule::{
     Group, GroupSource, Part, Rule, RuleProblem, RuleSet, RuleSetSource, RuleSource, RuleTest, Selection,
     TestRun,
 };
-pub use scope::{CounterSum, Names, ReadingRequest, Scope, ScopeError, TrackValue};
+pub use scope::{CounterSum, LimitValue, Names, ReadingRequest, Scope, ScopeError, TrackValue};
 pub use set::{Network, NetworkError, Networks, Set, SetError, SetType};
 pub use verdict::{Consequence, Outcome, Reason, Verdict, judge};

@@ -133,9 +133,25 @@ pub enum ReadingRequest<'a> {
         /// The label.
         label: &'a str,
     },
+    /// What a limit says of the event: over several keys of it, the strictest.
+    Limit {
+        /// The limit.
+        name: &'a str,
+        /// Which of its values.
+        value: LimitValue,
+    },
     /// Whether another reading is an estimate, for one of the keys that it is over; [`Type::Bool`], missing where
     /// that reading is.
     Estimated(Box<ReadingRequest<'a>>),
+}
+
+/// What a limit says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LimitValue {
+    /// Whether the event is over it, or its key banned; [`Type::Bool`].
+    Over,
+    /// What is left after the event; [`Type::Integer`], not negative.
+    Remaining,
 }
 
 /// A value of a track. Over several keys of an event the engine takes the largest, but the least of
@@ -175,7 +191,9 @@ impl ReadingRequest<'_> {
             ReadingRequest::Ratio { .. } | ReadingRequest::Track { value: TrackValue::Decayed(_), .. } => {
                 Type::Float
             }
-            ReadingRequest::Marked { .. } | ReadingRequest::Estimated(_) => Type::Bool,
+            ReadingRequest::Marked { .. }
+            | ReadingRequest::Limit { value: LimitValue::Over, .. }
+            | ReadingRequest::Estimated(_) => Type::Bool,
             _ => Type::Integer,
         }
     }
@@ -230,6 +248,10 @@ impl fmt::Display for ReadingRequest<'_> {
             },
             ReadingRequest::Distinct { name, window } => write!(f, "distinct('{name}', '{window}')"),
             ReadingRequest::Marked { kind, label } => write!(f, "{kind}.marked('{label}')"),
+            ReadingRequest::Limit { name, value: LimitValue::Over } => write!(f, "over('{name}')"),
+            ReadingRequest::Limit { name, value: LimitValue::Remaining } => {
+                write!(f, "remaining('{name}')")
+            }
             ReadingRequest::Estimated(of) => write!(f, "estimated({of})"),
         }
     }

@@ -15,6 +15,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 
+mod limits;
+
+pub use limits::*;
+
 /// Something that JSON writes as the text that it prints.
 macro_rules! text {
     ($(#[$meta:meta])* $name:ident($inner:ty) $($format:ident)?) => {

@@ -12,6 +12,11 @@
 //!               who, how many     a protocol     message → outcome, in time
 //! ```
 //!
+//! ```text
+//! connection ─► listen ─► resp ─► engine
+//!               who, how many  commands of clients of Redis, in batches
+//! ```
+//!
 //! Where resolvers are configured, `auth` looks up who vouches for a message before it is decided, through `dns`.
 //!
 //! [`Server`] owns the listeners, the limits and the housekeeping; `guard` is what every request passes, `input`
@@ -21,7 +26,9 @@
 pub mod api;
 mod auth;
 mod dns;
+pub mod envoy;
 mod guard;
+pub mod hops;
 mod http;
 mod input;
 mod listen;
@@ -30,6 +37,7 @@ mod metrics;
 mod node;
 mod patience;
 mod problem;
+pub mod resp;
 mod server;
 
 pub use node::{Clock, system_clock};

@@ -1,4 +1,4 @@
-//! Listeners of mail protocols: sockets, who may connect, how many at once, and an end that breaks no message off.
+//! Listeners of mail protocols and of others: sockets, who may connect, how many at once, and an end that breaks no message off.
 //!
 //! A listener hands every connection that it accepts to its protocol as a [`Stream`], with what a conversation has to
 //! know ([`Face`], [`Stop`]). A protocol ends a conversation between two messages once [`Stop`] says so.
@@ -19,9 +19,11 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use crate::envoy;
 use crate::mail::{self, Face};
 use crate::node::Node;
 use crate::patience::Patient;
+use crate::resp;
 use crate::server::{ACCEPT_PAUSE, Open, ServeError};
 
 /// Says that the node is ending.
@@ -163,7 +165,11 @@ async fn accept(listening: Listening, file: Option<SocketFile>, face: Arc<Face>,
                 let (face, stop) = (Arc::clone(&face), stop.clone());
                 conversations.spawn(async move {
                     let _open = Open::new(face.node.metrics.listener_connections(&face.plan.name));
-                    mail::converse(stream, face, stop).await;
+                    match face.plan.protocol {
+                        Protocol::Resp => resp::converse(stream, face, stop).await,
+                        Protocol::Envoy => envoy::converse(stream, face, stop).await,
+                        _ => mail::converse(stream, face, stop).await,
+                    }
                     drop((place, permit));
                 });
             }

@@ -1,7 +1,8 @@
 //! What is counted about requests, and the page that shows it beside what the engine counts and holds.
 
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use engine::Engine;
@@ -57,6 +58,27 @@ struct VersionLabel {
     role: String,
     version: String,
 }
+
+/// A limit of Envoy's configuration, and what came of what was taken from it.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct EnvoyLabel {
+    limit: String,
+    result: &'static str,
+}
+
+/// What came of a take from a limit of Envoy's configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EnvoyResult {
+    Within,
+    Over,
+    /// Over, and let through.
+    Shadow,
+    /// Over, and told as metadata.
+    Quota,
+}
+
+/// Most limits that metrics tell apart by the values of requests.
+const DETAILED_MAX: usize = 1000;
 
 /// Where an answer came from.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
@@ -177,6 +199,11 @@ struct Listeners {
     connections: Family<ListenerLabel, Gauge>,
     decisions: Family<AnswerLabel, Histogram>,
     troubles: Family<TroubleLabel, Counter>,
+    commands: Family<ListenerLabel, Counter>,
+    batches: Family<ListenerLabel, Histogram>,
+    envoy: Family<EnvoyLabel, Counter>,
+    /// Limits that are told apart by the values of requests.
+    detailed: Mutex<HashSet<String>>,
 }
 
 impl Metrics {
@@ -199,6 +226,10 @@ impl Metrics {
                 connections: Family::default(),
                 decisions: Family::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> Histogram),
                 troubles: Family::default(),
+                commands: Family::default(),
+                batches: Family::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> Histogram),
+                envoy: Family::default(),
+                detailed: Mutex::default(),
             },
             registry,
         };
@@ -234,12 +265,46 @@ impl Metrics {
         registry.register("tollhouse_listener_decision_seconds", help, of.decisions.clone());
         let help = "Refused connections, broken protocol and messages that were not decided on, by listener and reason";
         registry.register("tollhouse_listener_troubles", help, of.troubles.clone());
+        let help = "Commands of clients of Redis, by listener";
+        registry.register("tollhouse_resp_commands", help, of.commands.clone());
+        let help =
+            "Time for commands of a client of Redis that were decided as one batch, in seconds, by listener";
+        registry.register("tollhouse_resp_batch_seconds", help, of.batches.clone());
+        let help = "What was taken from limits of Envoy's configuration, by limit and result";
+        registry.register("tollhouse_envoy_hits", help, of.envoy.clone());
         self
     }
 
     /// The open connections of a listener.
     pub(crate) fn listener_connections(&self, listener: &str) -> Gauge {
         self.listeners.connections.get_or_create_owned(&ListenerLabel { listener: listener.to_owned() })
+    }
+
+    /// Counts what was taken from a limit of Envoy's configuration. It is told apart by the values of the request where
+    /// that is wanted, as long as there are not too many.
+    pub(crate) fn envoy_hits(&self, limit: &str, detailed: Option<&str>, result: EnvoyResult, hits: u64) {
+        let detailed = detailed.filter(|detailed| {
+            let mut known = self.listeners.detailed.lock().unwrap_or_else(PoisonError::into_inner);
+            known.contains(*detailed) || (known.len() < DETAILED_MAX && known.insert((*detailed).to_owned()))
+        });
+        let result = match result {
+            EnvoyResult::Within => "within",
+            EnvoyResult::Over => "over",
+            EnvoyResult::Shadow => "shadow",
+            EnvoyResult::Quota => "quota",
+        };
+        let label = EnvoyLabel { limit: detailed.unwrap_or(limit).to_owned(), result };
+        self.listeners.envoy.get_or_create(&label).inc_by(hits);
+    }
+
+    /// The commands of a listener.
+    pub(crate) fn resp_commands(&self, listener: &str) -> Counter {
+        self.listeners.commands.get_or_create_owned(&ListenerLabel { listener: listener.to_owned() })
+    }
+
+    /// The batches of a listener.
+    pub(crate) fn resp_batches(&self, listener: &str) -> Histogram {
+        self.listeners.batches.get_or_create_owned(&ListenerLabel { listener: listener.to_owned() })
     }
 
     /// Counts what a listener answered about a message.

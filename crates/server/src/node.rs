@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::body::Bytes;
 use engine::{Engine, EngineError, FeedbackOutcome, ListenerPlan, Pipeline, Prepared, Said, ServerPlan};
@@ -49,6 +49,10 @@ pub(crate) struct Node {
     /// SHA-256 of the tokens, so that all are equally long.
     tokens: Vec<[u8; 32]>,
     stopping: AtomicBool,
+    /// When it was made.
+    pub(crate) started: Instant,
+    /// Connections of clients of Redis so far.
+    pub(crate) sessions: AtomicI64,
 }
 
 impl fmt::Debug for Node {
@@ -69,6 +73,8 @@ impl Node {
             bodies: Arc::new(Semaphore::new(bodies.min(Semaphore::MAX_PERMITS))),
             tokens: plan.tokens.iter().map(|token| Sha256::digest(token).into()).collect(),
             stopping: AtomicBool::new(false),
+            started: Instant::now(),
+            sessions: AtomicI64::new(1),
             settings: plan,
             listeners: engine.plan().node.listeners.clone(),
             engine,
@@ -152,6 +158,11 @@ impl Node {
             return Some("the ledger counts nothing while the disk is full: make room on it".to_owned());
         }
         journal.full.then(|| "the journal takes nothing while the disk is full: make room on it".to_owned())
+    }
+
+    /// Whether the node is ending.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
     }
 
     /// No more requests are wanted.

@@ -8,7 +8,10 @@ use std::time::Duration;
 use axum::Router;
 use engine::{Change, Endpoint, Engine, EngineError, Proposal, Protocol, ReloadError, Reloaded};
 use event::Time;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
@@ -19,6 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::http;
+use crate::http::forward::Peer;
 use crate::listen::{Bound, Stop};
 use crate::node::{Clock, Node, blocking};
 use crate::patience::Patient;
@@ -141,9 +145,9 @@ async fn accept(listener: &TcpListener, node: &Arc<Node>, router: &Router, conne
     // The semaphore is never closed, so waiting for it ends with a permit.
     while let Ok(permit) = Arc::clone(&room).acquire_owned().await {
         match listener.accept().await {
-            Ok((stream, _)) => {
-                let watcher = connections.watcher();
-                tokio::spawn(connection(stream, Arc::clone(node), router.clone(), watcher, permit));
+            Ok((stream, peer)) => {
+                let (peer, watcher) = (Peer(peer.ip()), connections.watcher());
+                tokio::spawn(connection(stream, peer, Arc::clone(node), router.clone(), watcher, permit));
             }
             Err(error) => {
                 tracing::warn!(%error, "no connection could be accepted");
@@ -155,6 +159,7 @@ async fn accept(listener: &TcpListener, node: &Arc<Node>, router: &Router, conne
 
 async fn connection(
     stream: TcpStream,
+    peer: Peer,
     node: Arc<Node>,
     router: Router,
     watcher: Watcher,
@@ -166,12 +171,17 @@ async fn connection(
         tracing::debug!(%error, "a connection keeps its delay");
     }
     let stream = Patient::new(stream, node.timeout());
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        router.call(request)
+    });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(node.timeout())
         .max_header_size(HEAD_BYTES_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = pin!(watcher.watch(served)).await {
         tracing::debug!(%error, "a connection ended badly");
     }

@@ -75,6 +75,10 @@ pub enum Measure {
         /// How long a key is kept after it was last learned.
         keep: Span,
     },
+    /// The bucket of the generic cell rate algorithm: the moment at which the key will have used nothing. Its readings
+    /// have one value, the moment in nanoseconds since 1970; a key never seen has none. Two cells that are merged give
+    /// the later moment.
+    Gcra,
     /// Marks of requests that were counted, so that none is counted twice.
     Once {
         /// A mark is heeded by requests whose time lies in the same bucket of this width or in a neighbouring one,
@@ -112,6 +116,7 @@ impl Measure {
             Measure::Track(_) => Vec::new(),
             Measure::Evidence { .. } => ["bad", "good", "weight"].map(str::to_owned).to_vec(),
             Measure::Distinct { .. } | Measure::Approx { .. } => vec!["distinct".to_owned()],
+            Measure::Gcra => vec!["moment".to_owned()],
             Measure::Once { .. } => vec!["once".to_owned()],
         }
     }
@@ -121,7 +126,7 @@ impl Measure {
         match self {
             Measure::Windows(layout) => layout.windows(),
             Measure::Distinct { windows, .. } | Measure::Approx { windows, .. } => windows,
-            Measure::Track(_) | Measure::Evidence { .. } | Measure::Once { .. } => &[],
+            Measure::Track(_) | Measure::Evidence { .. } | Measure::Gcra | Measure::Once { .. } => &[],
         }
     }
 
@@ -170,6 +175,8 @@ impl Measure {
                 }
                 Ok(shape)
             }
+            // Its time is not divided, and it is kept until its moment.
+            Measure::Gcra => Shape::new(1, &[Tier { width: Span(1), buckets: 1 }], None),
             Measure::Evidence { keep: width } | Measure::Once { window: width } => {
                 Shape::new(1, &[Tier { width: *width, buckets: 1 }], None)
             }
@@ -185,7 +192,9 @@ impl Measure {
                 let windows = if windows.is_empty() { &current[..] } else { windows };
                 windows.iter().map(|window| self.trail(*window)).collect()
             }
-            Measure::Track(_) | Measure::Evidence { .. } | Measure::Once { .. } => Ok(Vec::new()),
+            Measure::Track(_) | Measure::Evidence { .. } | Measure::Gcra | Measure::Once { .. } => {
+                Ok(Vec::new())
+            }
         }
     }
 
@@ -201,7 +210,7 @@ impl Measure {
                 Ok(Trail::periods(tier.width, window))
             }
             Measure::Windows(_) | Measure::Once { .. } => self.shape()?.trail(window),
-            Measure::Track(_) | Measure::Evidence { .. } => {
+            Measure::Track(_) | Measure::Evidence { .. } | Measure::Gcra => {
                 Err(LayoutError::Window { window, possible: "none".to_owned() })
             }
         }

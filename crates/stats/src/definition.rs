@@ -41,6 +41,7 @@ const ONCE: u8 = 2;
 const TRACK: u8 = 3;
 const APPROX: u8 = 4;
 const EVIDENCE: u8 = 5;
+const GCRA: u8 = 6;
 
 impl Definition {
     pub(crate) fn new(space: Space, kind: Kind, statistic: &Statistic) -> Result<Definition, CatalogError> {
@@ -58,6 +59,7 @@ impl Definition {
             Measure::Track(_) => (TRACK, "track"),
             Measure::Approx { .. } => (APPROX, "approx"),
             Measure::Evidence { .. } => (EVIDENCE, "evidence"),
+            Measure::Gcra => (GCRA, "gcra"),
         }
     }
 
@@ -96,6 +98,7 @@ impl Definition {
             Measure::Distinct { tier, .. } => push_tier(&mut bytes, *tier),
             Measure::Once { window } => push_span(&mut bytes, *window),
             Measure::Evidence { keep } => push_span(&mut bytes, *keep),
+            Measure::Gcra => {}
             Measure::Track(track) => {
                 push_span(&mut bytes, track.keep());
                 push_varint(&mut bytes, track.columns().len() as u64);
@@ -158,6 +161,7 @@ impl Definition {
                 Measure::Approx { tier, windows: Vec::new(), precision }
             }
             EVIDENCE => Measure::Evidence { keep: read_span(&mut reader)? },
+            GCRA => Measure::Gcra,
             _ => return None,
         };
         measure.check().ok()?;
@@ -334,6 +338,7 @@ mod tests {
             ]),
             Measure::Approx { tier: tier("1d x 7"), windows: vec![Span::days(7)], precision: 12 },
             Measure::Evidence { keep: Span::days(90) },
+            Measure::Gcra,
         ]
     }
 

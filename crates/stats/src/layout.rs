@@ -456,6 +456,14 @@ impl Layout {
         &self.shape
     }
 
+    /// Whether it has one counter, and one of what was taken back of it, over a window of one tier: what limits keep.
+    pub(crate) fn is_limit(&self) -> bool {
+        self.shown == 1
+            && self.counters.len() == 2
+            && self.shape.coarse.is_none()
+            && self.trails.first().is_some_and(|trail| trail.skip == 0)
+    }
+
     pub(crate) fn trails(&self) -> &[Trail] {
         &self.trails
     }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::CatalogError;
 use crate::layout::LayoutError;
+use crate::limit::{Flow, Take};
 
 /// What a ledger's awaited methods answer: a future that any runtime, or none, can drive.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, LedgerError>> + Send + 'a>>;
@@ -36,6 +37,20 @@ pub enum Add {
     Value(Option<i64>),
     /// What a classifier has learned, to a [`crate::Measure::Evidence`].
     Evidence(Evidence),
+    /// What is taken from a limit of [`crate::Measure::limit`]. The reading is as of the latest event if that comes
+    /// after the observation's own time: so of two takes whose times and whose order differ, neither overlooks the
+    /// other.
+    Take(Take),
+    /// What is given back to a limit of [`crate::Measure::limit`]. It makes no cell.
+    GiveBack {
+        /// How much; at most what is used is given back.
+        amount: u64,
+        /// When it was taken: it is given back to that sub-window and no other. Where that is not known the oldest
+        /// sub-windows are first, so that what stays counts for longer rather than for less long.
+        taken: Option<Time>,
+    },
+    /// What happens to the bucket of a [`crate::Measure::Gcra`].
+    Flow(Flow),
     /// A value of a [`crate::Measure::Distinct`] or [`crate::Measure::Approx`]; the key is the owner's.
     Distinct {
         /// [`event::Secret::pair`] of the owner and the value: it has the owner's route bits.

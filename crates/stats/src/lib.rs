@@ -19,6 +19,7 @@ mod definition;
 mod embedded;
 mod layout;
 mod ledger;
+pub mod limit;
 pub mod portable;
 pub mod random;
 mod sketch;

@@ -45,6 +45,8 @@ pub enum Content {
     Totals(Totals),
     /// Of what a classifier has learned. Only the last time of such a cell is kept.
     Evidence(Evidence),
+    /// Of a bucket: its moment, in nanoseconds since 1970. The cell's times are no more than that.
+    Moment(i64),
     /// Of an approximate distinct count: each period that has any.
     Registers(Vec<Registers>),
 }
@@ -151,7 +153,9 @@ pub(crate) fn without_windows(measure: Measure) -> Result<Measure, crate::Layout
         }
         Measure::Distinct { tier, .. } => Measure::Distinct { tier, windows: Vec::new() },
         Measure::Approx { tier, precision, .. } => Measure::Approx { tier, windows: Vec::new(), precision },
-        measure @ (Measure::Track(_) | Measure::Evidence { .. } | Measure::Once { .. }) => measure,
+        measure @ (Measure::Track(_) | Measure::Evidence { .. } | Measure::Gcra | Measure::Once { .. }) => {
+            measure
+        }
     })
 }
 

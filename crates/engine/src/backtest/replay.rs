@@ -191,7 +191,7 @@ impl Replay {
         if let Some(keys) = self.answered.get_mut(&id) {
             keys.clone_from(&prepared.keys);
         }
-        let (mut observed, failure) = observe::observe(&self.ledger, vec![prepared]).await;
+        let (mut observed, failure) = observe::observe(&self.ledger, vec![prepared], None).await;
         if let Some(error) = failure {
             return Err(error);
         }
@@ -330,6 +330,8 @@ fn lost(pipeline: &Pipeline, description: &Description, sources: &[Source]) -> V
         | ReadingSource::Ratio { kind, .. }
         | ReadingSource::FirstAge { kind }
         | ReadingSource::LastAge { kind } => is_lost(*kind),
+        // Limits are not counted anew.
+        ReadingSource::Limit { .. } => true,
     });
     readings.map(|column| column.slot).collect()
 }

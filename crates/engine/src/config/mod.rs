@@ -12,7 +12,7 @@ mod tree;
 
 use std::collections::HashMap;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use event::{Column, Span, Time, Value};
@@ -58,6 +58,8 @@ pub struct Config {
     broken: bool,
     recipe: Arc<Recipe>,
     files: Files,
+    /// The files that `[envoy]` names.
+    envoy: Vec<Arc<Source>>,
 }
 
 /// One pipeline's merged layers.
@@ -119,6 +121,7 @@ impl Config {
                 None => not_in_a_directory(file, origin, &mut problems),
             }
         }
+        let envoy = reader.envoy(&main, directory, &mut problems);
         let mut documents = vec![main];
         for document in others {
             if let Some(twin) = documents.iter().find(|other| other.name() == document.name()) {
@@ -128,7 +131,12 @@ impl Config {
             documents.push(document);
         }
         let broken = documents.iter().any(|document| document.broken);
-        Config { documents, problems, broken, recipe: Arc::new(recipe.clone()), files: reader.files }
+        Config { documents, problems, broken, recipe: Arc::new(recipe.clone()), files: reader.files, envoy }
+    }
+
+    /// The files that `[envoy]` names, those of folders included.
+    pub(crate) fn envoy(&self) -> &[Arc<Source>] {
+        &self.envoy
     }
 
     /// How all is read again.
@@ -241,6 +249,47 @@ impl Reader<'_> {
     fn file(&mut self, path: &Path, named_at: Option<&Origin>, problems: &mut Problems) -> Arc<Source> {
         self.files.add(path);
         read(path, named_at, FILE_BYTES_MAX, problems)
+    }
+
+    /// The files that `[envoy]` names: of a folder those that look like YAML, in the order of their names.
+    fn envoy(
+        &mut self,
+        main: &Document,
+        directory: Option<&Path>,
+        problems: &mut Problems,
+    ) -> Vec<Arc<Source>> {
+        let mut sources = Vec::new();
+        let named = main.section("envoy").map(|view| view.strings("config")).unwrap_or_default();
+        for (name, origin) in named {
+            let Some(directory) = directory else {
+                not_in_a_directory(name, origin, problems);
+                continue;
+            };
+            let path = directory.join(name);
+            if !path.is_dir() {
+                sources.push(self.file(&path, Some(origin), problems));
+                continue;
+            }
+            // A file that is added later changes the folder.
+            self.files.add(&path);
+            let is_yaml = |path: &PathBuf| {
+                path.extension().is_some_and(|it| it == "yaml" || it == "yml") && path.is_file()
+            };
+            let listed = std::fs::read_dir(&path).and_then(|entries| {
+                entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()
+            });
+            match listed {
+                Ok(mut paths) => {
+                    paths.retain(is_yaml);
+                    paths.sort();
+                    sources.extend(paths.iter().map(|path| self.file(path, Some(origin), problems)));
+                }
+                Err(error) => {
+                    problems.add(origin, format!("cannot read {}: {error}", path.display()), None);
+                }
+            }
+        }
+        sources
     }
 
     /// A pipeline's layers, merged, and the files that it names.

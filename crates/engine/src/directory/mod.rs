@@ -162,6 +162,11 @@ impl Directory {
         self.path.join("rules")
     }
 
+    /// Exceptions from limits that were posted.
+    pub fn limits_path(&self) -> PathBuf {
+        self.path.join("limits.json")
+    }
+
     /// The journal's files.
     pub fn journal_path(&self) -> PathBuf {
         self.path.join("journal")

@@ -161,6 +161,7 @@ enum MeasureLine {
     Approx { tier: TierLine, precision: u8 },
     Once { window: i64 },
     Evidence { keep: i64 },
+    Gcra,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -225,6 +226,9 @@ struct CellLine<'a> {
     /// Bad, good, weight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     evidence: Option<[i64; 3]>,
+    /// In nanoseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    moment: Option<i64>,
 }
 
 /// A period's number, and its registers that are not zero with their ranks.
@@ -280,6 +284,7 @@ impl MeasureLine {
             }
             Measure::Once { window } => MeasureLine::Once { window: window.0 },
             Measure::Evidence { keep } => MeasureLine::Evidence { keep: keep.0 },
+            Measure::Gcra => MeasureLine::Gcra,
         }
     }
 
@@ -313,6 +318,7 @@ impl MeasureLine {
             }
             MeasureLine::Once { window } => Measure::Once { window: Span(window) },
             MeasureLine::Evidence { keep } => Measure::Evidence { keep: Span(keep) },
+            MeasureLine::Gcra => Measure::Gcra,
         })
     }
 }
@@ -348,9 +354,11 @@ fn cell_line<'a>(name: &'a str, cell: Portable) -> CellLine<'a> {
         decayed: Vec::new(),
         registers: None,
         evidence: None,
+        moment: None,
     };
     match content {
         Content::Evidence(Evidence { bad, good, weight }) => line.evidence = Some([bad, good, weight]),
+        Content::Moment(moment) => line.moment = Some(moment),
         Content::Buckets(buckets) => {
             let buckets = buckets.into_iter().map(|bucket| (bucket.start.0, bucket.width.0, bucket.counts));
             line.buckets = Some(buckets.collect());
@@ -370,9 +378,9 @@ fn cell_line<'a>(name: &'a str, cell: Portable) -> CellLine<'a> {
 
 fn portable(line: CellLine<'_>, definition: usize) -> Result<Portable, String> {
     let wrong = |what: &str| Err(what.to_owned());
-    let CellLine { buckets, count, sum, min, max, decayed, registers, evidence, .. } = line;
-    let content = match (buckets, count, registers, evidence) {
-        (Some(buckets), None, None, None) => {
+    let CellLine { buckets, count, sum, min, max, decayed, registers, evidence, moment, .. } = line;
+    let content = match (buckets, count, registers, evidence, moment) {
+        (Some(buckets), None, None, None, None) => {
             let buckets = buckets.into_iter().map(|(start, width, counts)| Bucket {
                 start: Time(start),
                 width: Span(width),
@@ -380,7 +388,7 @@ fn portable(line: CellLine<'_>, definition: usize) -> Result<Portable, String> {
             });
             Content::Buckets(buckets.collect())
         }
-        (None, Some(count), None, None) => {
+        (None, Some(count), None, None, None) => {
             let Ok(sum) = sum.as_deref().map(str::parse).transpose() else {
                 return wrong("`sum` is no integer of 128 bits");
             };
@@ -389,12 +397,15 @@ fn portable(line: CellLine<'_>, definition: usize) -> Result<Portable, String> {
             };
             Content::Totals(Totals { count, sum, min, max, decayed })
         }
-        (None, None, Some(periods), None) => {
+        (None, None, Some(periods), None, None) => {
             let periods = periods.into_iter().map(|(start, ranks)| Registers { start: Time(start), ranks });
             Content::Registers(periods.collect())
         }
-        (None, None, None, Some([bad, good, weight])) => Content::Evidence(Evidence { bad, good, weight }),
-        _ => return wrong("expected one of `buckets`, `count`, `registers` and `evidence`"),
+        (None, None, None, Some([bad, good, weight]), None) => {
+            Content::Evidence(Evidence { bad, good, weight })
+        }
+        (None, None, None, None, Some(moment)) => Content::Moment(moment),
+        _ => return wrong("expected one of `buckets`, `count`, `registers`, `evidence` and `moment`"),
     };
     let hex = line.shingle.len() == 16 && line.shingle.bytes().all(|byte| byte.is_ascii_hexdigit());
     let Some(shingle) = u64::from_str_radix(&line.shingle, 16).ok().filter(|_| hex) else {

@@ -1,18 +1,20 @@
-//! Listeners of mail protocols: where they listen, who may ask, and what they make of trouble.
+//! Listeners of mail servers, of clients of Redis, and of Envoy: where they listen, who may ask, and what they make of trouble.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use event::Span;
 use judge::{Action, Network, Networks};
 
 use super::{Draft, Input};
 use crate::config::{Document, Problems, View, expected, file_mode};
+use crate::limit::LimitPlan;
 
-/// A listener of a protocol by which mail servers ask.
+/// A listener of a protocol by which mail servers, clients of Redis, or Envoy ask.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListenerPlan {
     /// Its name in the log and in metrics.
@@ -25,8 +27,14 @@ pub struct ListenerPlan {
     pub mode: u32,
     /// Hosts that may ask over TCP; where there are none, all that reach a loopback address may.
     pub clients: Networks,
-    /// Name of the pipeline that decides; its input is [`Input::Message`].
+    /// Name of the pipeline that decides; its input is [`Input::Message`] if the protocol is one of mail.
     pub pipeline: String,
+    /// The name that clients have to say with the password.
+    pub user: String,
+    /// What clients of a protocol with passwords have to say first; without one nothing.
+    pub password: Option<String>,
+    /// Names of limits that envelopes take from.
+    pub limits: Vec<String>,
     /// What becomes of a message that could not be decided on.
     pub on_error: Failing,
     /// Time for one decision.
@@ -146,11 +154,22 @@ pub enum Protocol {
     Rspamd,
     /// What SpamAssassin's `spamc` speaks.
     Spamc,
+    /// What Redis and its clients speak (RESP2 and RESP3).
+    Resp,
+    /// Envoy's rate limit service (gRPC).
+    Envoy,
 }
 
 impl Protocol {
     /// All protocols.
-    pub const ALL: [Protocol; 4] = [Protocol::Milter, Protocol::Policy, Protocol::Rspamd, Protocol::Spamc];
+    pub const ALL: [Protocol; 6] = [
+        Protocol::Milter,
+        Protocol::Policy,
+        Protocol::Rspamd,
+        Protocol::Spamc,
+        Protocol::Resp,
+        Protocol::Envoy,
+    ];
 
     /// What configurations call it.
     pub fn name(self) -> &'static str {
@@ -159,6 +178,16 @@ impl Protocol {
             Protocol::Policy => "policy",
             Protocol::Rspamd => "rspamd",
             Protocol::Spamc => "spamc",
+            Protocol::Resp => "resp",
+            Protocol::Envoy => "envoy",
+        }
+    }
+
+    /// Whether it is about messages, so that its pipeline has to read them.
+    pub fn is_mail(self) -> bool {
+        match self {
+            Protocol::Milter | Protocol::Policy | Protocol::Rspamd | Protocol::Spamc => true,
+            Protocol::Resp | Protocol::Envoy => false,
         }
     }
 }
@@ -192,6 +221,10 @@ pub enum Endpoint {
 #[error("expected an address and a port, or `unix:` and an absolute path")]
 pub struct EndpointError;
 
+/// What an envelope shows to limits. Recipients come one by one.
+const ENVELOPE_FIELDS: [&str; 5] =
+    ["client.ip", "client.helo", "client.user", "mail.sender", "mail.recipients"];
+
 /// What stands before the path of a unix socket.
 const UNIX: &str = "unix:";
 /// Longest path of a socket that all systems take.
@@ -224,6 +257,7 @@ impl fmt::Display for Endpoint {
 pub(super) fn compile(
     document: &Document,
     drafts: &[Draft<'_>],
+    limits: &[Arc<LimitPlan>],
     problems: &mut Problems,
 ) -> Vec<ListenerPlan> {
     let mut listeners = Vec::new();
@@ -246,12 +280,15 @@ pub(super) fn compile(
             && clients.is_empty()
         {
             let message = format!("{address} can be reached from outside and anybody may ask there");
-            let help = "add clients = [\"...\"] with the networks of your mail servers, or listen on a loopback address";
+            let help = "add clients = [\"...\"] with the networks of those who may ask, or listen on a loopback address";
             problems.add(view.origin("listen"), message, Some(help.to_owned()));
         }
         check_texts(&view, problems);
-        let Some(pipeline) = pipeline(&view, drafts, problems) else { continue };
-        listeners.extend(plan(&view, name, endpoint, clients, pipeline));
+        let about = Protocol::ALL.into_iter().find(|known| view.str("protocol") == Some(known.name()));
+        let Some(about) = about else { continue };
+        let Some(pipeline) = pipeline(&view, about, drafts, problems) else { continue };
+        let limits = super::forward::named(&view, limits, &ENVELOPE_FIELDS, "an envelope", problems);
+        listeners.extend(plan(&view, name, endpoint, clients, pipeline, limits));
     }
     listeners
 }
@@ -262,6 +299,7 @@ fn plan(
     listen: Endpoint,
     clients: Networks,
     pipeline: String,
+    limits: Vec<String>,
 ) -> Option<ListenerPlan> {
     let count = |key: &str| usize::try_from(view.integer(key)?).ok();
     let protocol = view.str("protocol")?;
@@ -272,6 +310,9 @@ fn plan(
         mode: file_mode(view.str("mode")?)?,
         clients,
         pipeline,
+        user: view.str("user")?.to_owned(),
+        password: view.str("password").map(str::to_owned),
+        limits,
         on_error: if view.str("on_error")? == "closed" { Failing::Closed } else { Failing::Open },
         timeout: view.span("timeout")?,
         idle: view.span("idle")?,
@@ -347,18 +388,24 @@ fn check_texts(view: &View<'_>, problems: &mut Problems) {
     }
 }
 
-/// The pipeline that a listener names, or the first that reads messages.
-fn pipeline(view: &View<'_>, drafts: &[Draft<'_>], problems: &mut Problems) -> Option<String> {
-    let reads = |draft: &&Draft<'_>| draft.pipeline.input == Input::Message;
-    let mut readers = drafts.iter().filter(reads).map(|draft| draft.pipeline.name.as_str());
+/// The pipeline that a listener names, or the first that its protocol can ask: for mail one that reads messages.
+fn pipeline(
+    view: &View<'_>,
+    protocol: Protocol,
+    drafts: &[Draft<'_>],
+    problems: &mut Problems,
+) -> Option<String> {
+    let fits = |draft: &&Draft<'_>| !protocol.is_mail() || draft.pipeline.input == Input::Message;
+    let mut fitting = drafts.iter().filter(fits).map(|draft| draft.pipeline.name.as_str());
+    let that_fits = if protocol.is_mail() { "pipeline that reads messages" } else { "pipeline" };
     match view.str("pipeline") {
-        Some(name) if readers.clone().any(|reader| reader == name) => Some(name.to_owned()),
+        Some(name) if fitting.clone().any(|fitting| fitting == name) => Some(name.to_owned()),
         Some(name) => {
-            let message = format!("no pipeline that reads messages is called `{name}`");
-            problems.add(view.origin("pipeline"), message, Some(expected(name, readers)));
+            let message = format!("no {that_fits} is called `{name}`");
+            problems.add(view.origin("pipeline"), message, Some(expected(name, fitting)));
             None
         }
-        None => readers.next().map(str::to_owned).or_else(|| {
+        None => fitting.next().map(str::to_owned).or_else(|| {
             let help = "add one, such as the preset `mail`, to `pipelines` of [node]".to_owned();
             problems.add(view.origin(""), "no pipeline reads messages".to_owned(), Some(help));
             None

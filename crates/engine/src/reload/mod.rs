@@ -400,6 +400,7 @@ impl Engine {
             shelf.save(&state)?;
         }
         self.set_watched(new.files.clone());
+        self.take_over_exceptions(&new);
         *self.standing.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
         *self.plan.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
         Ok(reloaded)

@@ -14,7 +14,8 @@ const PAIRS_MAX: usize = 1024;
 /// Most labels of keys that are looked up for one event.
 const MARKS_MAX: usize = 256;
 /// Most keys of one event. An event that would have more is counted by its first ones.
-pub const KEYS_MAX: usize = stats::Request::OBSERVATIONS_MAX - PAIRS_MAX - MARKS_MAX;
+pub const KEYS_MAX: usize =
+    stats::Request::OBSERVATIONS_MAX - PAIRS_MAX - MARKS_MAX - crate::limit::OBSERVATIONS_MAX;
 
 /// An event whose facts and keys are known: all that can be done without statistics.
 #[derive(Debug)]

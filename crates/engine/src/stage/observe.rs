@@ -2,19 +2,21 @@
 //! The readings, from before the event, become the last columns of the row.
 
 use event::{Key, Shingle, Time, Value};
+use judge::LimitValue;
 use stats::{
     Add, Column, Ledger, LedgerError, Observation, Once, Outcome, Outcomes, Quality, Reading, Request,
 };
 
 use super::classify::{self, Known};
 use super::keys::{Pair, Prepared};
+use crate::limit::{AskedByRules, Limits};
 use crate::plan::{KindPlan, ReadingSource};
 
 /// An event that has been counted. It can be settled once, by value.
 #[derive(Debug)]
 pub(crate) struct Observed {
     pub(crate) prepared: Prepared,
-    /// Readings of `prepared.keys`, then of `prepared.pairs`, then of `prepared.marks`.
+    /// Readings of `prepared.keys`, then of `prepared.pairs`, then of `prepared.marks`, then of limits.
     readings: Vec<Reading>,
     /// An event of this id had been counted before; this one added nothing.
     pub(crate) duplicate: bool,
@@ -23,8 +25,14 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    fn new(mut prepared: Prepared, outcome: Outcome, failed: bool) -> Observed {
-        fill(&mut prepared, &outcome.readings);
+    fn new(
+        mut prepared: Prepared,
+        asked: &AskedByRules<'_>,
+        adds: bool,
+        outcome: Outcome,
+        failed: bool,
+    ) -> Observed {
+        fill(&mut prepared, asked, adds, &outcome.readings);
         Observed { prepared, readings: outcome.readings, duplicate: outcome.duplicate, failed }
     }
 
@@ -49,19 +57,30 @@ fn owners<'a>(pairs: &'a [Pair], readings: &'a [Reading]) -> impl Iterator<Item 
 pub(crate) async fn observe(
     ledger: &dyn Ledger,
     prepared: Vec<Prepared>,
+    limits: Option<&Limits<'_>>,
 ) -> (Vec<Observed>, Option<LedgerError>) {
-    let requests: Vec<Request> = prepared.iter().map(|event| request(event, What::Seen)).collect();
+    let asked: Vec<AskedByRules<'_>> = prepared.iter().map(|event| asked(event, limits)).collect();
+    let requests: Vec<Request> =
+        prepared.iter().zip(&asked).map(|(event, asked)| request(event, asked, What::Seen)).collect();
     let (prepared, outcomes, error) = ask(ledger, prepared, requests).await;
     let failed = error.is_some();
     let mut outcomes = outcomes.outcomes();
-    let observed = prepared.into_iter().map(|prepared| {
+    let observed = prepared.into_iter().zip(&asked).map(|(prepared, asked)| {
         let outcome = outcomes.next().unwrap_or_else(|| {
             let count = prepared.keys.len() + prepared.pairs.len() + prepared.marks.len();
             Outcome { duplicate: false, readings: vec![Reading::missing(); count] }
         });
-        Observed::new(prepared, outcome, failed)
+        Observed::new(prepared, asked, true, outcome, failed)
     });
     (observed.collect(), error)
+}
+
+/// What an event takes from limits.
+fn asked<'a>(event: &Prepared, limits: Option<&Limits<'a>>) -> AskedByRules<'a> {
+    let Some(limits) = limits.filter(|_| !event.row.pipeline.limits.is_empty()) else {
+        return AskedByRules::default();
+    };
+    limits.asked(&event.row.pipeline, &event.row.facts, event.row.time)
 }
 
 /// Sends the events' requests, and behind them what classifiers want to know, as one batch. What classifiers say is
@@ -95,13 +114,17 @@ async fn ask(
 pub(crate) async fn observe_one(
     ledger: &dyn Ledger,
     prepared: Prepared,
+    limits: Option<&Limits<'_>>,
     what: What,
 ) -> Result<Observed, LedgerError> {
-    let requests = vec![request(&prepared, what)];
+    let adds = matches!(what, What::Seen);
+    let asked = asked(&prepared, limits);
+    let requests = vec![request(&prepared, &asked, what)];
     let (mut prepared, outcomes, error) = ask(ledger, vec![prepared], requests).await;
     match (prepared.pop(), error) {
         (Some(prepared), None) => {
-            Ok(Observed::new(prepared, outcomes.outcomes().next().unwrap_or_default(), false))
+            let outcome = outcomes.outcomes().next().unwrap_or_default();
+            Ok(Observed::new(prepared, &asked, adds, outcome, false))
         }
         (_, error) => Err(error.unwrap_or(LedgerError::Closed)),
     }
@@ -116,7 +139,7 @@ pub(crate) enum What {
 }
 
 /// The ledger's request for an event's keys.
-pub(crate) fn request(prepared: &Prepared, what: What) -> Request {
+pub(crate) fn request(prepared: &Prepared, asked: &AskedByRules<'_>, what: What) -> Request {
     let time = prepared.row.time;
     let mut observations = Vec::with_capacity(prepared.keys.len() + prepared.pairs.len());
     for (index, plan) in prepared.row.pipeline.kinds.iter().enumerate() {
@@ -132,6 +155,7 @@ pub(crate) fn request(prepared: &Prepared, what: What) -> Request {
         prepared.pairs.iter().map(move |pair| Observation { key: pair.owner, time, add: add(pair.pair) })
     };
     let marks = || prepared.marks.iter().map(|key| Observation { key: *key, time, add: Add::Nothing });
+    let adds = matches!(what, What::Seen);
     let once = match what {
         What::Seen => {
             observations.extend(pairs(|pair| Add::Distinct { pair }));
@@ -144,6 +168,7 @@ pub(crate) fn request(prepared: &Prepared, what: What) -> Request {
             None
         }
     };
+    observations.extend(asked.observations(adds));
     Request { once, observations }
 }
 
@@ -160,10 +185,12 @@ pub(crate) fn counters(adds: impl Iterator<Item = (u8, u64)>) -> Add {
     if adds.peek().is_none() { Add::Nothing } else { Add::Counters(adds.collect()) }
 }
 
-fn fill(prepared: &mut Prepared, readings: &[Reading]) {
+fn fill(prepared: &mut Prepared, asked: &AskedByRules<'_>, adds: bool, readings: &[Reading]) {
     let pipeline = &prepared.row.pipeline;
     let (of_keys, rest) = readings.split_at(prepared.keys.len().min(readings.len()));
-    let (of_pairs, of_marks) = rest.split_at(prepared.pairs.len().min(rest.len()));
+    let (of_pairs, rest) = rest.split_at(prepared.pairs.len().min(rest.len()));
+    let (of_marks, of_limits) = rest.split_at(prepared.marks.len().min(rest.len()));
+    let told = asked.told(of_limits, adds, pipeline.limits.len());
     for column in &pipeline.readings {
         let value = match &column.source {
             ReadingSource::Distinct { distinct, window } => {
@@ -182,6 +209,12 @@ fn fill(prepared: &mut Prepared, readings: &[Reading]) {
             ReadingSource::Marked { label } => {
                 let range = prepared.by_label.get(*label).cloned().unwrap_or_default();
                 marked(of_marks.get(range).unwrap_or_default(), prepared.row.time)
+            }
+            ReadingSource::Limit { limit, value } => {
+                told.get(*limit).copied().flatten().map(|(over, left)| match value {
+                    LimitValue::Over => Value::Bool(over),
+                    LimitValue::Remaining => Value::Integer(i64::try_from(left).unwrap_or(i64::MAX)),
+                })
             }
             ReadingSource::Estimated { kind } => {
                 estimated(of_keys.get(prepared.counted(*kind)).unwrap_or_default())
@@ -256,6 +289,7 @@ fn reading(plan: &KindPlan, source: &ReadingSource, readings: &[Reading], time: 
         }
         ReadingSource::Distinct { .. }
         | ReadingSource::Marked { .. }
+        | ReadingSource::Limit { .. }
         | ReadingSource::Estimated { .. }
         | ReadingSource::EstimatedDistinct { .. } => None,
     }

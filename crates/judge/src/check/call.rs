@@ -6,6 +6,7 @@ use regex::RegexBuilder;
 
 use super::*;
 use crate::expr::{Clock, ClockPart, Place};
+use crate::scope::LimitValue;
 use crate::syntax::Call;
 
 /// Largest compiled regular expression, and largest cache of its lazy automaton, in bytes each.
@@ -102,6 +103,8 @@ impl Checker<'_> {
             ("rule", [name]) => self.rule(name),
             ("group", [name]) => self.group(name),
             ("distinct", [name, window]) => self.distinct(name, window, range),
+            ("over", [name]) => self.limit(name, LimitValue::Over, range),
+            ("remaining", [name]) => self.limit(name, LimitValue::Remaining, range),
             ("ratio", [numerator, denominator]) => self.ratio(numerator, denominator, None, range),
             ("ratio", [numerator, denominator, at_least]) => {
                 self.ratio(numerator, denominator, Some(at_least), range)
@@ -122,6 +125,8 @@ impl Checker<'_> {
                     "rule" => "rule('NAME')",
                     "group" => "group('links')",
                     "distinct" => "distinct('rcpts', '1d')",
+                    "over" => "over('logins')",
+                    "remaining" => "remaining('logins')",
                     "ratio" => "ratio(from.spam('1d'), from.seen('1d'), 20)",
                     _ => return self.unknown_function(call),
                 };

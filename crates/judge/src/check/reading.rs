@@ -3,7 +3,7 @@
 use event::Span;
 
 use super::*;
-use crate::scope::{CounterSum, ReadingRequest, ScopeError, TrackValue};
+use crate::scope::{CounterSum, LimitValue, ReadingRequest, ScopeError, TrackValue};
 use crate::syntax::{Arithmetic, Call};
 
 impl Checker<'_> {
@@ -350,6 +350,16 @@ impl Checker<'_> {
         };
         self.refers.push((Reference::Group(*index), node.range.clone()));
         Some(Expr::Float(Float::Group(*index, world)))
+    }
+
+    /// `over('logins')`: what a limit says of the event.
+    pub(super) fn limit(&mut self, node: &Node, value: LimitValue, range: &Range<usize>) -> Option<Expr> {
+        let usage = match value {
+            LimitValue::Over => "over('logins')",
+            LimitValue::Remaining => "remaining('logins')",
+        };
+        let name = self.quoted(node, usage)?;
+        self.reading(&ReadingRequest::Limit { name, value }, range, &[], None)
     }
 
     pub(super) fn distinct(&mut self, name: &Node, window: &Node, range: &Range<usize>) -> Option<Expr> {

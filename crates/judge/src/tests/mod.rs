@@ -141,6 +141,7 @@ impl Scope for TestScope {
                 ([&numerator.counters[..], &denominator.counters].concat(), numerator.window)
             }
             ReadingRequest::Distinct { window, .. } => (vec![], Some(*window)),
+            ReadingRequest::Limit { .. } => (vec![], None),
             ReadingRequest::Track { value: TrackValue::Decayed(half_life), .. }
                 if *half_life != Span::hours(1) =>
             {

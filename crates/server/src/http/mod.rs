@@ -1,6 +1,8 @@
 //! The routes: what each URL takes and answers. The description at `/openapi.json` is generated from them.
 
 mod decide;
+pub(crate) mod forward;
+mod limits;
 mod node;
 mod report;
 mod rules;
@@ -16,6 +18,7 @@ use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{Method, Uri};
 use axum::middleware;
+use axum::routing::any;
 use engine::Engine;
 use serde::de::DeserializeOwned;
 use utoipa::OpenApi;
@@ -40,6 +43,7 @@ use crate::problem::{
         (name = "decide", description = "Events in, verdicts out"),
         (name = "statistics", description = "What is known of keys"),
         (name = "said", description = "What people say afterwards"),
+        (name = "limits", description = "How much a key may have"),
         (name = "rules", description = "What events are judged by"),
         (name = "node", description = "The node itself"),
     ),
@@ -61,6 +65,13 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .routes(routes!(report::report))
         .routes(routes!(statistics::timeline))
         .routes(routes!(statistics::top))
+        .routes(routes!(limits::limits))
+        .routes(routes!(limits::take))
+        .routes(routes!(limits::peek))
+        .routes(routes!(limits::refund))
+        .routes(routes!(limits::settle))
+        .routes(routes!(limits::reset))
+        .routes(routes!(limits::overrides, limits::put_override))
         .routes(routes!(rules::rules, rules::post))
         .routes(routes!(rules::reload))
         .routes(routes!(rules::rollback))
@@ -73,6 +84,9 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .routes(routes!(node::metrics))
         .routes(routes!(node::openapi))
         .routes(routes!(node::index))
+        .route("/v1/auth/{name}", any(forward::auth))
+        .route("/v1/auth/{name}/", any(forward::auth))
+        .route("/v1/auth/{name}/{*rest}", any(forward::auth))
         .split_for_parts();
     let token = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     openapi.components.get_or_insert_default().add_security_scheme("token", SecurityScheme::Http(token));

@@ -109,6 +109,9 @@ POST /v1/peek             only look up what is known of one event's keys
 GET  /v1/decisions/{id}   explain a past decision
 POST /v1/feedback         say something about a past decision: {\"id\": ..., \"class\": ...}
 POST /v1/learn            say something about an event that was not decided here: ?class=
+GET  /v1/limits           list the limits
+POST /v1/limits/{name}/take  take from a limit: {\"key\": {...}, \"cost\": 1}; also peek, refund, settle, reset
+PUT  /v1/limits/{name}/overrides  let a limit be another for a key, for a while
 POST /v1/report           take in a mail in which somebody reports mail: message/rfc822
 GET  /v1/timeline         all that is kept of one key: ?kind=&value=
 GET  /v1/top              what is hot: ?kind=&counter=&window=&limit=

@@ -10,6 +10,7 @@ mod answer;
 mod body;
 pub mod command;
 pub mod header;
+mod limits;
 pub mod milter;
 pub mod policy;
 mod reading;
@@ -115,7 +116,7 @@ pub(crate) enum Trouble {
 
 impl Trouble {
     /// A word for metrics.
-    fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Trouble::Slow => "slow",
             Trouble::Overloaded => "overloaded",
@@ -154,6 +155,8 @@ pub(crate) async fn converse(stream: Stream, face: Arc<Face>, stop: Stop) {
         Protocol::Policy => policy::converse(stream, face, stop).await,
         Protocol::Rspamd => rspamd::converse(stream, face, stop).await,
         Protocol::Spamc => spamc::converse(stream, face, stop).await,
+        // These are not about mail.
+        Protocol::Resp | Protocol::Envoy => {}
     }
 }
 
@@ -358,7 +361,7 @@ impl Face {
     }
 
     /// Waits for a task until the deadline.
-    async fn in_patience<T>(&self, task: JoinHandle<T>) -> Result<T, Trouble> {
+    pub(crate) async fn in_patience<T>(&self, task: JoinHandle<T>) -> Result<T, Trouble> {
         match timeout(self.patience(), task).await {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(_)) => {
@@ -369,12 +372,13 @@ impl Face {
         }
     }
 
-    fn place(&self) -> Result<OwnedSemaphorePermit, Trouble> {
+    /// A place among the requests at work.
+    pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, Trouble> {
         Arc::clone(&self.node.requests).try_acquire_owned().map_err(|_| Trouble::Overloaded)
     }
 
     /// Time for one decision.
-    fn patience(&self) -> Duration {
+    pub(crate) fn patience(&self) -> Duration {
         Duration::from_micros(self.plan.timeout.0.unsigned_abs())
     }
 

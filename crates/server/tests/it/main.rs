@@ -3,6 +3,7 @@
 mod auth;
 mod clients;
 mod decide;
+mod envoy;
 mod harness;
 mod limits;
 mod milter;
@@ -10,6 +11,8 @@ mod name_server;
 mod node;
 mod policy;
 mod postfix;
+mod quotas;
+mod resp;
 mod rspamd;
 mod rules;
 mod said;

@@ -6,13 +6,14 @@
 //! kind of statistic.
 //!
 //! All operations form a commutative monoid: a cell is a function of the *set* of events that it has seen, whatever
-//! their order and their grouping into cells that are merged.
+//! their order and their grouping into cells that are merged. One is not so: what is taken from a bucket ([`gcra`]).
 //!
 //! Words from a disk are given to [`Plan::check`] once. After it has said yes no operation panics on them.
 
 mod approx;
 mod divisor;
 mod evidence;
+mod gcra;
 mod head;
 mod lanes;
 mod track;
@@ -25,6 +26,7 @@ use event::{Span, Time};
 
 pub(crate) use approx::Approx;
 use evidence::EvidencePlan;
+use gcra::GcraPlan;
 use head::Head;
 use track::TrackPlan;
 pub(crate) use windows::Windows;
@@ -32,6 +34,7 @@ pub(crate) use windows::Windows;
 use crate::catalog::Measure;
 use crate::layout::{Column, LayoutError, Shape, Trail};
 use crate::ledger::{Bucket, Evidence};
+use crate::limit::Flow;
 use crate::portable::Content;
 
 /// Where a cell's words live, and can grow or shrink.
@@ -85,6 +88,7 @@ enum Form {
     Track(TrackPlan),
     Approx(Approx),
     Evidence(EvidencePlan),
+    Gcra,
 }
 
 impl Plan {
@@ -114,6 +118,7 @@ impl Plan {
             }
             Measure::Track(track) => Form::Track(TrackPlan::new(track)),
             Measure::Evidence { keep } => Form::Evidence(EvidencePlan::new(*keep)),
+            Measure::Gcra => Form::Gcra,
             Measure::Approx { precision, .. } => {
                 Form::Approx(Approx::new(&measure.shape()?, *precision, trails))
             }
@@ -127,6 +132,7 @@ impl Plan {
             Form::Track(plan) => plan.columns().len(),
             Form::Approx(_) => 1,
             Form::Evidence(_) => EvidencePlan::COLUMNS,
+            Form::Gcra => GcraPlan::COLUMNS,
         }
     }
 
@@ -138,6 +144,7 @@ impl Plan {
             Form::Track(plan) => plan.columns().len(),
             Form::Approx(plan) => plan.reading(),
             Form::Evidence(_) => EvidencePlan::COLUMNS,
+            Form::Gcra => GcraPlan::COLUMNS,
         }
     }
 
@@ -189,6 +196,33 @@ impl Plan {
         }
     }
 
+    /// Takes back so much of what a limit's cell has counted: of the bucket that `at` falls into, or else of the buckets
+    /// that the window reaches as of `now`, the oldest first. Never more of a bucket than it has. Other statistics do not
+    /// change. Allocates.
+    pub fn give_back(&self, room: &mut impl Room, now: Time, amount: u64, at: Option<Time>) {
+        if let Form::Windows(plan) = &self.0 {
+            plan.give_back(room, now, amount, at);
+        }
+    }
+
+    /// Lets something happen to a bucket of [`Measure::Gcra`]. Other statistics do not change.
+    #[inline]
+    pub fn flow(&self, room: &mut impl Room, now: Time, flow: &Flow) {
+        if matches!(self.0, Form::Gcra) {
+            GcraPlan::apply(room, now, flow);
+        }
+    }
+
+    /// What the values of a limit's reading say is used, see [`crate::limit::interpolated`].
+    #[inline]
+    pub(crate) fn used(&self, values: &[u64], now: Time, is_interpolated: bool) -> u64 {
+        let value = |at: usize| values.get(at).copied().unwrap_or(0);
+        match &self.0 {
+            Form::Windows(plan) if is_interpolated => plan.interpolated(value(0), value(1), now),
+            _ => value(0),
+        }
+    }
+
     /// Adds what another cell of the same plan has seen.
     pub fn merge(&self, room: &mut impl Room, other: &[u64]) {
         match &self.0 {
@@ -196,6 +230,7 @@ impl Plan {
             Form::Track(plan) => plan.merge(room, other),
             Form::Approx(plan) => plan.merge(room, other),
             Form::Evidence(plan) => plan.merge(room, other),
+            Form::Gcra => GcraPlan::merge(room, other),
         }
     }
 
@@ -208,6 +243,7 @@ impl Plan {
             Form::Track(plan) => plan.read(words, now, out),
             Form::Approx(plan) => plan.read(words, now, out),
             Form::Evidence(plan) => plan.read(words, out),
+            Form::Gcra => GcraPlan::read(words, out),
         }
     }
 
@@ -225,6 +261,7 @@ impl Plan {
         match &self.0 {
             Form::Track(plan) => plan.times(words),
             Form::Evidence(plan) => plan.times(words),
+            Form::Gcra => GcraPlan::times(words),
             _ => Head::read(words).map(|head| (Time(head.first), Time(head.last))),
         }
     }
@@ -256,6 +293,7 @@ impl Plan {
             Form::Track(plan) => plan.expires_after(last),
             Form::Approx(plan) => plan.expires_after(last),
             Form::Evidence(plan) => plan.expires_after(last),
+            Form::Gcra => last,
         }
     }
 
@@ -266,6 +304,7 @@ impl Plan {
             Form::Track(plan) => plan.keep(),
             Form::Approx(plan) => plan.shape().kept_for(),
             Form::Evidence(plan) => plan.keep(),
+            Form::Gcra => Span::ZERO,
         }
     }
 
@@ -274,7 +313,7 @@ impl Plan {
     pub fn bucket(&self, time: Time) -> i64 {
         match &self.0 {
             Form::Windows(plan) => plan.bucket(time),
-            Form::Track(_) | Form::Evidence(_) => 0,
+            Form::Track(_) | Form::Evidence(_) | Form::Gcra => 0,
             Form::Approx(plan) => plan.bucket(time),
         }
     }
@@ -293,7 +332,7 @@ impl Plan {
     pub fn since(&self, window: usize, now: Time) -> Option<Time> {
         match &self.0 {
             Form::Windows(plan) => plan.since(window, now),
-            Form::Track(_) | Form::Evidence(_) => None,
+            Form::Track(_) | Form::Evidence(_) | Form::Gcra => None,
             Form::Approx(plan) => plan.since(window, now),
         }
     }
@@ -307,6 +346,7 @@ impl Plan {
                 Form::Track(plan) => plan.check(words),
                 Form::Approx(plan) => plan.check(words),
                 Form::Evidence(plan) => plan.check(words),
+                Form::Gcra => GcraPlan::check(words),
             }
     }
 
@@ -315,7 +355,7 @@ impl Plan {
     pub fn rows(&self, words: &[u64]) -> Vec<Bucket> {
         let (shape, rows) = match &self.0 {
             Form::Windows(plan) => (plan.shape(), plan.rows(words)),
-            Form::Track(_) | Form::Evidence(_) => return Vec::new(),
+            Form::Track(_) | Form::Evidence(_) | Form::Gcra => return Vec::new(),
             Form::Approx(plan) => (plan.shape(), plan.rows(words)),
         };
         let coarse_width = shape.coarse().unwrap_or(shape.fine()).width;
@@ -343,6 +383,7 @@ impl Plan {
             Form::Track(plan) => plan.totals(words).map(Content::Totals),
             Form::Approx(plan) => Some(Content::Registers(plan.registers(words))),
             Form::Evidence(plan) => plan.sums(words).map(Content::Evidence),
+            Form::Gcra => GcraPlan::moment(words).map(Content::Moment),
         }
     }
 
@@ -368,6 +409,7 @@ impl Plan {
                 plan.restore(&mut words, first.0, last.0, periods)?;
             }
             (Form::Evidence(plan), Content::Evidence(sums)) => plan.add(&mut words, last, *sums),
+            (Form::Gcra, Content::Moment(moment)) => GcraPlan::set(&mut words, *moment),
             _ => return Err("it is of another form than its definition"),
         }
         if self.check(&words) { Ok(words) } else { Err("it is no cell of its definition") }
@@ -390,6 +432,7 @@ impl Plan {
             (Form::Track(new), Form::Track(old)) => new.translate(room, words, old),
             (Form::Approx(new), Form::Approx(old)) => new.fold(room, words, old),
             (Form::Evidence(new), Form::Evidence(_)) => new.merge(room, words),
+            (Form::Gcra, Form::Gcra) => GcraPlan::merge(room, words),
             _ => {}
         }
     }

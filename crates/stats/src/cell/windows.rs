@@ -366,6 +366,39 @@ impl Windows {
         Ok(())
     }
 
+    /// Takes back of the first counter, into that which holds what was taken back of it: no more of a bucket than is left
+    /// there.
+    pub(super) fn give_back(&self, room: &mut impl Room, now: Time, amount: u64, at: Option<Time>) {
+        let [0] = self.taken[..] else { return };
+        let Some(window) = self.windows.first() else { return };
+        let (oldest, _) = window.trail.buckets(now);
+        let only = at.map(|at| self.bucket(at));
+        let mut rest = amount;
+        for (_, bucket, counts) in self.rows(room.words()) {
+            if bucket < oldest || only.is_some_and(|only| only != bucket) {
+                continue;
+            }
+            let [used, taken] = [0, 1].map(|at| counts.get(at).copied().unwrap_or(0));
+            let back = used.saturating_sub(taken).min(rest);
+            if back > 0 {
+                self.put_row(room, false, bucket, &[0, back]);
+                rest -= back;
+            }
+        }
+    }
+
+    /// See [`crate::limit::interpolated`].
+    #[inline]
+    pub(super) fn interpolated(&self, whole: u64, newer: u64, now: Time) -> u64 {
+        match self.windows.first() {
+            Some(window) => {
+                let trail = window.trail;
+                crate::limit::interpolated(whole, newer, now, trail.window, trail.width)
+            }
+            None => whole,
+        }
+    }
+
     /// Fills windows by counters.
     #[inline]
     pub(super) fn read(&self, words: &[u64], now: Time, out: &mut [u64]) {

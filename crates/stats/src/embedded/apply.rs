@@ -426,15 +426,19 @@ impl Cells<'_, '_> {
         let planned = &world.plans[usize::from(place.plan)];
         brief.columns = planned.columns;
         let found = self.find(place.hash, place.found, planned, 0, |cell, values| {
+            let mut as_of = *time;
             if let Some((first, last)) = cell.times {
                 (brief.first, brief.last) = (first.0, last.0);
+                if matches!(add, Add::Take(_)) {
+                    as_of = as_of.max(last);
+                }
             }
             brief.quality = match (cell.is_missing, planned.is_approx) {
                 (true, _) => Quality::Missing,
                 (false, true) => Quality::Estimated,
                 (false, false) => Quality::Exact,
             };
-            values.fill(planned, cell.words, *time, brief);
+            values.fill(planned, cell.words, as_of, brief);
         });
         let found = found.map(|(at, ())| at);
         if found.is_none() && planned.is_track {
@@ -481,6 +485,26 @@ impl Cells<'_, '_> {
                 // What the sketch has seen of it goes with it: a count does not start again.
                 (0..sightings).for_each(|_| planned.plan.add_value(&mut cell, *time, None));
                 planned.plan.add_value(&mut cell, *time, *value);
+            }
+            Add::Take(take) => {
+                let as_of = Time(time.0.max(brief.last));
+                let used = planned.plan.used(self.values.of(brief), as_of, take.interpolated);
+                if take.cost > 0 && (take.counts_all || take.is_within(used)) {
+                    let at = self.at(found, place, planned);
+                    planned.plan.add(&mut self.keys.change(at, place.hash), *time, [(0, take.cost)]);
+                }
+            }
+            Add::GiveBack { amount, taken } => {
+                if let Some(at) = found {
+                    planned.plan.give_back(&mut self.keys.change(at, place.hash), *time, *amount, *taken);
+                }
+            }
+            Add::Flow(flow) => {
+                let moment = found.and_then(|_| self.values.of(brief).first().map(|word| word.cast_signed()));
+                if flow.after(moment, *time).is_some() {
+                    let at = self.at(found, place, planned);
+                    planned.plan.flow(&mut self.keys.change(at, place.hash), *time, flow);
+                }
             }
             Add::Evidence(evidence) => {
                 let at = self.at(found, place, planned);

@@ -175,7 +175,14 @@ impl Planned {
             // Marks of a run are set before its observations, so a reading could come from after its request.
             (_, Measure::Once { .. }) => self.unfit("marks of requests are not observed"),
             (Add::Nothing, _) | (Add::Value(_), Measure::Track(_)) => Ok(()),
-            (Add::Evidence(_), Measure::Evidence { .. }) => Ok(()),
+            (Add::Evidence(_), Measure::Evidence { .. }) | (Add::Flow(_), Measure::Gcra) => Ok(()),
+            (Add::Take(take), Measure::Windows(layout)) if layout.is_limit() => {
+                if take.interpolated && layout.windows().len() < 2 {
+                    return self.unfit("one sub-window has no share");
+                }
+                Ok(())
+            }
+            (Add::GiveBack { .. }, Measure::Windows(layout)) if layout.is_limit() => Ok(()),
             (Add::Counters(amounts), Measure::Windows(layout)) => {
                 // Those that hold what was taken back are in no reading, and can be added to.
                 let counters = layout.counters().len();

@@ -147,8 +147,8 @@ impl Model {
             );
             assert_eq!(reading.quality, Quality::Exact, "{context}");
             match &observation.add {
-                Add::Value(_) | Add::Evidence(_) => {
-                    unreachable!("the catalog has no tracks and no classifiers")
+                Add::Value(_) | Add::Evidence(_) | Add::Take(_) | Add::GiveBack { .. } | Add::Flow(_) => {
+                    unreachable!("the catalog has no tracks, no classifiers and no limits")
                 }
                 Add::Nothing => assert!(!reading.fresh, "{context}"),
                 Add::Counters(amounts) => {

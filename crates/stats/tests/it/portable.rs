@@ -284,6 +284,7 @@ fn what_is_no_cell_is_refused_and_nothing_panics() {
                         }
                     }
                     Content::Evidence(evidence) => evidence.bad = wild(&mut random),
+                    Content::Moment(moment) => *moment = wild(&mut random),
                     Content::Totals(totals) => match random.below(4) {
                         0 => totals.count = wild(&mut random) as u64,
                         1 => totals.decayed.push(f64::NAN),

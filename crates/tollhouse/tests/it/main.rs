@@ -8,6 +8,7 @@ mod documents;
 mod explain;
 mod import;
 mod keeping;
+mod limits;
 mod live;
 mod program;
 mod rules;

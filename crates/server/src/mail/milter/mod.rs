@@ -15,8 +15,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, interval_at, timeout};
 
 use self::codec::{Command, Decoder, Reply, actions};
-use self::session::{Agreed, Received, Session, Step};
+use self::session::{Agreed, Known, Received, Session, Step};
 use super::answer::{Answer, OWN_FIELDS};
+use super::limits::Part;
 use super::{Body, Face, Message, Outcome};
 use crate::listen::{Stop, Stream};
 
@@ -58,7 +59,7 @@ impl From<io::Error> for Ending {
 async fn talk(stream: &mut Stream, face: &Face, mut stop: Stop) -> Result<(), Ending> {
     let misuse = |error: &dyn std::fmt::Display| Ending::Misuse(error.to_string());
     let mut decoder = Decoder::default();
-    let mut session = Session::new(wanted(&face.plan));
+    let mut session = Session::new(wanted(&face.plan), face.has_limits());
     let mut body: Option<Body> = None;
     let mut input = vec![0; READ_BYTES];
     let mut output = Vec::new();
@@ -77,6 +78,7 @@ async fn talk(stream: &mut Stream, face: &Face, mut stop: Stop) -> Result<(), En
             match step {
                 Step::Silent => {}
                 Step::Reply(reply) => reply.encode(&mut output),
+                Step::Envelope(known) => envelope(face, &mut session, known, &mut output).await,
                 Step::Decide => {
                     let body = body.take().unwrap_or_else(|| face.body());
                     decide(stream, face, &mut session, body, &mut output).await?;
@@ -101,6 +103,26 @@ async fn talk(stream: &mut Stream, face: &Face, mut stop: Stop) -> Result<(), En
             return Ok(());
         }
         decoder.feed(&input[..read]);
+    }
+}
+
+/// Answers to an envelope's sender, or to one more of its recipients.
+async fn envelope(face: &Face, session: &mut Session, known: Known, output: &mut Vec<u8>) {
+    let part = match known {
+        Known::Sender => Part::Sender,
+        Known::Recipient => Part::Recipient,
+    };
+    match face.limited(&session.envelope(), part).await {
+        None => Reply::Continue.encode(output),
+        Some(MailReply::Discard) => {
+            session.refuse(Known::Sender);
+            Reply::Discard.encode(output);
+        }
+        Some(_) => {
+            session.refuse(known);
+            let text = face.plan.defer_text.replace("{id}", "");
+            Reply::Code(&format!("451 {}", text.trim_end())).encode(output);
+        }
     }
 }
 

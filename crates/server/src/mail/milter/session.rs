@@ -47,10 +47,21 @@ pub enum Step {
     Silent,
     /// This is said.
     Reply(Reply<'static>),
+    /// More of the envelope is known, and a reply is waited for: see [`Session::envelope`].
+    Envelope(Known),
     /// The message is whole: [`Session::finish`] has what is known of it.
     Decide,
     /// Nothing more is to come.
     End,
+}
+
+/// What of an envelope is known since the last command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Client and sender.
+    Sender,
+    /// One more recipient, the last.
+    Recipient,
 }
 
 /// What was agreed on.
@@ -129,6 +140,8 @@ pub struct Received {
 pub struct Session {
     /// What is wanted to be done to messages.
     wanted: u32,
+    /// Whether replies hang on envelopes.
+    asks: bool,
     agreed: Option<Agreed>,
     stage: Stage,
     client: Client,
@@ -138,10 +151,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// A conversation in which these [`super::codec::actions`] are wanted.
-    pub fn new(wanted: u32) -> Session {
+    /// A conversation in which these [`super::codec::actions`] are wanted, and in which replies may hang on envelopes.
+    pub fn new(wanted: u32, asks: bool) -> Session {
         Session {
             wanted,
+            asks,
             agreed: None,
             stage: Stage::Between,
             client: Client::default(),
@@ -197,12 +211,18 @@ impl Session {
                 self.message = std::mem::take(&mut self.next);
                 self.message.sender = arguments.clone().next().map(text);
                 self.stage = Stage::Envelope;
+                if self.asks {
+                    return Ok(Step::Envelope(Known::Sender));
+                }
                 agreed.go_on(steps::NO_REPLY_MAIL)
             }
             Command::Rcpt(arguments) => {
                 self.within(Stage::Envelope, Stage::Envelope)?;
                 if self.message.recipients.len() < RECIPIENTS_MAX {
                     self.message.recipients.extend(arguments.clone().next().map(text));
+                    if self.asks {
+                        return Ok(Step::Envelope(Known::Recipient));
+                    }
                 }
                 agreed.go_on(steps::NO_REPLY_RCPT)
             }
@@ -246,6 +266,21 @@ impl Session {
         })
     }
 
+    /// What is known of the envelope so far.
+    pub fn envelope(&self) -> Envelope {
+        let Transaction { sender, recipients, user, .. } = self.message.clone();
+        let Client { ip, helo, .. } = self.client.clone();
+        Envelope { client_ip: ip, helo, sender, recipients, user }
+    }
+
+    /// The mail server was told not to take what was known last.
+    pub fn refuse(&mut self, known: Known) {
+        match known {
+            Known::Sender => self.reset(),
+            Known::Recipient => drop(self.message.recipients.pop()),
+        }
+    }
+
     /// What is known of the message whose end has come.
     pub fn finish(&mut self) -> Received {
         let Transaction { sender, recipients, user, queue_id, forged } = std::mem::take(&mut self.message);
@@ -259,7 +294,8 @@ impl Session {
             return Err(Misuse::Version(version));
         }
         let version = version.min(*VERSIONS.end());
-        let agreed = Agreed { version, actions: actions & self.wanted, steps: steps & STEPS };
+        let waited = if self.asks { steps::NO_REPLY_MAIL | steps::NO_REPLY_RCPT } else { 0 };
+        let agreed = Agreed { version, actions: actions & self.wanted, steps: steps & STEPS & !waited };
         self.agreed = Some(agreed);
         let Agreed { version, actions, steps } = agreed;
         Ok(Step::Reply(Reply::OptNeg { version, actions, steps }))
@@ -362,7 +398,7 @@ mod tests {
 
     #[track_caller]
     fn check_agreed(theirs: (u32, u32, u32), ours: (u32, u32, u32)) {
-        let mut session = Session::new(actions::ADD_FIELDS | actions::QUARANTINE);
+        let mut session = Session::new(actions::ADD_FIELDS | actions::QUARANTINE, false);
         let (steps, _) = played(&mut session, &[opening(theirs.0, theirs.1, theirs.2)]);
         let (version, actions, wanted) = ours;
         assert_eq!(steps, [Ok(Step::Reply(Reply::OptNeg { version, actions, steps: wanted }))], "{theirs:?}");
@@ -374,14 +410,14 @@ mod tests {
         check_agreed((7, 0x01, 0x80), (6, 0x01, 0x80));
         check_agreed((2, 0x3f, 0x7f), (2, 0x21, 0));
         check_agreed((4, 0, 0), (4, 0, 0));
-        let (steps, _) = played(&mut Session::new(ALL), &[opening(1, 0x0f, 0x3f)]);
+        let (steps, _) = played(&mut Session::new(ALL, false), &[opening(1, 0x0f, 0x3f)]);
         assert_eq!(steps, [Err(Misuse::Version(1))]);
     }
 
     #[test]
     fn commands_out_of_order_are_refused() {
         let check = |frames: &[Vec<u8>]| {
-            let (steps, _) = played(&mut Session::new(ALL), frames);
+            let (steps, _) = played(&mut Session::new(ALL, false), frames);
             assert_eq!(steps.last(), Some(&Err(Misuse::Order)), "{frames:?}");
         };
         let open = opening(6, ALL, ALL);
@@ -417,7 +453,7 @@ mod tests {
                 fields,
                 vec![frame(b'N', b""), frame(b'E', b"text\r\n")],
             ];
-            message(&mut Session::new(ALL), &around.concat()).0
+            message(&mut Session::new(ALL, false), &around.concat()).0
         };
         let sent = "From: a@example.org\r\nSubject:none\r\nDKIM-Signature:  v=1;\r\n\tb=1\r\n\r\ntext\r\n";
         assert_eq!(play(ALL, fields([b" a@example.org", b"none", b"  v=1;\n\tb=1"])), sent);
@@ -430,7 +466,7 @@ mod tests {
 
     #[test]
     fn what_is_known_of_a_message_is_its_own() {
-        let mut session = Session::new(ALL);
+        let mut session = Session::new(ALL, false);
         let (_, first) = message(
             &mut session,
             &[
@@ -498,7 +534,7 @@ mod tests {
             frame(b'B', &[b'x'; 100]),
         ];
         let play = |steps: u32| {
-            let mut session = Session::new(ALL);
+            let mut session = Session::new(ALL, false);
             let opened = played(&mut session, &[opening(6, ALL, steps)]);
             assert!(opened.0[0].is_ok());
             played(&mut session, &frames).0

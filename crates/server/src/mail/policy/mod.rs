@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use self::request::{Decoder, Request};
 use super::answer::TOLLHOUSE;
+use super::limits::Part;
 use super::{Consulted, Face};
 use crate::listen::{Stop, Stream};
 
@@ -67,6 +68,15 @@ async fn answer(face: &Face, request: Request, last: &mut Option<Answered>) -> O
         return Some(last.action.clone());
     }
     let client = envelope.client_ip;
+    // A further recipient of the same message.
+    let is_next = last.as_ref().is_some_and(|last| !instance.is_empty() && last.instance == instance);
+    let part = if is_next { Part::Recipient } else { Part::All };
+    if state == "RCPT"
+        && let Some(reply) = face.limited(&envelope, part).await
+    {
+        // It is not kept: another recipient of the message may be within its limit.
+        return Some(limited(&face.plan, reply));
+    }
     let consulted = face.consult(envelope, face.event_id(&instance)).await.ok()?;
     let action = action(&face.plan, &consulted);
     let Consulted { verdict, id } = consulted;
@@ -75,6 +85,14 @@ async fn answer(face: &Face, request: Request, last: &mut Option<Answered>) -> O
     tracing::info!(?client, state, queue_id, id, action = %verdict, score, answer = action, "answered");
     *last = Some(Answered { instance, state, action: action.clone() });
     Some(action)
+}
+
+/// The action for an envelope that is over a limit.
+fn limited(plan: &ListenerPlan, reply: MailReply) -> String {
+    match reply {
+        MailReply::Discard => "DISCARD".to_owned(),
+        _ => format!("DEFER_IF_PERMIT {}", plan.defer_text.replace("{id}", "")),
+    }
 }
 
 /// The action of `access(5)`. Texts of the configuration were checked to be one line.

@@ -1,12 +1,14 @@
-//! `tollhouse import`: takes in statistics of another node, lists of Rspamd, and what SpamAssassin had learned.
+//! `tollhouse import`: takes in statistics of another node, lists of Rspamd, limits of Limitador, and what SpamAssassin had
+//! learned.
 
 mod bayes;
+mod limits;
 mod multimap;
 mod statistics;
 
 use crate::exit::{Exit, Failure};
 
-/// Take in statistics that `export --ledger` wrote, lists of Rspamd, or what SpamAssassin learned
+/// Take in statistics that `export --ledger` wrote, or what another program had: lists, limits, learned mail
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
@@ -15,6 +17,7 @@ Examples:
   tollhouse import --data ./data --replace statistics.ndjson     In place of what is there
   tollhouse import --data ./data --merge other-node.ndjson.zst   Added to what is there, once
   tollhouse import multimap --type from --symbol BLOCKED --score 8 blocked.map >> mail.toml
+  tollhouse import limits limits.yaml                            Limits of Limitador, as [[limit]]
   tollhouse import bayes --data ./data backup.txt ~/Maildir      Learn what SpamAssassin had learned
 
 For statistics the directory needs the secret of the one that was exported: copy the file `secret`
@@ -28,12 +31,14 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Limits(limits::Args),
     Multimap(multimap::Args),
     Bayes(bayes::Args),
 }
 
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     match args.command {
+        Some(Command::Limits(args)) => limits::run(&args),
         Some(Command::Multimap(args)) => multimap::run(args),
         Some(Command::Bayes(args)) => bayes::run(args),
         None => statistics::run(args.statistics),

@@ -1,0 +1,434 @@
+//! Limits: how much of something a key may have in a time.
+//!
+//! ```text
+//! Take { limit, key, cost } ─► Engine::take ─► Taken: allowed, remaining, when there is more
+//!                              one request to the ledger; counts, refusals and bans are keys in it
+//! ```
+//!
+//! What a limit has counted lives where all statistics live, so it is as durable, expires by itself and is in every
+//! snapshot. A [`LimitPlan`] is made of a `[[limit]]` of the configuration, or by whoever reads the limits of other
+//! programs: nothing here depends on where it came from.
+//!
+//! Several limits for one request are one call of [`Engine::take`]: all are taken, and one that counts only what is allowed
+//! is given back if another refuses. In between others may find less than there is, never more.
+
+mod decide;
+mod overrides;
+mod period;
+mod rules;
+mod take;
+
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use content::piece::Normalise;
+use event::{Kind, Shingle, Space, Span, Time};
+use stats::{LayoutError, Measure, Quality, Shape};
+
+use crate::plan::OnError;
+pub use overrides::{EXCEPTIONS_MAX, Exception, ExceptionError};
+pub(crate) use overrides::{Exceptions, read as read_exceptions};
+pub use period::{Period, Zone};
+pub(crate) use rules::{AskedByRules, Limits, OBSERVATIONS_MAX};
+
+/// The space in which limits count.
+pub const LIMITS: Space = Space(65_534);
+/// Configured limits are numbered from 1 to this; refusals and bans of one have kinds of their own above.
+pub const NUMBER_MAX: u16 = 0x1fff;
+/// Most fields of a key.
+pub const FIELDS_MAX: usize = 8;
+
+const REFUSALS: u16 = 0x2000;
+const BANS: u16 = 0x4000;
+/// Kinds that limits share which have no number of their own.
+const BUCKETS: Kind = Kind(0x7000);
+const FIXED: u16 = 0x7001;
+/// Lengths of fixed windows; a window counts in the shortest that is not shorter.
+const FIXED_WIDTHS: [Span; 7] = [
+    Span::seconds(1),
+    Span::minutes(1),
+    Span::hours(1),
+    Span::days(1),
+    Span::days(7),
+    Span::days(31),
+    Span::days(366),
+];
+/// Sub-windows in which refusals are counted.
+const REFUSAL_WINDOWS: u32 = 10;
+
+/// How a limit is counted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pace {
+    /// Over the window before now, by sub-windows. The oldest, of which only a part still lies in the window, counts in
+    /// full, so that never more than the limit is let through in any such window; or interpolated, by that part.
+    Sliding {
+        /// The window.
+        window: Span,
+        /// How many sub-windows it has.
+        parts: u32,
+        /// Whether the oldest one counts by its part.
+        interpolated: bool,
+    },
+    /// From one start of a period to the next.
+    Calendar {
+        /// The period.
+        period: Period,
+        /// Where it starts.
+        zone: Zone,
+    },
+    /// Windows of equal length one after the other since 1970.
+    Fixed {
+        /// Their length.
+        window: Span,
+    },
+    /// A bucket that fills evenly: the generic cell rate algorithm.
+    Bucket {
+        /// The time in which as much comes in as the limit's count.
+        per: Span,
+        /// What it holds: so much can be taken at once.
+        burst: u64,
+    },
+}
+
+/// What a caller hears of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enforcement {
+    /// All of it.
+    Enforce,
+    /// That it is allowed, whatever is used; only [`Taken::silent`] tells the application.
+    ShadowBan,
+    /// That it is allowed; [`Taken::over`] tells what would have been.
+    Observe,
+    /// That it is allowed. Nothing is counted.
+    Off,
+}
+
+impl Enforcement {
+    /// All, each with the word of configurations for it.
+    pub const WORDS: [(Enforcement, &str); 4] = [
+        (Enforcement::Enforce, "enforce"),
+        (Enforcement::ShadowBan, "shadow_ban"),
+        (Enforcement::Observe, "observe"),
+        (Enforcement::Off, "off"),
+    ];
+
+    /// What configurations call it.
+    pub fn name(self) -> &'static str {
+        Enforcement::WORDS.iter().find(|(known, _)| *known == self).map_or("", |(_, word)| word)
+    }
+}
+
+/// When a key is refused whatever it has used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BanPlan {
+    /// After so many refusals.
+    pub after: u64,
+    /// Within this time.
+    pub within: Span,
+    /// For so long.
+    pub lasts: Span,
+}
+
+/// A part of a limit's key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitField {
+    /// What requests call it.
+    pub name: String,
+    /// How its value is made the same for what is meant to be counted together.
+    pub how: FieldForm,
+}
+
+/// How a value of a key is normalised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldForm {
+    /// As pieces of statistics are.
+    Piece(Normalise),
+    /// An address of the internet: one of IPv6 by its network of 64 bits, which is what one customer has. Other text as it is.
+    Network,
+}
+
+const NETWORK: &str = "network";
+
+impl FieldForm {
+    /// What configurations call them.
+    pub(crate) fn names() -> impl Iterator<Item = &'static str> + Clone {
+        Normalise::ALL.into_iter().map(Normalise::name).chain([NETWORK])
+    }
+
+    /// A value as it is counted; `None` if nothing is left of it. Of an address that has a tag the one without it.
+    pub(crate) fn normal(self, value: &str) -> Option<String> {
+        match self {
+            FieldForm::Piece(how) => {
+                let mut last = None;
+                content::piece::pieces(&event::Value::from(value), how, &mut |piece| {
+                    last = Some(piece.to_owned());
+                });
+                last
+            }
+            FieldForm::Network => Some(match value.trim().parse::<IpAddr>() {
+                Ok(address) => network(address),
+                Err(_) => value.to_owned(),
+            })
+            .filter(|text| !text.is_empty()),
+        }
+    }
+}
+
+impl FromStr for FieldForm {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<FieldForm, ()> {
+        if text == NETWORK { Ok(FieldForm::Network) } else { text.parse().map(FieldForm::Piece) }
+    }
+}
+
+/// An address of IPv4, also one that is written as IPv6, as it is; one of IPv6 as its network of 64 bits.
+pub fn network(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => {
+            let network = u128::from(address) >> 64 << 64;
+            format!("{}/64", std::net::Ipv6Addr::from(network))
+        }
+    }
+}
+
+/// A limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LimitPlan {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What it is for, for people.
+    pub description: String,
+    /// The number of the kind under which it counts.
+    pub kind: Kind,
+    /// Whether other limits count under this kind, too: then its name is part of each key.
+    pub shares_kind: bool,
+    /// What its keys are made of; for limits of other formats it says nothing.
+    pub key: Vec<LimitField>,
+    /// Most that is allowed. `u64::MAX` is no limit: nothing is counted.
+    pub count: u64,
+    /// How it is counted.
+    pub pace: Pace,
+    /// What a take costs where it does not say.
+    pub cost: u64,
+    /// Whether what is refused counts, too.
+    pub counts_all: bool,
+    /// What callers hear of it.
+    pub enforcement: Enforcement,
+    /// When its counts cannot be had: allow, or refuse.
+    pub on_error: OnError,
+    /// When a key is banned.
+    pub ban: Option<BanPlan>,
+    /// Names of limits that are taken with it.
+    pub also: Vec<String>,
+    /// Exceptions of the configuration.
+    pub exceptions: Vec<Exception>,
+}
+
+impl LimitPlan {
+    fn shared(name: &str, kind: Kind, count: u64, pace: Pace, counts_all: bool) -> LimitPlan {
+        LimitPlan {
+            name: name.into(),
+            description: String::new(),
+            kind,
+            shares_kind: true,
+            key: Vec::new(),
+            count,
+            pace,
+            cost: 1,
+            counts_all,
+            enforcement: Enforcement::Enforce,
+            on_error: OnError::Open,
+            ban: None,
+            also: Vec::new(),
+            exceptions: Vec::new(),
+        }
+    }
+
+    /// A limit over windows of equal length one after the other since 1970, as Envoy's rate limit service has them. What is
+    /// refused counts. The window has at most 366 days. All such limits may have the same keys: the name tells them
+    /// apart.
+    pub fn fixed(name: &str, count: u64, window: Span) -> LimitPlan {
+        let index = FIXED_WIDTHS.iter().position(|width| window <= *width).unwrap_or(FIXED_WIDTHS.len() - 1);
+        let kind = Kind(FIXED + index as u16);
+        LimitPlan::shared(name, kind, count, Pace::Fixed { window }, true)
+    }
+
+    /// A bucket by the generic cell rate algorithm, as redis-cell has it: `burst` can be taken at once, and `count` come in
+    /// evenly within each `per`. What is refused does not count. Everything but name and key may differ from take to
+    /// take.
+    pub fn bucket(name: &str, count: u64, per: Span, burst: u64) -> LimitPlan {
+        LimitPlan::shared(name, BUCKETS, count, Pace::Bucket { per, burst }, false)
+    }
+
+    /// What it keeps of a key.
+    ///
+    /// # Errors
+    /// If its window cannot be divided so.
+    pub fn measure(&self) -> Result<Measure, LayoutError> {
+        match &self.pace {
+            Pace::Sliding { window, parts, .. } => Measure::limit(*window, *parts),
+            Pace::Calendar { period, .. } => Measure::limit(period.longest(), 1),
+            Pace::Fixed { window } => Measure::limit(*window, 1),
+            Pace::Bucket { .. } => Ok(Measure::Gcra),
+        }
+    }
+
+    /// Every statistic that it has.
+    pub(crate) fn measures(&self) -> Result<Vec<(Kind, &'static str, Measure)>, LayoutError> {
+        let mut all = vec![(self.kind, "limit", self.measure()?)];
+        if let Some(ban) = self.ban {
+            let refusals = Measure::limit(ban.within, REFUSAL_WINDOWS)?;
+            all.push((self.refusals(), "limit.refusals", refusals));
+            // The moment of a bucket is that of the ban's end: it can be set and lifted.
+            all.push((self.bans(), "limit.bans", Measure::Gcra));
+        }
+        Ok(all)
+    }
+
+    /// The statistics of limits that have no number.
+    pub(crate) fn shared_measures() -> Result<Vec<(Kind, String, Measure)>, LayoutError> {
+        let fixed = FIXED_WIDTHS
+            .iter()
+            .zip(FIXED..)
+            .map(|(width, kind)| Ok((Kind(kind), format!("fixed.{width}"), Measure::limit(*width, 1)?)));
+        std::iter::once(Ok((BUCKETS, "bucket".to_owned(), Measure::Gcra))).chain(fixed).collect()
+    }
+
+    pub(crate) fn refusals(&self) -> Kind {
+        Kind(self.kind.0 | REFUSALS)
+    }
+
+    pub(crate) fn bans(&self) -> Kind {
+        Kind(self.kind.0 | BANS)
+    }
+
+    /// How long its window is; of a month the longest. For a bucket the time in which an empty one is full again.
+    pub fn window(&self) -> Span {
+        match &self.pace {
+            Pace::Sliding { window, .. } | Pace::Fixed { window } => *window,
+            Pace::Calendar { period: Period::Hour, .. } => Span::hours(1),
+            Pace::Calendar { period: Period::Day, .. } => Span::days(1),
+            Pace::Calendar { period: Period::Month, .. } => Span::days(31),
+            Pace::Calendar { period: Period::Minute, .. } => Span::minutes(1),
+            Pace::Bucket { per, .. } => *per,
+        }
+    }
+
+    /// Most that can be taken at once.
+    pub fn quota(&self) -> u64 {
+        match self.pace {
+            Pace::Bucket { burst, .. } => burst,
+            _ => self.count,
+        }
+    }
+
+    /// What it is called in configurations.
+    pub fn mode(&self) -> &'static str {
+        match self.pace {
+            Pace::Sliding { interpolated: false, .. } => "sliding",
+            Pace::Sliding { interpolated: true, .. } => "interpolated",
+            Pace::Calendar { .. } => "calendar",
+            Pace::Fixed { .. } => "fixed",
+            Pace::Bucket { .. } => "gcra",
+        }
+    }
+
+    /// Whether nothing is counted.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.enforcement == Enforcement::Off || self.count == u64::MAX
+    }
+}
+
+/// Longest window of a limit.
+pub(crate) const WINDOW_MAX: Span = Span::days(366);
+const _: () = assert!(WINDOW_MAX.0 < Shape::SPAN_MAX.0);
+
+/// Whose use of a limit is counted: the keyed hash of its values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LimitKey(pub(crate) Shingle);
+
+/// What is to be taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Take<'a> {
+    /// From which limit.
+    pub limit: &'a LimitPlan,
+    /// Whose.
+    pub key: LimitKey,
+    /// How much; nothing is a look.
+    pub cost: u64,
+}
+
+/// What came of a [`Take`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Taken {
+    /// The limit's name.
+    pub limit: Arc<str>,
+    /// What the caller may be told.
+    pub allowed: bool,
+    /// It is over the limit, and the caller is not to hear of it.
+    pub silent: bool,
+    /// It is over the limit, whatever the caller hears. Never so for a shadow ban, where [`Taken::silent`] says it.
+    pub over: bool,
+    /// Most that could be taken at once.
+    pub quota: u64,
+    /// The limit's window.
+    pub window: Span,
+    /// What is used by now, rounded up for a bucket.
+    pub used: u64,
+    /// What is left.
+    pub remaining: u64,
+    /// When all will be left, if nothing more is taken.
+    pub reset_after: Span,
+    /// When as much can be taken as was refused, if nothing more is taken; `None` where nothing was refused, or never.
+    pub retry_after: Option<Span>,
+    /// Until when the key is banned.
+    pub banned_until: Option<Time>,
+    /// The key is not limited.
+    pub exempt: bool,
+    /// How far the numbers can be trusted; missing means that `on_error` has decided.
+    pub quality: Quality,
+    /// What this take has counted: what may be given back.
+    pub charged: u64,
+    /// When: what is given back is to say it.
+    pub time: Time,
+}
+
+impl Taken {
+    /// The one that says most of several limits that were taken together: the one to be waited for longest, or with
+    /// the least left.
+    pub fn strictest(all: &[Taken]) -> Option<&Taken> {
+        all.iter().min_by_key(|taken| {
+            let wait = taken.retry_after.map_or(i64::MAX, |span| span.0);
+            (
+                taken.allowed,
+                if taken.allowed { 0 } else { wait.saturating_neg() },
+                taken.exempt,
+                taken.remaining,
+            )
+        })
+    }
+}
+
+/// Why a limit's key cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// A field is not given.
+    #[error("the limit `{limit}` counts by `{field}`, which is not given")]
+    Missing {
+        /// The limit.
+        limit: String,
+        /// The field.
+        field: String,
+    },
+    /// Nothing is left of a value once it is normalised.
+    #[error("`{value}` is no value of `{field}`")]
+    Unfit {
+        /// The field.
+        field: String,
+        /// Its value, at most 100 characters of it.
+        value: String,
+    },
+}

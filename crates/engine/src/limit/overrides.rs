@@ -1,0 +1,208 @@
+//! Exceptions: keys for which a limit is another, or none, for a while.
+//!
+//! Those of the configuration stand in `[[limit.override]]`. Those that were posted are kept in `limits.json` of the data
+//! directory, in the clear: whoever set one wants to read it. A posted one stands over one of the configuration.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+
+use event::{Secret, Time};
+use serde::{Deserialize, Serialize};
+
+use super::{KeyError, LimitKey, LimitPlan};
+use crate::Engine;
+use crate::directory::files::sync_parent;
+use crate::directory::{DirectoryError, io_error};
+use crate::plan::Plan;
+
+/// Most exceptions that can be posted.
+pub const EXCEPTIONS_MAX: usize = 100_000;
+/// Largest file that is read.
+const FILE_BYTES_MAX: u64 = 1 << 28;
+
+/// A key for which a limit is another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exception {
+    /// The limit.
+    pub limit: String,
+    /// The key's values in the order of the limit's fields.
+    pub key: Vec<String>,
+    /// Most that is allowed, instead of the limit's count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// Whether the key is not limited at all.
+    #[serde(default)]
+    pub exempt: bool,
+    /// When it ends; never without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
+}
+
+/// Why an exception was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum ExceptionError {
+    /// It does not fit the limit.
+    #[error("{0}")]
+    Unfit(String),
+    /// The key cannot be made.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// There are too many.
+    #[error("there are {EXCEPTIONS_MAX} already: remove some first")]
+    Full,
+    /// They could not be written.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+}
+
+/// What stands for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) count: Option<u64>,
+    pub(crate) exempt: bool,
+    until: Option<Time>,
+}
+
+/// Exceptions by limit and key.
+#[derive(Debug, Default)]
+pub(crate) struct Exceptions {
+    /// Posted, then configured.
+    by_limit: HashMap<String, HashMap<LimitKey, [Option<Standing>; 2]>>,
+    posted: Vec<Exception>,
+}
+
+impl Exceptions {
+    /// Those that were posted, and those of the plan.
+    pub(crate) fn new(plan: &Plan, posted: Vec<Exception>, secret: &Secret) -> Exceptions {
+        let mut all = Exceptions { posted, ..Exceptions::default() };
+        for limit in &plan.limits {
+            let configured = limit.exceptions.iter().map(|exception| (1, exception));
+            let posted = all.posted.iter().filter(|exception| *exception.limit == *limit.name);
+            let mut by_key: HashMap<LimitKey, [Option<Standing>; 2]> = HashMap::new();
+            for (place, exception) in posted.map(|exception| (0, exception)).chain(configured) {
+                // One that does not fit any more, because the limit has changed, stands for nothing.
+                let Ok(key) = key(limit, &exception.key, secret) else { continue };
+                let Exception { count, exempt, until, .. } = *exception;
+                by_key.entry(key).or_default()[place] = Some(Standing { count, exempt, until });
+            }
+            if !by_key.is_empty() {
+                all.by_limit.insert(limit.name.to_string(), by_key);
+            }
+        }
+        all
+    }
+
+    /// What stands for a key now.
+    #[inline]
+    pub(super) fn of(&self, limit: &str, key: LimitKey, now: Time) -> Option<Standing> {
+        if self.by_limit.is_empty() {
+            return None;
+        }
+        let standing = self.by_limit.get(limit)?.get(&key)?;
+        standing.iter().flatten().find(|standing| standing.until.is_none_or(|until| now < until)).copied()
+    }
+
+    /// Those that were posted.
+    pub(crate) fn posted(&self) -> &[Exception] {
+        &self.posted
+    }
+}
+
+/// The key of an exception's values.
+fn key(limit: &LimitPlan, values: &[String], secret: &Secret) -> Result<LimitKey, ExceptionError> {
+    if values.len() != limit.key.len() {
+        let (wanted, given) = (limit.key.len(), values.len());
+        let why = format!("the key of `{}` has {wanted} values, and {given} were given", limit.name);
+        return Err(ExceptionError::Unfit(why));
+    }
+    let mut normal = Vec::with_capacity(values.len());
+    for (field, value) in limit.key.iter().zip(values) {
+        normal.push(field.how.normal(value).ok_or_else(|| KeyError::Unfit {
+            field: field.name.clone(),
+            value: value.chars().take(100).collect(),
+        })?);
+    }
+    let normal: Vec<&str> = normal.iter().map(String::as_str).collect();
+    Ok(super::take::key(secret, limit, &normal))
+}
+
+/// Reads what was posted; nothing was yet in a new directory.
+pub(crate) fn read(path: &Path) -> Result<Vec<Exception>, DirectoryError> {
+    let mut bytes = Vec::new();
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        file => file.map_err(io_error(path))?,
+    };
+    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(io_error(path))?;
+    serde_json::from_slice(&bytes).map_err(|error| {
+        let why = format!("{error}; restore it from a backup, or remove it: no posted exception then stands");
+        io_error(path)(io::Error::new(io::ErrorKind::InvalidData, why))
+    })
+}
+
+fn write(path: &Path, exceptions: &[Exception]) -> io::Result<()> {
+    let half = path.with_extension("json.half");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&half)?;
+    file.write_all(&serde_json::to_vec_pretty(exceptions)?)?;
+    file.sync_all()?;
+    fs::rename(&half, path)?;
+    sync_parent(path)
+}
+
+impl Engine {
+    pub(crate) fn exceptions(&self) -> Arc<Exceptions> {
+        Arc::clone(&self.exceptions.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts the plan's exceptions in force.
+    pub(crate) fn take_over_exceptions(&self, plan: &Plan) {
+        let posted = self.exceptions().posted().to_vec();
+        let new = Arc::new(Exceptions::new(plan, posted, &self.secret));
+        *self.exceptions.write().unwrap_or_else(PoisonError::into_inner) = new;
+    }
+
+    /// The exceptions of a limit that were posted, in the order in which they were.
+    pub fn posted_exceptions(&self, limit: &str) -> Vec<Exception> {
+        let exceptions = self.exceptions();
+        exceptions.posted().iter().filter(|exception| exception.limit == limit).cloned().collect()
+    }
+
+    /// Posts an exception, instead of any other of the same key; one that has ended, or that says nothing, takes the
+    /// other away. What has ended by now is forgotten. Kept in the data directory, if there is one. Blocks.
+    ///
+    /// # Errors
+    /// [`ExceptionError`]; then nothing has changed.
+    pub fn post_exception(&self, exception: Exception, now: Time) -> Result<(), ExceptionError> {
+        let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let plan = self.plan();
+        let limit = plan
+            .limit(&exception.limit)
+            .ok_or_else(|| ExceptionError::Unfit(format!("there is no limit `{}`", exception.limit)))?;
+        let its_key = key(limit, &exception.key, &self.secret)?;
+        let mut posted = self.exceptions().posted().to_vec();
+        posted.retain(|other| {
+            let same = other.limit == exception.limit
+                && key(limit, &other.key, &self.secret).is_ok_and(|key| key == its_key);
+            !same && other.until.is_none_or(|until| now < until)
+        });
+        let stands = exception.exempt || exception.count.is_some();
+        if stands && exception.until.is_none_or(|until| now < until) {
+            if posted.len() >= EXCEPTIONS_MAX {
+                return Err(ExceptionError::Full);
+            }
+            posted.push(exception);
+        }
+        if let Some(directory) = &self.directory {
+            let path = directory.limits_path();
+            write(&path, &posted).map_err(io_error(&path))?;
+        }
+        let new = Arc::new(Exceptions::new(&plan, posted, &self.secret));
+        *self.exceptions.write().unwrap_or_else(PoisonError::into_inner) = new;
+        Ok(())
+    }
+}

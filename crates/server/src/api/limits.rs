@@ -1,0 +1,254 @@
+//! Limits in JSON.
+
+use std::collections::BTreeMap;
+
+use engine::limit::{Exception, LimitPlan};
+use event::Span;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::Timestamp;
+
+/// The values of a limit's key by the names of its fields. Numbers count as their text.
+pub type LimitValues = BTreeMap<String, serde_json::Value>;
+
+/// What is to be taken, or looked at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitTake {
+    /// The values of the key's fields.
+    #[serde(default)]
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub key: LimitValues,
+    /// How much; the limit's own cost where it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<u64>,
+}
+
+/// What is given back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitRefund {
+    /// The values of the key's fields.
+    #[serde(default)]
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub key: LimitValues,
+    /// How much; never more than is used.
+    pub amount: u64,
+    /// `time` of the answer by which it was taken. Without it the oldest is given back first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken: Option<Timestamp>,
+}
+
+/// What a reservation came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitSettle {
+    /// The values of the key's fields.
+    #[serde(default)]
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub key: LimitValues,
+    /// What was taken beforehand.
+    pub reserved: u64,
+    /// What it came to: more is charged, whatever is left, and less given back.
+    pub cost: u64,
+    /// `time` of the answer by which it was taken.
+    pub taken: Timestamp,
+}
+
+/// What a key is to have used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitReset {
+    /// The values of the key's fields.
+    #[serde(default)]
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub key: LimitValues,
+    /// How much it is to have used by now; nothing where it is not said. Its ban is lifted.
+    #[serde(default)]
+    pub used: u64,
+}
+
+/// A key for which a limit is another. Without `count` and `exempt` it takes an earlier one away.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitOverride {
+    /// The values of the key's fields.
+    #[serde(default)]
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub key: LimitValues,
+    /// Most that this key may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// Whether this key is not limited.
+    #[serde(default)]
+    pub exempt: bool,
+    /// When it ends; never without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+/// What limits say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LimitAnswer {
+    /// What the caller may be told.
+    pub allowed: bool,
+    /// It is over a limit that bans in the shadow: the application does not do what was asked, and says it did. Nothing
+    /// else here tells that apart.
+    pub silent: bool,
+    /// When this was, to be named where something is given back or settled.
+    pub time: Timestamp,
+    /// Each limit: the one that was named, then those that are taken with it.
+    pub limits: Vec<LimitState>,
+}
+
+/// What one limit says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LimitState {
+    /// Its name.
+    pub limit: String,
+    /// Whether it allows it, as callers are told.
+    pub allowed: bool,
+    /// Whether it is over the limit: with `observe` it is allowed all the same.
+    pub over: bool,
+    /// Most that can be taken at once.
+    pub quota: u64,
+    /// Its window in seconds.
+    pub window: f64,
+    /// What is used by now.
+    pub used: u64,
+    /// What is left.
+    pub remaining: u64,
+    /// Seconds until all is left again, if nothing more is taken.
+    pub reset_after: f64,
+    /// Seconds until what was refused can be taken; left out where nothing was refused, or never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<f64>,
+    /// Until when the key is banned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub banned_until: Option<Timestamp>,
+    /// The key is not limited.
+    pub exempt: bool,
+    /// What this has counted.
+    pub charged: u64,
+    /// `exact`, or `missing` where counts could not be had and `on_error` has decided.
+    pub quality: String,
+}
+
+/// A limit, as configured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LimitInfo {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// Fields of its key.
+    pub key: Vec<String>,
+    /// Most that a key may have.
+    pub count: u64,
+    /// Its window in seconds.
+    pub window: f64,
+    /// `sliding`, `interpolated`, `calendar` or `gcra`.
+    pub mode: String,
+    /// `enforce`, `shadow_ban`, `observe` or `off`.
+    pub enforcement: String,
+    /// Limits that are taken with it.
+    pub also: Vec<String>,
+    /// How many overrides were posted.
+    pub overrides: usize,
+}
+
+/// A refusal, as draft-ietf-httpapi-ratelimit-headers-11 has it in RFC 9457.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LimitProblem {
+    /// `https://iana.org/assignments/http-problem-types#quota-exceeded`, `#abnormal-usage-detected` for a ban, or
+    /// `#temporary-reduced-capacity` where counts cannot be had.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What it is.
+    pub title: String,
+    /// The status.
+    pub status: u16,
+    /// What is wrong.
+    pub detail: String,
+    /// The limits that refuse.
+    #[serde(rename = "violated-policies")]
+    pub violated_policies: Vec<String>,
+    /// What each limit says.
+    #[serde(flatten)]
+    pub answer: LimitAnswer,
+}
+
+/// The overrides of a limit that were posted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LimitOverrides {
+    /// In the order in which they were posted.
+    pub overrides: Vec<LimitOverride>,
+}
+
+fn seconds(span: Span) -> f64 {
+    span.as_seconds_f64()
+}
+
+impl LimitAnswer {
+    /// What takes or looks have said, at least one.
+    pub fn new(taken: &[engine::limit::Taken], time: event::Time) -> LimitAnswer {
+        LimitAnswer {
+            allowed: taken.iter().all(|taken| taken.allowed),
+            silent: taken.iter().any(|taken| taken.silent),
+            time: time.into(),
+            limits: taken.iter().map(LimitState::from).collect(),
+        }
+    }
+}
+
+impl From<&engine::limit::Taken> for LimitState {
+    fn from(taken: &engine::limit::Taken) -> LimitState {
+        LimitState {
+            limit: taken.limit.to_string(),
+            allowed: taken.allowed,
+            over: taken.over,
+            quota: taken.quota,
+            window: seconds(taken.window),
+            used: taken.used,
+            remaining: taken.remaining,
+            reset_after: seconds(taken.reset_after),
+            retry_after: taken.retry_after.map(seconds),
+            banned_until: taken.banned_until.map(Timestamp),
+            exempt: taken.exempt,
+            charged: taken.charged,
+            quality: taken.quality.to_string(),
+        }
+    }
+}
+
+impl LimitInfo {
+    /// A limit, and how many overrides of it were posted.
+    pub fn new(limit: &LimitPlan, overrides: usize) -> LimitInfo {
+        LimitInfo {
+            name: limit.name.to_string(),
+            description: limit.description.clone(),
+            key: limit.key.iter().map(|field| field.name.clone()).collect(),
+            count: limit.count,
+            window: seconds(limit.window()),
+            mode: limit.mode().to_owned(),
+            enforcement: limit.enforcement.name().to_owned(),
+            also: limit.also.clone(),
+            overrides,
+        }
+    }
+}
+
+impl LimitOverride {
+    /// One that was posted.
+    pub fn new(limit: &LimitPlan, exception: Exception) -> LimitOverride {
+        let names = limit.key.iter().map(|field| field.name.clone());
+        let values = exception.key.into_iter().map(serde_json::Value::from);
+        LimitOverride {
+            key: names.zip(values).collect(),
+            count: exception.count,
+            exempt: exception.exempt,
+            until: exception.until.map(Timestamp),
+        }
+    }
+}

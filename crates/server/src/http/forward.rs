@@ -1,0 +1,231 @@
+//! Forward authentication: a proxy asks about each request before it hands it on, and lets it pass on a 2xx.
+//!
+//! nginx (`auth_request`), Caddy (`forward_auth`) and Traefik (`forwardAuth`) tell the original request in fields, Envoy
+//! (`ext_authz` over HTTP) by its own method, path and host. Refusals go to the client as they are, so they say no more than
+//! that.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::header::{CONTENT_TYPE, HOST, REFERER, USER_AGENT};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use engine::limit::Taken;
+use engine::{ForwardPlan, Plan};
+use event::{Event, Value};
+use judge::Action;
+
+use super::limits::{Group, fields};
+use crate::api;
+use crate::hops::client;
+use crate::node::Node;
+use crate::problem::{FORBIDDEN, Failure, INTERNAL, MEDIA_TYPE, NOT_FOUND, shown};
+
+/// Who has opened the connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) IpAddr);
+
+/// What begins the URLs that proxies ask: tokens are the clients' there.
+pub(crate) const PREFIX: &str = "/v1/auth/";
+
+/// Tells the application, through the proxy, that a request that passes is to be done silently nothing about.
+const SILENT: HeaderName = HeaderName::from_static("tollhouse-silent");
+/// The status that a refusal is meant to have where the proxy knows 401 and 403 only.
+const STATUS: HeaderName = HeaderName::from_static("tollhouse-status");
+
+const FORWARDED_FOR: &str = "x-forwarded-for";
+const METHODS: [&str; 2] = ["x-forwarded-method", "x-original-method"];
+const URIS: [&str; 3] = ["x-forwarded-uri", "x-original-uri", "x-original-url"];
+const HOSTS: [&str; 2] = ["x-forwarded-host", "x-original-host"];
+
+/// The request that the proxy has.
+#[derive(Debug, Default, PartialEq)]
+struct Asked {
+    ip: String,
+    host: String,
+    method: String,
+    path: String,
+    query: String,
+    agent: String,
+    referer: String,
+}
+
+impl Asked {
+    /// Reads it from the proxy's own request; `rest` is what follows the name in the path.
+    fn of(ip: IpAddr, method: &Method, uri: &Uri, rest: &str, headers: &HeaderMap) -> Asked {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let first = |names: &[&str]| names.iter().find_map(|name| text(name)).map(str::to_owned);
+        let uri_text = first(&URIS).unwrap_or_else(|| match uri.query() {
+            Some(query) => format!("/{rest}?{query}"),
+            None => format!("/{rest}"),
+        });
+        // Some send a whole URL.
+        let target = uri_text.parse::<Uri>().ok();
+        let path_and_query = target.as_ref().and_then(|uri| uri.path_and_query());
+        let (path, query) = match path_and_query {
+            Some(both) => (both.path().to_owned(), both.query().unwrap_or_default().to_owned()),
+            None => (uri_text, String::new()),
+        };
+        let host = first(&HOSTS).or_else(|| text(HOST.as_str()).map(str::to_owned)).unwrap_or_default();
+        let name = host.parse::<axum::http::uri::Authority>().map(|authority| authority.host().to_owned());
+        Asked {
+            ip: ip.to_string(),
+            host: name.unwrap_or(host).to_ascii_lowercase(),
+            method: first(&METHODS).unwrap_or_else(|| method.to_string()),
+            path,
+            query,
+            agent: text(USER_AGENT.as_str()).unwrap_or_default().to_owned(),
+            referer: text(REFERER.as_str()).unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// A field, by the name that limits call it.
+    fn field(&self, name: &str) -> Option<&str> {
+        Some(match name {
+            "client.ip" => &self.ip,
+            "http.host" => &self.host,
+            "http.method" => &self.method,
+            "http.path" => &self.path,
+            "http.query" => &self.query,
+            "http.agent" => &self.agent,
+            "http.referer" => &self.referer,
+            _ => return None,
+        })
+    }
+
+    /// As an event; what is empty is left out.
+    fn event(&self, ip: IpAddr) -> Event {
+        let mut event = Event::default();
+        event.push("client.ip", Value::from(ip));
+        for name in &engine::FORWARD_FIELDS[1..] {
+            if let Some(value) = self.field(name).filter(|value| !value.is_empty()) {
+                event.push(*name, value);
+            }
+        }
+        event
+    }
+}
+
+/// What is answered to a proxy: whether its request passes.
+pub(super) async fn auth(
+    State(node): State<Arc<Node>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    Path(parts): Path<Vec<(String, String)>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let part = |name: &str| parts.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value.as_str());
+    let plan = node.engine.plan();
+    let name = part("name");
+    let Some(forward) = plan.forwards.iter().find(|forward| forward.name == name) else {
+        return Err(NOT_FOUND.failure(format!("there is no [[forward_auth]] `{}`", shown(name))));
+    };
+    if !forward.hops.contain(peer.to_canonical()) {
+        let help = "its `hops` are the networks of the proxies, this one included";
+        return Err(FORBIDDEN.failure("this address is no proxy of this [[forward_auth]]").help(help));
+    }
+    let forwarded: Vec<&[u8]> = headers.get_all(FORWARDED_FOR).iter().map(|value| value.as_bytes()).collect();
+    let ip = client(peer, forwarded.into_iter(), &forward.hops);
+    let asked = Asked::of(ip, &method, &uri, part("rest"), &headers);
+    let taken = take(&node, &plan, forward, &asked).await;
+    let silent = taken.iter().any(|taken| taken.silent);
+    let mut head = fields(&taken);
+    if taken.iter().any(|taken| !taken.allowed) {
+        let status = StatusCode::from_u16(forward.refuse).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+        return Ok(refused(status, StatusCode::TOO_MANY_REQUESTS, "The request is over its limit", head));
+    }
+    let action = match &forward.pipeline {
+        Some(name) => decide(&node, &plan, name, asked.event(ip)).await?,
+        None => Action::Accept,
+    };
+    let meant = match action {
+        Action::Reject | Action::Quarantine => StatusCode::FORBIDDEN,
+        Action::Challenge => StatusCode::UNAUTHORIZED,
+        Action::Throttle => StatusCode::TOO_MANY_REQUESTS,
+        Action::Accept | Action::Tag | Action::Review | Action::Shadow => {
+            if silent || action == Action::Shadow {
+                head.insert(SILENT, HeaderValue::from_static("1"));
+            }
+            return Ok((StatusCode::OK, head).into_response());
+        }
+    };
+    let status = match meant {
+        StatusCode::TOO_MANY_REQUESTS => StatusCode::from_u16(forward.refuse).unwrap_or(meant),
+        status => status,
+    };
+    Ok(refused(status, meant, "The request is not let through", head))
+}
+
+async fn take(node: &Node, plan: &Plan, forward: &ForwardPlan, asked: &Asked) -> Vec<Taken> {
+    let limits = forward.limits.iter().filter_map(|name| plan.limit(name));
+    // A limit that counts by what the request does not have does not count it.
+    let groups =
+        limits.filter_map(|limit| Group::of(&node.engine, plan, limit, |field| asked.field(field)).ok());
+    let groups: Vec<Group> = groups.collect();
+    let takes: Vec<_> = groups.iter().flat_map(|group| group.takes(None)).collect();
+    if takes.is_empty() { Vec::new() } else { node.engine.take(&takes, node.now()).await }
+}
+
+async fn decide(node: &Node, plan: &Plan, pipeline: &str, event: Event) -> Result<Action, Failure> {
+    let Some(pipeline) = plan.pipeline(Some(pipeline)) else { return Ok(Action::Accept) };
+    let prepared = node.engine.prepare(pipeline, event, node.now());
+    let decisions = node.engine.decide(vec![prepared]).await?;
+    let decision = decisions.first().ok_or_else(|| INTERNAL.failure("the request was not decided"))?;
+    Ok(decision.verdict.action)
+}
+
+fn refused(status: StatusCode, meant: StatusCode, title: &str, head: HeaderMap) -> Response {
+    let problem = api::Problem {
+        kind: "about:blank".to_owned(),
+        title: title.to_owned(),
+        status: status.as_u16(),
+        detail: "try again later, or ask who runs this site".to_owned(),
+        help: None,
+        problems: Vec::new(),
+    };
+    let mut response = (status, head, Json(problem)).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+    headers.insert(STATUS, HeaderValue::from(meant.as_u16()));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(uri: &str, rest: &str, headers: &[(&str, &str)]) -> Asked {
+        let headers = headers.iter().map(|(name, value)| {
+            (HeaderName::try_from(*name).unwrap(), HeaderValue::try_from(*value).unwrap())
+        });
+        Asked::of([192, 0, 2, 7].into(), &Method::GET, &uri.parse().unwrap(), rest, &headers.collect())
+    }
+
+    #[test]
+    fn each_proxy_tells_the_request_in_its_own_way() {
+        let expected = Asked {
+            ip: "192.0.2.7".to_owned(),
+            host: "example.org".to_owned(),
+            method: "POST".to_owned(),
+            path: "/login".to_owned(),
+            query: "a=b".to_owned(),
+            ..Asked::default()
+        };
+        let nginx =
+            [("x-original-method", "POST"), ("x-original-uri", "/login?a=b"), ("host", "Example.org")];
+        assert_eq!(asked("/v1/auth/site", "", &nginx), expected);
+        let traefik = [
+            ("x-forwarded-method", "POST"),
+            ("x-forwarded-uri", "/login?a=b"),
+            ("x-forwarded-host", "example.org:443"),
+            ("host", "127.0.0.1:8377"),
+        ];
+        assert_eq!(asked("/v1/auth/site", "", &traefik), expected);
+        let envoy = Asked { method: "GET".to_owned(), ..expected };
+        assert_eq!(asked("/v1/auth/site/login?a=b", "login", &[("host", "example.org")]), envoy);
+        assert_eq!(asked("/v1/auth/site", "", &[("x-original-uri", "not a uri")]).path, "not a uri");
+    }
+}

@@ -1,0 +1,83 @@
+//! Limits before a message's body: what an envelope takes from, as soon as its parts are known.
+
+use content::message::Envelope;
+use engine::limit::{LimitPlan, Take, Taken};
+use engine::{Acting, MailReply};
+
+use super::Face;
+
+/// The field whose values come one by one.
+const RECIPIENT: &str = "mail.recipients";
+
+/// How much of an envelope is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Client and sender.
+    Sender,
+    /// The last recipient.
+    Recipient,
+    /// All of a message's that has one recipient.
+    All,
+}
+
+impl Face {
+    /// Whether the listener's envelopes take from limits.
+    pub(crate) fn has_limits(&self) -> bool {
+        !self.plan.limits.is_empty()
+    }
+
+    /// Takes from the limits whose fields are known with this part. What the mail server is to be asked to do, if it is not
+    /// to go on.
+    pub(crate) async fn limited(&self, envelope: &Envelope, part: Part) -> Option<MailReply> {
+        if !self.has_limits() {
+            return None;
+        }
+        let plan = self.node.engine.plan();
+        let ip = envelope.client_ip.map(|ip| ip.to_string());
+        let value = |field: &str| match field {
+            "client.ip" => ip.as_deref(),
+            "client.helo" => envelope.helo.as_deref(),
+            "client.user" => envelope.user.as_deref(),
+            "mail.sender" => envelope.sender.as_deref(),
+            "mail.recipients" => envelope.recipients.last().map(String::as_str),
+            _ => None,
+        };
+        let by_recipient = |limit: &LimitPlan| limit.key.iter().any(|field| field.name == RECIPIENT);
+        let named = self.plan.limits.iter().filter_map(|name| plan.limit(name));
+        let with = named.flat_map(|limit| {
+            std::iter::once(limit).chain(limit.also.iter().filter_map(|name| plan.limit(name)))
+        });
+        let wanted = with.filter(|limit| match part {
+            Part::All => true,
+            Part::Sender => !by_recipient(limit),
+            Part::Recipient => by_recipient(limit),
+        });
+        // A limit that counts by what the envelope does not have does not count it.
+        let takes = wanted.filter_map(|limit| {
+            let key = self.node.engine.limit_key_of(limit, value).ok()?;
+            Some(Take { limit, key, cost: limit.cost })
+        });
+        let takes: Vec<Take<'_>> = takes.collect();
+        if takes.is_empty() {
+            return None;
+        }
+        let taken = self.node.engine.take(&takes, self.node.now()).await;
+        let reply = reply(&taken)?;
+        let limit = Taken::strictest(&taken).map_or("", |taken| &taken.limit);
+        tracing::info!(
+            listener = self.plan.name,
+            limit,
+            reply = reply.name(),
+            "an envelope is over its limit"
+        );
+        (self.plan.acting == Acting::Enforce).then_some(reply)
+    }
+}
+
+/// What is over a limit is to come again; what is so in the shadow is taken and delivered to nobody.
+fn reply(taken: &[Taken]) -> Option<MailReply> {
+    if taken.iter().any(|taken| !taken.allowed) {
+        return Some(MailReply::Defer);
+    }
+    taken.iter().any(|taken| taken.silent).then_some(MailReply::Discard)
+}

@@ -1,0 +1,118 @@
+//! The protocol of Redis, so that every client of Redis is one of Tollhouse: limits, events and statistics as commands.
+//!
+//! ```text
+//! bytes ─► codec ─► table ─► session ─► engine
+//!          commands  known?   runs of takes, and of decisions, as one batch each
+//! ```
+//!
+//! What is pipelined is decided together: all takes that stand next to each other in what was read are one batch of the
+//! engine, and their answers one write. A client that does not read what it asked for is let go.
+
+mod answer;
+pub mod codec;
+mod event;
+mod info;
+mod session;
+mod table;
+mod take;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
+
+use self::codec::Decoder;
+use self::session::Session;
+use crate::listen::{Stop, Stream};
+use crate::mail::Face;
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 16 << 10;
+/// Bytes of a command that is not whole yet for which no room among the node's bodies is asked.
+const FREE_BYTES: usize = 64 << 10;
+/// Answers are written once they are this long, or nothing more is to be answered.
+const WRITE_BYTES: usize = 64 << 10;
+
+/// Holds a conversation to its end.
+pub(crate) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop) {
+    let mut session = Session::new(&face);
+    let mut decoder = Decoder::default();
+    let mut room: Option<OwnedSemaphorePermit> = None;
+    loop {
+        let going = hear(&mut session, &mut decoder, &mut stream).await;
+        if going.is_break() {
+            return;
+        }
+        if !has_room(&face, &mut room, decoder.waiting()) {
+            face.node.metrics.listener_trouble(&face.plan.name, "overloaded");
+            session
+                .answers
+                .error("OOM the commands being read are too large together, try again a little later");
+            let _ = stream.write_all(session.answers.bytes()).await;
+            return;
+        }
+        let input = decoder.room();
+        input.reserve(READ_BYTES);
+        let read = tokio::select! {
+            biased;
+            read = timeout(face.idle(), stream.read_buf(input)) => read,
+            () = stop.wanted() => return,
+        };
+        match read {
+            Ok(Ok(read)) if read > 0 => {}
+            _ => return,
+        }
+    }
+}
+
+/// Answers all commands that are whole.
+async fn hear(session: &mut Session<'_>, decoder: &mut Decoder, stream: &mut Stream) -> ControlFlow<()> {
+    let mut going = ControlFlow::Continue(());
+    while going.is_continue() {
+        match decoder.next_command(session.limits()) {
+            Ok(Some(command)) => going = session.take_in(command).await,
+            Ok(None) => break,
+            Err(error) => {
+                session.settle().await;
+                session.answers.error(&format!("ERR {error}"));
+                let (listener, node) = (&session.face.plan.name, &session.face.node);
+                tracing::warn!(%error, listener, "a client of Redis was not understood");
+                node.metrics.listener_trouble(listener, "protocol");
+                going = ControlFlow::Break(());
+            }
+        }
+        if session.answers.len() >= WRITE_BYTES {
+            write(session, stream).await?;
+        }
+    }
+    session.settle().await;
+    write(session, stream).await?;
+    going
+}
+
+async fn write(session: &mut Session<'_>, stream: &mut Stream) -> ControlFlow<()> {
+    if session.answers.len() > 0 && stream.write_all(session.answers.bytes()).await.is_err() {
+        return ControlFlow::Break(());
+    }
+    session.answers.clear();
+    ControlFlow::Continue(())
+}
+
+/// Whether a command that is not whole yet may grow on: beyond a little it takes part in the room that the node has for
+/// all bodies.
+fn has_room(face: &Face, room: &mut Option<OwnedSemaphorePermit>, waiting: usize) -> bool {
+    if waiting <= FREE_BYTES {
+        *room = None;
+        return true;
+    }
+    let held = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+    let more = u32::try_from((waiting - FREE_BYTES).saturating_sub(held)).unwrap_or(u32::MAX);
+    let Ok(more) = Arc::clone(&face.node.bodies).try_acquire_many_owned(more) else { return false };
+    match room {
+        Some(room) => room.merge(more),
+        None => *room = Some(more),
+    }
+    true
+}

@@ -1,0 +1,503 @@
+//! One connection: who speaks, what is still to be decided, and what is answered.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use ::event::Time;
+use engine::limit::{Take, Taken};
+use engine::{Engine, EngineError, Pipeline, Prepared, Said};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::histogram::Histogram;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+use super::answer::{Answers, quoted};
+use super::codec::{Command, Limits};
+use super::table::{self, Name};
+use super::take::{self, Asked, Buckets, Words};
+use super::{event, info};
+use crate::api;
+use crate::input::Lookups;
+use crate::mail::{Face, Trouble};
+use crate::node::blocking;
+use crate::problem::Failure;
+
+/// Longest name of a connection.
+const NAME_BYTES_MAX: usize = 256;
+/// Takes that are decided as one batch.
+const TAKES_MAX: usize = 1024;
+/// Events that are decided as one batch.
+const EVENTS_MAX: usize = 256;
+/// The pipeline that the listener names, as commands name it.
+const LISTENERS_OWN: &[u8] = b"-";
+
+pub(super) struct Session<'f> {
+    pub(super) face: &'f Face,
+    pub(super) answers: Answers,
+    /// Its number among all connections since the start.
+    pub(super) id: i64,
+    pub(super) name: Vec<u8>,
+    /// Whether it has said its password, or needs none.
+    known: bool,
+    limits: Limits,
+    /// Takes that are to be answered next. Either these or `events` wait, never both.
+    takes: Vec<Asked>,
+    /// Events whose decisions are to be answered next.
+    events: Vec<Prepared>,
+    buckets: Buckets,
+    commands: Counter,
+    batches: Histogram,
+}
+
+impl<'f> Session<'f> {
+    pub(super) fn new(face: &'f Face) -> Session<'f> {
+        let metrics = &face.node.metrics;
+        let known = face.plan.password.is_none();
+        let command_bytes_max = usize::try_from(face.plan.body_max).unwrap_or(usize::MAX);
+        Session {
+            answers: Answers::default(),
+            id: face.node.sessions.fetch_add(1, Relaxed),
+            name: Vec::new(),
+            known,
+            limits: Limits { command_bytes_max, known },
+            takes: Vec::new(),
+            events: Vec::new(),
+            buckets: Buckets::default(),
+            commands: metrics.resp_commands(&face.plan.name),
+            batches: metrics.resp_batches(&face.plan.name),
+            face,
+        }
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        Limits { known: self.known, ..self.limits }
+    }
+
+    /// Takes in a command: answers it, or has it wait for [`Session::settle`].
+    pub(super) async fn take_in(&mut self, command: Command<'_>) -> ControlFlow<()> {
+        self.commands.inc();
+        let name = command.get(0).unwrap_or_default();
+        let refused = match table::find(name) {
+            None => Err(unknown(command)),
+            Some(entry) if !self.known && !entry.is_for_strangers() => {
+                Err("NOAUTH Authentication required.".to_owned())
+            }
+            Some(entry) if !entry.takes(command.len()) => {
+                Err(format!("ERR wrong number of arguments for '{}' command", entry.word))
+            }
+            Some(entry) => Ok(entry.name),
+        };
+        match refused {
+            Ok(Name::Throttle) => match Asked::cell(command, &mut self.buckets, &self.face.node.engine) {
+                Ok(asked) => self.take_later(asked).await,
+                Err(error) => {
+                    self.settle().await;
+                    self.answers.error(&error);
+                }
+            },
+            Ok(name @ (Name::Take | Name::Peek)) => self.take_or_peek(name, command).await,
+            Ok(Name::Decide) => {
+                if let Err(error) = self.decide_later(command).await {
+                    self.settle().await;
+                    self.answers.error(&error);
+                }
+            }
+            Ok(name) => {
+                self.settle().await;
+                return self.answer(name, command).await;
+            }
+            Err(error) => {
+                self.settle().await;
+                self.answers.error(&error);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Answers all that waits.
+    pub(super) async fn settle(&mut self) {
+        if !self.takes.is_empty() {
+            self.take().await;
+        }
+        if !self.events.is_empty() {
+            self.decide().await;
+        }
+    }
+
+    async fn take_later(&mut self, asked: Asked) {
+        if !self.events.is_empty() || self.takes.len() >= TAKES_MAX {
+            self.settle().await;
+        }
+        self.takes.push(asked);
+    }
+
+    /// Takes all that waits as one batch.
+    async fn take(&mut self) {
+        let started = Instant::now();
+        let asked = std::mem::take(&mut self.takes);
+        let takes: Vec<Take<'_>> = asked.iter().map(Asked::take).collect();
+        match self.in_time(|engine, now| async move { engine.take_each(&takes, now).await }).await {
+            Ok(taken) => {
+                for (asked, taken) in asked.iter().zip(&taken) {
+                    asked.answer(taken, &mut self.answers);
+                }
+            }
+            Err(error) => asked.iter().for_each(|_| self.answers.error(&error)),
+        }
+        self.batches.observe(started.elapsed().as_secs_f64());
+        self.takes = asked;
+        self.takes.clear();
+    }
+
+    /// `TOLL.TAKE` and `TOLL.PEEK`.
+    async fn take_or_peek(&mut self, name: Name, command: Command<'_>) {
+        let plan = self.face.node.engine.plan();
+        let words = match Words::read(command, "cost", &self.face.node.engine, &plan) {
+            Ok(words) => words,
+            Err(error) => {
+                self.settle().await;
+                return self.answers.error(&error);
+            }
+        };
+        let peeks = words.peek || name == Name::Peek;
+        if !peeks && words.also.is_empty() {
+            return self.take_later(Asked::toll(&words)).await;
+        }
+        self.settle().await;
+        let takes = words.takes();
+        let taken = self.in_time(|engine, now| async move {
+            if peeks { engine.peek_limits(&takes, now).await } else { engine.take(&takes, now).await }
+        });
+        match taken.await {
+            Ok(taken) => match Taken::strictest(&taken) {
+                Some(taken) => take::toll(taken, &mut self.answers),
+                None => self.answers.null(),
+            },
+            Err(error) => self.answers.error(&error),
+        }
+    }
+
+    /// `TOLL.REFUND`, `TOLL.RESET` and `TOLL.SET`.
+    async fn correct(&mut self, name: Name, command: Command<'_>) -> Result<(), String> {
+        let engine = &self.face.node.engine;
+        let amount = if name == Name::Set { "used" } else { "cost" };
+        let words = Words::read(command, amount, engine, &engine.plan())?;
+        if words.peek || words.given != (name != Name::Reset) && name != Name::Refund {
+            return Err("ERR syntax error".to_owned());
+        }
+        let takes = words.takes();
+        let corrected = self.in_time(|engine, now| async move {
+            for take in takes {
+                match name {
+                    Name::Refund => engine.refund(take, None, now).await?,
+                    Name::Set => engine.set_used(take, now).await?,
+                    _ => engine.reset_limit(take.limit, take.key, now).await?,
+                }
+            }
+            Ok(())
+        });
+        corrected.await?.map_err(|error: EngineError| event::failed(&Failure::from(error)))
+    }
+
+    /// Has the engine do something in time, if there is a place for it. What is not done by then is left.
+    async fn in_time<'e, T, W>(&'e self, work: impl FnOnce(&'e Engine, Time) -> W) -> Result<T, String>
+    where
+        W: Future<Output = T>,
+    {
+        let _place = self.face.place().map_err(|_| BUSY.to_owned())?;
+        let node = &self.face.node;
+        timeout(self.face.patience(), work(&node.engine, node.now())).await.map_err(|_| {
+            let trouble = Trouble::Slow;
+            node.metrics.listener_trouble(&self.face.plan.name, trouble.word());
+            format!("TRYAGAIN {trouble}")
+        })
+    }
+
+    async fn answer(&mut self, name: Name, command: Command<'_>) -> ControlFlow<()> {
+        let mut words = command.from(1);
+        match name {
+            Name::Ping => match (words.next(), words.next()) {
+                (None, _) => self.answers.simple("PONG"),
+                (Some(message), None) => self.answers.bulk(message),
+                _ => self.answers.error("ERR wrong number of arguments for 'ping' command"),
+            },
+            Name::Echo => self.answers.bulk(words.next().unwrap_or_default()),
+            Name::Quit => {
+                self.answers.ok();
+                return ControlFlow::Break(());
+            }
+            Name::Select => match words.next().and_then(integer) {
+                Some(0) => self.answers.ok(),
+                Some(_) => self.answers.error("ERR DB index is out of range"),
+                None => self.answers.error("ERR invalid DB index"),
+            },
+            Name::Auth => self.auth(command),
+            Name::Hello => self.hello(command),
+            Name::ResetSession => {
+                self.known = self.face.plan.password.is_none();
+                self.answers.resp3 = false;
+                self.name.clear();
+                self.answers.simple("RESET");
+            }
+            Name::Client => info::client(self, words),
+            Name::Command => table::command(words, &mut self.answers),
+            Name::Config => info::config(self.face, words, &mut self.answers),
+            Name::Info => info::info(self.face, words, &mut self.answers),
+            Name::Observe => {
+                let observed = self.observe(command).await;
+                self.told(observed);
+            }
+            Name::Stats => {
+                let timeline = self.stats(command).await;
+                self.told(timeline);
+            }
+            Name::Learn => {
+                let learned = self.learn(command).await;
+                self.told(learned);
+            }
+            Name::Refund | Name::Reset | Name::Set => match self.correct(name, command).await {
+                Ok(()) => self.answers.ok(),
+                Err(error) => self.answers.error(&error),
+            },
+            // These wait.
+            Name::Throttle | Name::Take | Name::Peek | Name::Decide => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Answers what HTTP would, or what is wrong.
+    fn told(&mut self, outcome: Result<impl Serialize, String>) {
+        match outcome.and_then(|told| serde_json::to_value(told).map_err(|error| format!("ERR {error}"))) {
+            Ok(value) => self.answers.value(&value),
+            Err(error) => self.answers.error(&error),
+        }
+    }
+
+    fn auth(&mut self, command: Command<'_>) {
+        let (user, password) = match (command.get(1), command.get(2), command.len()) {
+            (Some(password), None, _) => (self.face.plan.user.as_bytes(), password),
+            (Some(user), Some(password), 3) => (user, password),
+            _ => return self.answers.error("ERR syntax error"),
+        };
+        if self.face.plan.password.is_none() && command.len() == 2 {
+            return self.answers.error(
+                "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
+            );
+        }
+        match self.knows(user, password) {
+            true => self.answers.ok(),
+            false => self.answers.error(WRONG_PASSWORD),
+        }
+    }
+
+    /// Whether this is the password, which also makes the client known. Takes as long whatever was said.
+    fn knows(&mut self, user: &[u8], password: &[u8]) -> bool {
+        let digest = |bytes: &[u8]| -> [u8; 32] { Sha256::digest(bytes).into() };
+        let plan = &self.face.plan;
+        // Without a password any will do, as in Redis for a user that needs none.
+        let right = plan.password.as_ref().map_or(digest(password), |right| digest(right.as_bytes()));
+        let equal = digest(plan.user.as_bytes()).ct_eq(&digest(user)) & right.ct_eq(&digest(password));
+        let equal = bool::from(equal);
+        if equal {
+            self.known = true;
+        } else {
+            tracing::warn!(listener = plan.name, "a wrong password");
+            self.face.node.metrics.listener_trouble(&plan.name, "password");
+        }
+        equal
+    }
+
+    fn hello(&mut self, command: Command<'_>) {
+        let resp3 = match command.get(1).map(integer) {
+            None => self.answers.resp3,
+            Some(Some(2)) => false,
+            Some(Some(3)) => true,
+            Some(_) => return self.answers.error("NOPROTO unsupported protocol version"),
+        };
+        let (mut at, mut name) = (2, None);
+        while let Some(option) = command.get(at) {
+            match (option.to_ascii_lowercase().as_slice(), command.get(at + 1), command.get(at + 2)) {
+                (b"auth", Some(user), Some(password)) => {
+                    if !self.knows(user, password) {
+                        return self.answers.error(WRONG_PASSWORD);
+                    }
+                    at += 3;
+                }
+                (b"setname", Some(given), _) => {
+                    name = Some(given);
+                    at += 2;
+                }
+                _ => {
+                    let error = format!("ERR Syntax error in HELLO option '{}'", quoted(option));
+                    return self.answers.error(&error);
+                }
+            }
+        }
+        if !self.known {
+            return self.answers.error(
+                "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
+            );
+        }
+        if let Some(name) = name {
+            if !is_name(name) {
+                return self.answers.error(WRONG_NAME);
+            }
+            self.name = name.to_vec();
+        }
+        self.answers.resp3 = resp3;
+        let mut answers = std::mem::take(&mut self.answers);
+        info::hello(self, &mut answers);
+        self.answers = answers;
+    }
+
+    /// Names the connection.
+    pub(super) fn rename(&mut self, name: &[u8]) {
+        if !is_name(name) {
+            return self.answers.error(WRONG_NAME);
+        }
+        self.name = name.to_vec();
+        self.answers.ok();
+    }
+
+    fn pipeline(&self, name: &[u8]) -> Result<Arc<Pipeline>, String> {
+        let name = if name == LISTENERS_OWN { self.face.plan.pipeline.as_bytes() } else { name };
+        let name = String::from_utf8_lossy(name);
+        self.face.node.pipeline(Some(&name)).map_err(|failure| event::failed(&failure))
+    }
+
+    /// The event of a command whose words from one on are its fields.
+    async fn event(
+        &self,
+        command: Command<'_>,
+        from: usize,
+        lookups: Lookups,
+    ) -> Result<(Arc<Pipeline>, Option<String>, Prepared), String> {
+        let pipeline = self.pipeline(command.get(1).unwrap_or_default())?;
+        let event = event::event(&pipeline, command.from(from))?;
+        let (node, id) = (&self.face.node, event.id.clone());
+        let prepared = node.prepare(&pipeline, event, node.now(), lookups).await;
+        Ok((pipeline, id, prepared))
+    }
+
+    async fn decide_later(&mut self, command: Command<'_>) -> Result<(), String> {
+        let (_, _, prepared) = self.event(command, 2, Lookups::Configured).await?;
+        if !self.takes.is_empty() || self.events.len() >= EVENTS_MAX {
+            self.settle().await;
+        }
+        self.events.push(prepared);
+        Ok(())
+    }
+
+    async fn decide(&mut self) {
+        let started = Instant::now();
+        let events = std::mem::take(&mut self.events);
+        let count = events.len();
+        let decided = self.at_work(|engine| async move { engine.decide(events).await }).await;
+        self.batches.observe(started.elapsed().as_secs_f64());
+        match decided {
+            Ok(decisions) => {
+                for decision in &decisions {
+                    self.told(Ok(api::Decision::from(decision)));
+                }
+            }
+            Err(error) => (0..count).for_each(|_| self.answers.error(&error)),
+        }
+    }
+
+    async fn observe(&mut self, command: Command<'_>) -> Result<api::Explanation, String> {
+        let (_, _, prepared) = self.event(command, 2, Lookups::Configured).await?;
+        let seen = self.at_work(|engine| async move { engine.observe(prepared).await }).await?;
+        Ok(api::Explanation::from(&seen))
+    }
+
+    async fn stats(&mut self, command: Command<'_>) -> Result<api::Timeline, String> {
+        let pipeline = self.pipeline(command.get(1).unwrap_or_default())?;
+        let text = |index| String::from_utf8_lossy(command.get(index).unwrap_or_default()).into_owned();
+        let (kind, value, now, of) = (text(2), text(3), self.face.node.now(), Arc::clone(&pipeline));
+        let work = |engine: Arc<Engine>| async move {
+            // Buckets may be on disk alone.
+            blocking(move || {
+                let known = Handle::current().block_on(engine.timeline(&of, &kind, &value, now));
+                known.map(|known| (kind, known))
+            })
+            .await
+        };
+        let (kind, known) = self.at_work(work).await?;
+        Ok(api::Timeline::new(&pipeline.name, &kind, &known))
+    }
+
+    async fn learn(&mut self, command: Command<'_>) -> Result<api::Said, String> {
+        let plan = &self.face.plan;
+        if !plan.learn && plan.password.is_none() {
+            return Err(
+                "NOPERM nothing is learned here: set `learn`, or a `password`, for this listener".to_owned()
+            );
+        }
+        let class = String::from_utf8_lossy(command.get(2).unwrap_or_default()).into_owned();
+        let (_, id, prepared) = self.event(command, 3, Lookups::None).await?;
+        // Without an id the same fields are the same event.
+        let mut same = Vec::new();
+        for word in command.from(3) {
+            same.extend_from_slice(&(word.len() as u64).to_le_bytes());
+            same.extend_from_slice(word);
+        }
+        let (node, said) = (Arc::clone(&self.face.node), class.clone());
+        let work = |_| async move { node.learn(prepared, id, &same, Said { class: &said, by: None }).await };
+        let (id, outcome) = self.at_work(work).await?;
+        Ok(api::Said::new(id, class, outcome))
+    }
+
+    /// Has the engine do something in time, if there is a place for it, in a task of its own: the deadline ends the
+    /// waiting and not the work.
+    async fn at_work<T, W>(&self, work: impl FnOnce(Arc<Engine>) -> W) -> Result<T, String>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, EngineError>> + Send + 'static,
+    {
+        let place = self.face.place().map_err(|_| BUSY.to_owned())?;
+        let work = work(Arc::clone(&self.face.node.engine));
+        let task = tokio::spawn(async move {
+            let done = work.await;
+            drop(place);
+            done
+        });
+        match self.face.in_patience(task).await {
+            Ok(done) => done.map_err(|error| event::failed(&Failure::from(error))),
+            Err(trouble) => {
+                let listener = &self.face.plan.name;
+                self.face.node.metrics.listener_trouble(listener, trouble.word());
+                Err(format!("TRYAGAIN {trouble}"))
+            }
+        }
+    }
+}
+
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+const WRONG_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
+const BUSY: &str = "BUSY too much is being worked on, try again a little later";
+
+fn is_name(name: &[u8]) -> bool {
+    name.len() <= NAME_BYTES_MAX && name.iter().all(u8::is_ascii_graphic)
+}
+
+/// A whole number, as Redis reads it.
+pub(super) fn integer(word: &[u8]) -> Option<i64> {
+    let digits = word.strip_prefix(b"-").unwrap_or(word);
+    let plain = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(word).ok().filter(|_| plain)?.parse().ok()
+}
+
+fn unknown(command: Command<'_>) -> String {
+    const ARGUMENTS_SHOWN: usize = 3;
+    let name = quoted(command.get(0).unwrap_or_default());
+    let mut error = format!("ERR unknown command '{name}', with args beginning with: ");
+    for argument in command.from(1).take(ARGUMENTS_SHOWN) {
+        error += &format!("'{}' ", quoted(argument));
+    }
+    error
+}

@@ -1,0 +1,64 @@
+//! `tollhouse import limits`: writes the limits of Limitador as those of the configuration.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+use indicatif::HumanCount;
+
+use crate::console::say;
+use crate::exit::{Exit, Failure};
+
+/// Write the limits of Limitador's limits file as [[limit]] of the configuration
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse import limits limits.yaml >> data/tollhouse.toml
+  tollhouse import limits --first-number 20 --output more.toml limits.yaml
+
+What cannot be written down in a limit, such as conditions, is said, and stands as comments beside it.")]
+pub(super) struct Args {
+    /// Limitador's limits file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Number of the first limit; each of the others has the next
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    first_number: u16,
+    /// Write to this file, which must not be there yet, instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Largest limits file that is read.
+const LIMITS_BYTES_MAX: u64 = 16 << 20;
+
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let shown = args.file.display();
+    let unreadable = |error: io::Error| Failure::new(format_args!("{shown}: {error}"));
+    let mut text = String::new();
+    let file = File::open(&args.file).map_err(unreadable)?;
+    file.take(LIMITS_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > LIMITS_BYTES_MAX {
+        return Err(Failure::new(format_args!("{shown}: larger than {} MiB", LIMITS_BYTES_MAX >> 20)));
+    }
+    let read = match engine::limitador::read(&shown.to_string(), &text, args.first_number) {
+        Ok(read) => read,
+        Err(problems) => {
+            say(problems);
+            return Ok(Exit::Found);
+        }
+    };
+    match &args.output {
+        Some(path) => {
+            let written = OpenOptions::new().write(true).create_new(true).open(path);
+            let written = written.and_then(|mut file| file.write_all(read.text.as_bytes()));
+            written.map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))?;
+        }
+        None => io::stdout().lock().write_all(read.text.as_bytes()).map_err(Failure::output)?,
+    }
+    say(format_args!("{} limits", HumanCount(read.limits as u64)));
+    for left in &read.left {
+        say(format_args!("not in the limits: {left}"));
+    }
+    Ok(Exit::Fine)
+}

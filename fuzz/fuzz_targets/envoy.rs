@@ -1,0 +1,20 @@
+//! Any text is a file of Envoy's rate limit service, or of Limitador: it is read, or refused with a place and a message.
+#![no_main]
+
+use engine::envoy::Domains;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    match Domains::read(&[("a.yaml".to_owned(), text.to_owned())], false) {
+        Ok(domains) => {
+            for rule in domains.rules() {
+                assert!(!rule.path.is_empty() && rule.replaces.iter().all(|name| !name.is_empty()));
+            }
+            let _ = domains.find("a", [("key", "value"), ("other", "")].into_iter());
+        }
+        Err(problems) => assert!(!problems.to_string().is_empty()),
+    }
+    if let Err(problems) = engine::limitador::read("a.yaml", text, 1) {
+        assert!(!problems.to_string().is_empty());
+    }
+});
