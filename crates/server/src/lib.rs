@@ -19,8 +19,10 @@
 //! that knows an async runtime. It decides nothing itself, and nothing that a client sends ever names a file.
 
 pub mod api;
+pub mod arrow;
 mod auth;
 mod dns;
+mod gate;
 mod guard;
 mod http;
 mod input;

@@ -190,9 +190,13 @@ fn analytics() {
 
 #[test]
 fn the_presets_are_as_large_as_promised() {
-    for (preset, kinds, rules) in
-        [("mail", 24, 25), ("web", 8, 12), ("mail-incoming", 25, 26), ("mail-outgoing", 26, 33), ("analytics", 12, 12)]
-    {
+    for (preset, kinds, rules) in [
+        ("mail", 24, 25),
+        ("web", 8, 12),
+        ("mail-incoming", 25, 26),
+        ("mail-outgoing", 26, 33),
+        ("analytics", 12, 12),
+    ] {
         let engine = engine(preset);
         let pipeline = &engine.plan().pipelines[0];
         assert!(pipeline.kinds.len() >= kinds, "{preset}: {} kinds", pipeline.kinds.len());
