@@ -23,6 +23,7 @@ pub mod json;
 pub mod language;
 pub mod link;
 pub mod log;
+mod log_json;
 pub mod message;
 mod mime;
 pub mod multimap;

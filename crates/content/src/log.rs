@@ -1,4 +1,5 @@
-//! Access logs: one line in the common or combined format → an event, and what requests give away.
+//! Access logs: one line in the common or combined format, or one JSON object (`log_json`) → an event, and what
+//! requests give away.
 //!
 //! The format is that of Apache, nginx and most proxies (`host ident user [time] "request" status bytes
 //! "referer" "agent"`), with the virtual host in front or not, behind a syslog prefix or not, and with more fields
@@ -17,6 +18,7 @@ use memchr::{memchr_iter, memmem};
 use percent_encoding::percent_decode;
 
 use crate::link;
+use crate::log_json;
 use crate::network::{Prefixes, network};
 use crate::text::truncate;
 
@@ -91,6 +93,9 @@ pub fn event(line: &[u8]) -> Result<Event, LogError> {
     let line = line.trim_ascii_end();
     if line.len() > LINE_BYTES_MAX {
         return Err(LogError { at: LINE_BYTES_MAX, expected: "the end of the line" });
+    }
+    if line.starts_with(b"{") {
+        return log_json::event(line);
     }
     let mut event = Event::default();
     let (bracket, time) = memchr_iter(b'[', line)
@@ -255,13 +260,13 @@ fn unescape(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-fn push(event: &mut Event, name: &str, value: &str) {
+pub(crate) fn push(event: &mut Event, name: &str, value: &str) {
     if !matches!(value, "" | "-") {
         event.push(name, truncate(value, FIELD_BYTES_MAX));
     }
 }
 
-fn read_request(request: &str, event: &mut Event) {
+pub(crate) fn read_request(request: &str, event: &mut Event) {
     let parts = request.split_once(' ').and_then(|(method, rest)| {
         let (target, protocol) = rest.rsplit_once(' ')?;
         Some((method, target, protocol))

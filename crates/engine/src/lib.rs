@@ -5,6 +5,7 @@
 //! are passed in.
 
 pub mod backtest;
+pub mod batch;
 mod candidate;
 mod config;
 mod directory;
@@ -22,6 +23,7 @@ mod reload;
 pub mod report;
 mod stage;
 mod teach;
+mod told;
 mod track;
 
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -65,6 +67,7 @@ use stage::fields::Fielded;
 pub use stage::keys::{KEYS_MAX, Prepared};
 use stage::observe::{Observed, What};
 use stage::{features, fields, keys, observe, score, settle};
+pub use told::{Changes, Register, Scope, Told};
 
 /// The rule that speaks when statistics cannot be had and the pipeline fails closed.
 pub const LEDGER_UNAVAILABLE: &str = "LEDGER_UNAVAILABLE";
@@ -90,6 +93,8 @@ pub struct Engine {
     snapshot: Mutex<()>,
     school: teach::School,
     ids: IdSource,
+    batches: batch::Pool,
+    told: Register,
     /// The latest arrival of an event, in microseconds.
     latest: AtomicI64,
     metrics: Metrics,
@@ -194,6 +199,12 @@ pub enum EngineError {
     /// The data directory.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
+    /// What enforcement points are told could not be written.
+    #[error("labels could not be written: {0}")]
+    Told(std::io::Error),
+    /// A label that enforcement points are not told of.
+    #[error("the label `{0}` has no `decision`: it is for rules alone")]
+    NotTold(String),
 }
 
 /// What is known of one key.
@@ -262,6 +273,8 @@ impl Engine {
             snapshot: Mutex::default(),
             school: teach::School::default(),
             ids,
+            batches: batch::Pool::default(),
+            told: Register::open(&directory.told_path()).map_err(OpenError::Device)?,
             latest: AtomicI64::new(i64::MIN),
             metrics: Metrics::default(),
         })
@@ -288,6 +301,8 @@ impl Engine {
             snapshot: Mutex::default(),
             school: teach::School::default(),
             ids: IdSource::default(),
+            batches: batch::Pool::default(),
+            told: Register::default(),
             latest: AtomicI64::new(i64::MIN),
             metrics: Metrics::default(),
         })
@@ -306,6 +321,53 @@ impl Engine {
     /// The latest arrival of an event since the engine was opened: how far its time has come where events drive it.
     pub fn latest_arrival(&self) -> Option<Time> {
         Some(Time(self.latest.load(Ordering::Relaxed))).filter(|time| time.0 > i64::MIN)
+    }
+
+    /// What enforcement points are told: keys that have a label now.
+    pub fn told(&self) -> &Register {
+        &self.told
+    }
+
+    /// Puts a label on the key of a value, as a rule would. The label must be one that enforcement points are told of.
+    ///
+    /// # Errors
+    /// A kind or label that the pipeline does not have, a value that gives no piece, and the ledger's.
+    pub async fn mark(
+        &self,
+        pipeline: &Pipeline,
+        kind: &str,
+        label: &str,
+        value: &str,
+        lasts: Span,
+        now: Time,
+    ) -> Result<Time, EngineError> {
+        let plan = find_kind(pipeline, kind)?;
+        let found = pipeline.labels.iter().find(|own| {
+            own.name == label && pipeline.kinds.get(own.of).is_some_and(|kind| kind.kind == plan.kind)
+        });
+        let found = found.ok_or_else(|| {
+            let help = config::expected(label, pipeline.labels.iter().map(|label| label.name.as_str()));
+            EngineError::Unknown { what: "label", name: label.to_owned(), help }
+        })?;
+        let decision = found.decision.clone().ok_or_else(|| EngineError::NotTold(label.to_owned()))?;
+        let (piece, shingle) = self.piece(plan, value)?;
+        let until = now + lasts.min(found.keep);
+        let observation = stats::Observation {
+            key: Key { space: pipeline.space, kind: found.kind, shingle },
+            time: now,
+            add: stats::Add::Value(Some(until.0)),
+        };
+        self.ledger.observe(&[Request { once: None, observations: vec![observation] }]).await?;
+        self.told.put(vec![told::Put {
+            pipeline: pipeline.name.clone(),
+            kind: kind.to_owned(),
+            label: label.to_owned(),
+            decision,
+            value: piece,
+            by: "API".to_owned(),
+            until,
+        }]);
+        Ok(until)
     }
 
     /// How much the ledger holds.
@@ -353,15 +415,27 @@ impl Engine {
     /// Answers once the configured durability holds for all of it. Within a batch each event's readings include
     /// those before it, but what hangs on verdicts is added after the whole batch is judged.
     pub async fn decide(&self, prepared: Vec<Prepared>) -> Result<Vec<Decision>, EngineError> {
+        let mut observed = self.observe_all(prepared).await;
+        score::score(&mut observed);
+        self.conclude(observed).await
+    }
+
+    /// Stage 4, with the limits that rules ask for. Statistics that cannot be had are missing then, and say so.
+    async fn observe_all(&self, prepared: Vec<Prepared>) -> Vec<Observed> {
         let (plan, exceptions) = (self.plan(), self.exceptions());
         let limits = limit::Limits { plan: &plan, exceptions: &exceptions, secret: &self.secret };
-        let (mut observed, failure) = observe::observe(&*self.ledger, prepared, Some(&limits)).await;
+        let (observed, failure) = observe::observe(&*self.ledger, prepared, Some(&limits)).await;
         if let Some(error) = failure {
             tracing::error!(%error, "statistics cannot be had");
         }
-        score::score(&mut observed);
+        observed
+    }
+
+    /// Stages 5 to 7 of events that models have scored.
+    async fn conclude(&self, observed: Vec<Observed>) -> Result<Vec<Decision>, EngineError> {
         let verdicts: Vec<Verdict> = observed.iter().map(|observed| self.judge(observed)).collect();
         let adds = settle::requests(&observed, &verdicts);
+        self.told.put(settle::told(&observed, &verdicts));
         let lessons = self.own_lessons(&observed, &verdicts);
         // Neither waits for the other's disk: both go by what was observed and judged.
         let (settled, decisions) =
@@ -599,6 +673,7 @@ impl Engine {
     /// Housekeeping: expired statistics and old segments go. To be called now and then, on a thread that may
     /// block.
     pub fn maintain(&self, now: Time) -> Result<(), EngineError> {
+        self.told.maintain(now).map_err(EngineError::Told)?;
         self.ledger.maintain(now)?;
         if let Some(journal) = &self.journal {
             journal.expire(now)?;

@@ -327,6 +327,8 @@ pub struct LabelPlan {
     pub(crate) of: usize,
     /// How long it can hold.
     pub keep: Span,
+    /// What enforcement points are told to do with keys that have it; `None` for a label that they are not told of.
+    pub decision: Option<String>,
     /// Whether anything asks for it.
     pub(crate) is_read: bool,
 }

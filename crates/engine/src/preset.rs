@@ -15,6 +15,7 @@ pub struct Preset {
 pub static ALL: &[Preset] = &[
     Preset { name: "mail", extends: None, text: include_str!("../../../presets/mail.toml") },
     Preset { name: "web", extends: None, text: include_str!("../../../presets/web.toml") },
+    Preset { name: "analytics", extends: None, text: include_str!("../../../presets/analytics.toml") },
     Preset {
         name: "mail-incoming",
         extends: Some("mail"),

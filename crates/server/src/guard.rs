@@ -114,6 +114,15 @@ fn may_ask(node: &Node, headers: &HeaderMap) -> Result<(), Failure> {
         scheme.eq_ignore_ascii_case(b"Bearer ").then(|| node.is_token(token.trim_ascii()))
     };
     let help = "send `Authorization: Bearer TOKEN` with a token of the configuration";
+    // As bouncers say it.
+    let mut keys = headers.get_all("x-api-key").iter();
+    if let (Some(key), None, None) = (keys.next(), keys.next(), headers.get(header::AUTHORIZATION)) {
+        return if node.is_token(key.as_bytes()) {
+            Ok(())
+        } else {
+            Err(FORBIDDEN.failure("X-Api-Key: not accepted").help("it is one of the configuration's tokens"))
+        };
+    }
     match (given.next().map(bearer), given.next()) {
         (Some(Some(true)), None) => Ok(()),
         (None, _) => Err(UNAUTHORIZED.failure("the request carries no token").help(help)),

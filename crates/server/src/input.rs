@@ -36,6 +36,10 @@ pub(crate) enum Form {
     Json,
     Message,
     LogLine,
+    /// An array of JSON objects.
+    JsonArray,
+    /// Columns, as an Arrow IPC stream.
+    Arrow,
 }
 
 /// Where a message's envelope is taken from.
@@ -80,18 +84,19 @@ pub(crate) struct EventHeaders;
 
 impl IntoParams for EventHeaders {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-        let text = || ObjectBuilder::new().schema_type(Type::String).build();
-        let parameter = |(name, description): Named| {
-            ParameterBuilder::new()
-                .name(name)
-                .parameter_in(ParameterIn::Header)
-                .required(Required::False)
-                .description(Some(description))
-                .schema(Some(text()))
-                .build()
-        };
         HEADERS.into_iter().map(parameter).collect()
     }
+}
+
+fn parameter((name, description): Named) -> Parameter {
+    let text = ObjectBuilder::new().schema_type(Type::String).build();
+    ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some(description))
+        .schema(Some(text))
+        .build()
 }
 
 /// The content type without its parameters, lower case.
@@ -119,7 +124,7 @@ pub(crate) fn form(
         return Err(UNSUPPORTED_TYPE.failure(detail).help(format!("send one of {}", names())));
     };
     let fits = |pipeline: &Pipeline| match form {
-        Form::Json => true,
+        Form::Json | Form::JsonArray | Form::Arrow => true,
         Form::Message => pipeline.input == Input::Message,
         Form::LogLine => pipeline.input == Input::AccessLog,
     };
@@ -145,6 +150,38 @@ pub(crate) const SINGLE: &[(&str, Form)] =
     &[(JSON, Form::Json), (MESSAGE, Form::Message), (LOG, Form::LogLine)];
 /// The forms of a batch.
 pub(crate) const BATCH: &[(&str, Form)] = &[(JSON_LINES, Form::Json), (LOG, Form::LogLine)];
+/// The forms of a batch that is answered in columns.
+pub(crate) const COLUMNS: &[(&str, Form)] =
+    &[(crate::arrow::MEDIA_TYPE, Form::Arrow), (JSON_LINES, Form::Json), (JSON, Form::JsonArray)];
+
+/// The caller's name for a batch that is answered in columns.
+pub(crate) const BATCH_ID: Named =
+    ("tollhouse-batch-id", "The caller's name for the batch, at most 256 bytes; the same is counted once");
+
+/// The headers of such a batch, for the description of the interface.
+pub(crate) struct BatchHeaders;
+
+impl IntoParams for BatchHeaders {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        vec![parameter(BATCH_ID)]
+    }
+}
+
+/// The name of a batch.
+pub(crate) fn batch_id(headers: &HeaderMap) -> Result<Option<String>, Failure> {
+    if let Some(name) =
+        headers.keys().map(|name| name.as_str()).find(|name| name.starts_with(PREFIX) && *name != BATCH_ID.0)
+    {
+        return Err(INVALID_PARAMETER
+            .failure(format!("{}: not for a batch in columns", shown(name)))
+            .help(format!("there is: {}; events say the rest themselves", BATCH_ID.0)));
+    }
+    let id = single(headers, BATCH_ID)?.filter(|id| !id.is_empty());
+    if id.is_some_and(|id| id.len() > Event::ID_BYTES_MAX) {
+        return Err(invalid(BATCH_ID, "expected at most 256 bytes"));
+    }
+    Ok(id.map(str::to_owned))
+}
 
 /// An event that a request brought.
 pub(crate) struct Submitted {
@@ -211,7 +248,7 @@ impl Said {
             let fits = match form {
                 Form::Message => true,
                 Form::LogLine => OF_ANY.iter().any(|(known, _)| *known == name),
-                Form::Json => false,
+                Form::Json | Form::JsonArray | Form::Arrow => false,
             };
             if !fits {
                 return Err(INVALID_PARAMETER
@@ -247,7 +284,10 @@ impl Said {
     /// The event of a body. Linear in it.
     pub(crate) fn event(self, pipeline: &Pipeline, form: Form, body: &[u8]) -> Result<Event, Failure> {
         let mut event = match form {
-            Form::Json => content::json::event(body, &pipeline.schema).map_err(not_json)?.event,
+            // Batches are cut into events before these are read.
+            Form::Json | Form::JsonArray | Form::Arrow => {
+                content::json::event(body, &pipeline.schema).map_err(not_json)?.event
+            }
             Form::LogLine => log_line(body)?,
             Form::Message => {
                 if body.len() > content::message::MESSAGE_BYTES_MAX {
@@ -364,7 +404,7 @@ mod tests {
     #[test]
     fn headers_are_documented() {
         let page = include_str!("../../../docs/http.md").to_ascii_lowercase();
-        for (name, _) in HEADERS {
+        for (name, _) in HEADERS.into_iter().chain([BATCH_ID]) {
             assert!(page.contains(&format!("| `{name}` ")), "`{name}` is not in docs/http.md");
         }
     }

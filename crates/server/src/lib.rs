@@ -24,9 +24,11 @@
 //! that knows an async runtime. It decides nothing itself, and nothing that a client sends ever names a file.
 
 pub mod api;
+pub mod arrow;
 mod auth;
 mod dns;
 pub mod envoy;
+mod gate;
 mod guard;
 pub mod hops;
 mod http;

@@ -13,6 +13,8 @@ use subtle::{Choice, ConstantTimeEq};
 use tokio::sync::Semaphore;
 
 use crate::auth::Checks;
+use crate::gate::Gate;
+use crate::http::decisions::Readers;
 use crate::metrics::Metrics;
 use crate::problem::{Failure, UNKNOWN_NAME};
 
@@ -46,6 +48,10 @@ pub(crate) struct Node {
     pub(crate) requests: Arc<Semaphore>,
     /// Free bytes for bodies.
     pub(crate) bodies: Arc<Semaphore>,
+    /// How far enforcement points have read.
+    pub(crate) readers: Readers,
+    /// Places for batches.
+    pub(crate) batches: Gate,
     /// SHA-256 of the tokens, so that all are equally long.
     tokens: Vec<[u8; 32]>,
     stopping: AtomicBool,
@@ -70,6 +76,8 @@ impl Node {
             checks: Checks::new(&engine.plan().node, &metrics.dns),
             metrics,
             requests: Arc::new(Semaphore::new(plan.requests_max.min(Semaphore::MAX_PERMITS))),
+            batches: Gate::of_machine(),
+            readers: Readers::default(),
             bodies: Arc::new(Semaphore::new(bodies.min(Semaphore::MAX_PERMITS))),
             tokens: plan.tokens.iter().map(|token| Sha256::digest(token).into()).collect(),
             stopping: AtomicBool::new(false),

@@ -485,6 +485,12 @@ pub(super) static SECTIONS: &[Section] = &[
             ),
             required("of", Shape::Name, "Kind whose keys can have it"),
             required("keep", Shape::Span, "How long it can hold at most"),
+            setting(
+                "decision",
+                Shape::Name,
+                None,
+                "What enforcement points are told to do with keys that have it, such as `ban` or `captcha`: they poll `/v1/decisions/stream`, and the piece is kept in the data directory until the label ends",
+            ),
             setting("description", Shape::Text, Some("\"\""), "What it says of a key, for people"),
         ],
     },

@@ -12,6 +12,7 @@ use super::portable::{How, PortableError, Source};
 use super::{Directory, io_error};
 use crate::journal::{self, ErasedRecords, JournalError};
 use crate::plan::Plan;
+use crate::told::Register;
 
 /// What was erased.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,6 +88,12 @@ impl Directory {
             let (_lock, _) = self.open_ledger(None).map_err(PortableError::Open)?;
             journal::erase(&self.journal_path(), shingles, pretend)?
         };
+        if !pretend {
+            let path = self.told_path();
+            let secret = self.secret().map_err(PortableError::Directory)?;
+            Register::erase(&path, |piece| shingles.contains(&secret.shingle(piece.as_bytes())))
+                .map_err(|error| PortableError::Directory(io_error(&path)(error)))?;
+        }
         if keys > 0 && !pretend {
             let file =
                 fs::File::open(path).map_err(|error| PortableError::Directory(io_error(path)(error)))?;

@@ -167,6 +167,11 @@ impl Directory {
         self.path.join("limits.json")
     }
 
+    /// What enforcement points are told: labels with the pieces that they are on.
+    pub(crate) fn told_path(&self) -> PathBuf {
+        self.path.join("labels.ndjson")
+    }
+
     /// The journal's files.
     pub fn journal_path(&self) -> PathBuf {
         self.path.join("journal")

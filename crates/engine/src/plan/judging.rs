@@ -176,7 +176,9 @@ impl Draft<'_> {
             let of = view.str("of").and_then(|of| self.kind(of, view.origin("of"), problems));
             let Some(of) = of else { continue };
             let description = view.str("description").unwrap_or_default().to_owned();
-            let label = LabelPlan { kind, name: name.to_owned(), description, of, keep, is_read: false };
+            let decision = view.str("decision").map(str::to_owned);
+            let name = name.to_owned();
+            let label = LabelPlan { kind, name, description, of, keep, decision, is_read: false };
             if let Err(error) = label.measure() {
                 problems.add(view.origin("keep"), error.to_string(), None);
             }

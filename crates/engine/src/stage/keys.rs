@@ -88,6 +88,52 @@ fn of_kind<'a>(
     by_kind.get(kind).and_then(|range| all.get(range.clone())).unwrap_or_default()
 }
 
+impl Prepared {
+    /// The same of an event each of whose kinds has at most one key: what `key`, `pair` and `label` give for the number
+    /// of a kind, a distinct count and a label.
+    pub(crate) fn of_columns(
+        row: Fielded,
+        key: impl Fn(usize) -> Option<Key>,
+        pair: impl Fn(usize) -> Option<Pair>,
+        label: impl Fn(usize) -> Option<Key>,
+        once: Option<Key>,
+    ) -> Prepared {
+        let pipeline = &row.pipeline;
+        let (mut keys, mut uncounted) = (Vec::with_capacity(pipeline.kinds.len()), Vec::new());
+        let mut by_kind = Vec::with_capacity(pipeline.kinds.len());
+        for (index, plan) in pipeline.kinds.iter().enumerate() {
+            let keys = if plan.is_counted() { &mut keys } else { &mut uncounted };
+            let start = keys.len();
+            keys.extend(key(index));
+            by_kind.push(start..keys.len());
+        }
+        fn each<T>(count: usize, of: impl Fn(usize) -> Option<T>) -> (Vec<T>, Vec<Range<usize>>) {
+            let (mut all, mut ranges) = (Vec::with_capacity(count), Vec::with_capacity(count));
+            for index in 0..count {
+                let start = all.len();
+                all.extend(of(index));
+                ranges.push(start..all.len());
+            }
+            (all, ranges)
+        }
+        let (pairs, by_distinct) = each(pipeline.distincts.len(), pair);
+        let is_read = |index: usize| pipeline.labels.get(index).is_some_and(|plan| plan.is_read);
+        let (marks, by_label) = each(pipeline.labels.len(), |index| label(index).filter(|_| is_read(index)));
+        Prepared {
+            keys,
+            uncounted,
+            by_kind,
+            pairs,
+            by_distinct,
+            marks,
+            by_label,
+            tokens: Vec::new(),
+            once,
+            row,
+        }
+    }
+}
+
 /// Cuts and hashes.
 pub(crate) fn derive(row: Fielded, secret: &Secret) -> Prepared {
     derive_with(row, secret, |_| None)

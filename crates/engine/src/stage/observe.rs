@@ -36,6 +36,26 @@ impl Observed {
         Observed { prepared, readings: outcome.readings, duplicate: outcome.duplicate, failed }
     }
 
+    /// The readings of a kind's keys.
+    pub(crate) fn of_kind(&self, kind: usize) -> &[Reading] {
+        self.readings.get(self.prepared.counted(kind)).unwrap_or_default()
+    }
+
+    /// The pairs of a distinct count with their readings.
+    pub(crate) fn of_distinct(&self, distinct: usize) -> impl Iterator<Item = (&Pair, &Reading)> {
+        let range = self.prepared.by_distinct.get(distinct).cloned().unwrap_or_default();
+        let readings = self.readings.get(self.prepared.keys.len()..).unwrap_or_default();
+        let pairs = self.prepared.pairs.get(range.clone()).unwrap_or_default();
+        pairs.iter().zip(readings.get(range).unwrap_or_default())
+    }
+
+    /// The readings of a label's marks.
+    pub(crate) fn of_label(&self, label: usize) -> &[Reading] {
+        let range = self.prepared.by_label.get(label).cloned().unwrap_or_default();
+        let marks = self.prepared.keys.len() + self.prepared.pairs.len();
+        self.readings.get(marks + range.start..marks + range.end).unwrap_or_default()
+    }
+
     /// Every key, and every owner of distinct values once, with what was known of it before the event.
     pub(crate) fn known(&self) -> impl Iterator<Item = (&Key, &Reading)> {
         let (of_keys, of_pairs) = self.readings.split_at(self.prepared.keys.len().min(self.readings.len()));
@@ -173,7 +193,7 @@ pub(crate) fn request(prepared: &Prepared, asked: &AskedByRules<'_>, what: What)
 }
 
 /// The event's value for a kind's track.
-fn value(plan: &KindPlan, prepared: &Prepared) -> Option<i64> {
+pub(crate) fn value(plan: &KindPlan, prepared: &Prepared) -> Option<i64> {
     match prepared.row.facts.get(plan.value?)? {
         Value::Integer(integer) => Some(*integer),
         _ => None,

@@ -4,8 +4,10 @@ use event::{Key, Span};
 use judge::{Action, Effect, Verdict};
 use stats::{Add, Ledger, LedgerError, Observation, Request};
 
+use super::keys::pieces;
 use super::observe::{Observed, counters};
 use crate::plan::Pipeline;
+use crate::told::Put;
 
 /// What the verdicts add. Events that were counted before settle nothing, and neither does one whose statistics
 /// could not be had: what was not counted as seen must not be counted as judged.
@@ -78,6 +80,35 @@ fn carry_out(observed: &Observed, verdict: &Verdict, observations: &mut Vec<Obse
             add: counters(std::iter::once((counter, amount))),
         }));
     }
+}
+
+/// The labels that verdicts put on keys, by what the keys are of: those of which enforcement points are told.
+pub(crate) fn told(observed: &[Observed], verdicts: &[Verdict]) -> Vec<Put> {
+    let mut puts = Vec::new();
+    for (observed, verdict) in observed.iter().zip(verdicts).filter(|(observed, _)| !observed.duplicate) {
+        let pipeline: &Pipeline = &observed.prepared.row.pipeline;
+        for due in &verdict.effects {
+            let Effect::Mark { kind, label, lasts } = &due.effect else { continue };
+            let found = pipeline.labels.iter().find(|plan| {
+                plan.name == *label && pipeline.kinds.get(plan.of).is_some_and(|plan| plan.name == *kind)
+            });
+            let Some((plan, decision)) = found.and_then(|plan| Some((plan, plan.decision.as_ref()?))) else {
+                continue;
+            };
+            pieces(pipeline, plan.of, &observed.prepared.row.facts, |piece| {
+                puts.push(Put {
+                    pipeline: pipeline.name.clone(),
+                    kind: kind.clone(),
+                    label: label.clone(),
+                    decision: decision.clone(),
+                    value: piece.to_owned(),
+                    by: due.rule.clone(),
+                    until: observed.prepared.row.time + *lasts,
+                });
+            });
+        }
+    }
+    puts
 }
 
 /// What the action counts.

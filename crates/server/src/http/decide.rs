@@ -48,7 +48,7 @@ impl EventParams {
 #[into_params(parameter_in = Query)]
 pub(super) struct BatchParams {
     /// The pipeline; the first of the configuration if none is named.
-    pipeline: Option<String>,
+    pub(super) pipeline: Option<String>,
 }
 
 /// Counts, judges and logs one event.
@@ -180,12 +180,12 @@ pub(super) async fn batch(
 }
 
 /// Cuts a body into lines; the last may lack its end.
-fn lines(body: &Bytes, max: usize) -> Result<Vec<Bytes>, Failure> {
+pub(super) fn lines(body: &Bytes, max: usize) -> Result<Vec<Bytes>, Failure> {
     let mut lines = Vec::new();
     let mut rest = body.clone();
     while !rest.is_empty() {
         if lines.len() == max {
-            let failure = TOO_LARGE.failure(format!("the batch has more than {max} lines; none was decided"));
+            let failure = TOO_LARGE.failure(format!("the batch has more than {max} lines; none was counted"));
             return Err(failure.help("send several batches, or raise `batch_max`"));
         }
         let end = rest.iter().position(|byte| *byte == b'\n');

@@ -1,6 +1,8 @@
 //! The routes: what each URL takes and answers. The description at `/openapi.json` is generated from them.
 
+mod batch;
 mod decide;
+pub(crate) mod decisions;
 pub(crate) mod forward;
 mod limits;
 mod node;
@@ -44,6 +46,7 @@ use crate::problem::{
         (name = "statistics", description = "What is known of keys"),
         (name = "said", description = "What people say afterwards"),
         (name = "limits", description = "How much a key may have"),
+        (name = "enforce", description = "What enforcement points are told"),
         (name = "rules", description = "What events are judged by"),
         (name = "node", description = "The node itself"),
     ),
@@ -57,9 +60,14 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
     let (router, mut openapi) = OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(decide::decide))
         .routes(routes!(decide::batch))
+        .routes(routes!(batch::observe))
+        .routes(routes!(batch::decide))
         .routes(routes!(decide::observe))
         .routes(routes!(decide::peek))
         .routes(routes!(said::decision))
+        .routes(routes!(decisions::lookup, decisions::label, decisions::lift))
+        .routes(routes!(decisions::stream))
+        .routes(routes!(decisions::ips))
         .routes(routes!(said::feedback))
         .routes(routes!(said::learn))
         .routes(routes!(report::report))

@@ -1,8 +1,10 @@
 //! A real server on a free port of the loopback address, with a data directory of its own, asked by a plain client.
 
 mod auth;
+mod batch;
 mod clients;
 mod decide;
+mod decisions;
 mod envoy;
 mod harness;
 mod limits;

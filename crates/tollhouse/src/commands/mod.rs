@@ -10,6 +10,7 @@ mod demo;
 mod erase;
 mod explain;
 mod export;
+mod follow;
 mod import;
 pub(crate) mod init;
 mod learn;
@@ -61,6 +62,7 @@ enum Command {
     Learn(learn::Args),
     Report(report::Args),
     Replay(replay::Args),
+    Follow(follow::Args),
     Explain(explain::Args),
     Stats(stats::Args),
     Top(top::Args),
@@ -91,6 +93,7 @@ impl Cli {
             Command::Learn(args) => learn::run(args),
             Command::Report(args) => report::run(args),
             Command::Replay(args) => replay::run(args),
+            Command::Follow(args) => follow::run(args),
             Command::Explain(args) => explain::run(args),
             Command::Stats(args) => stats::run(args),
             Command::Top(args) => top::run(args),

@@ -6,6 +6,7 @@ mod compare;
 mod data;
 mod documents;
 mod explain;
+mod follow;
 mod import;
 mod keeping;
 mod limits;

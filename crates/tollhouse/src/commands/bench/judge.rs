@@ -251,11 +251,8 @@ fn measure(
 /// A model of a usual size over the numeric facts and readings that rules read, for where none is configured: 200 trees
 /// of depth 6, whose splits and leaves are drawn from a fixed sequence and whose borders are values that rows have.
 fn made_up(pipeline: &Pipeline, rows: &[Facts]) -> Result<BoundModel, Failure> {
-    const TREES: usize = 200;
-    const DEPTH: usize = 6;
     const BORDERS: usize = 32;
     let mut features = Vec::new();
-    let mut splits = 0;
     let reads = pipeline.rules.rules().iter().flat_map(|rule| rule.reads());
     let mut slots: Vec<Slot> = reads.map(|read| read.slot).collect();
     slots.sort_unstable_by_key(|slot| slot.0);
@@ -281,17 +278,38 @@ fn made_up(pipeline: &Pipeline, rows: &[Facts]) -> Result<BoundModel, Failure> {
         if borders.is_empty() {
             borders.push(0.5);
         }
-        splits += borders.len();
-        let index = features.len();
-        features.push(json!({
-            "feature_index": index,
-            "flat_feature_index": index,
-            "feature_id": column.name,
-            "has_nans": true,
-            "nan_value_treatment": "AsFalse",
-            "borders": borders,
-        }));
+        features.push((column.name.clone(), borders));
     }
+    let model = Model::from_bytes(&made_up_file(features)?).map_err(Failure::new)?;
+    let fact = |name: &str| {
+        let slot = pipeline.schema.slot(name).ok_or(None)?;
+        Ok((slot, pipeline.schema.column(slot).kind))
+    };
+    model.bind(fact, Vec::new).map_err(|errors| {
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        Failure::new(errors.join("; "))
+    })
+}
+
+/// CatBoost's JSON of such a model over features of these names and borders.
+pub(super) fn made_up_file(named: Vec<(String, Vec<f32>)>) -> Result<Vec<u8>, Failure> {
+    const TREES: usize = 200;
+    const DEPTH: usize = 6;
+    let splits: usize = named.iter().map(|(_, borders)| borders.len()).sum();
+    let features: Vec<serde_json::Value> = named
+        .into_iter()
+        .enumerate()
+        .map(|(index, (name, borders))| {
+            json!({
+                "feature_index": index,
+                "flat_feature_index": index,
+                "feature_id": name,
+                "has_nans": true,
+                "nan_value_treatment": "AsFalse",
+                "borders": borders,
+            })
+        })
+        .collect();
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut drawn = move || {
         state ^= state << 13;
@@ -312,14 +330,5 @@ fn made_up(pipeline: &Pipeline, rows: &[Facts]) -> Result<BoundModel, Failure> {
         "oblivious_trees": trees,
         "scale_and_bias": [1.0, [0.0]],
     });
-    let bytes = serde_json::to_vec(&model).map_err(Failure::new)?;
-    let model = Model::from_bytes(&bytes).map_err(Failure::new)?;
-    let fact = |name: &str| {
-        let slot = pipeline.schema.slot(name).ok_or(None)?;
-        Ok((slot, pipeline.schema.column(slot).kind))
-    };
-    model.bind(fact, Vec::new).map_err(|errors| {
-        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        Failure::new(errors.join("; "))
-    })
+    serde_json::to_vec(&model).map_err(Failure::new)
 }

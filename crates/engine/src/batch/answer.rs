@@ -1,0 +1,411 @@
+//! What is known of the keys of a batch once it is counted, as columns.
+
+use std::ops::Range;
+
+use event::{Span, Time};
+use stats::{Column as Kept, Outcomes, Quality, Reading, View, Weight};
+
+use super::keys::{Keyed, Source, sources};
+use crate::plan::{KindPlan, Pipeline};
+use crate::stage::observe::{Observed, value};
+use crate::track;
+
+/// What is known after the events of a batch, row by row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// How many events.
+    pub rows: usize,
+    /// For each event whether it had been counted before.
+    pub duplicate: Vec<bool>,
+    /// Named `KIND.VALUE`, kind by kind in the order of the configuration, then distinct counts and labels.
+    pub columns: Vec<AnswerColumn>,
+}
+
+/// One value of one kind of key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AnswerColumn {
+    /// Its name: `user.count`, `ip.seen_1h`, `rcpts.distinct_1d`, `user.quality`.
+    pub name: String,
+    /// A value for each row; where there is none, something.
+    pub cells: AnswerCells,
+    /// Which rows have a value; all have if there is no list. An event without a key of the kind has none.
+    pub present: Option<Vec<bool>>,
+}
+
+/// Values of one type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AnswerCells {
+    /// Counts.
+    Counts(Vec<u64>),
+    /// Sums, least and greatest values.
+    Integers(Vec<i64>),
+    /// Decayed sums.
+    Reals(Vec<f64>),
+    /// Microseconds since 1970.
+    Times(Vec<i64>),
+    /// Whether a label holds.
+    Bools(Vec<bool>),
+    /// How far the values of a kind can be trusted: an index of [`AnswerCells::QUALITIES`].
+    Qualities(Vec<u8>),
+}
+
+impl AnswerCells {
+    /// What qualities are called.
+    pub const QUALITIES: [&'static str; 3] = ["exact", "estimated", "missing"];
+}
+
+/// What a column says of a reading.
+#[derive(Clone, Debug)]
+enum What {
+    First,
+    Last,
+    Count(usize),
+    Sum(usize),
+    Min(usize),
+    Max(usize),
+    Decayed { column: usize, half_life: Span, counts: bool },
+    Counter { window: usize, counter: usize, adds: u64 },
+    Distinct { window: usize, is_exact: bool },
+    Marked,
+    Quality { is_approx: bool },
+}
+
+/// One value of a row.
+#[derive(Clone, Copy, Debug)]
+enum Word {
+    Count(u64),
+    Integer(i64),
+    Real(f64),
+    Time(i64),
+    Bool(bool),
+    Quality(u8),
+}
+
+/// A reading, wherever it lies.
+trait Seen {
+    fn quality(&self) -> Quality;
+    fn first(&self) -> Option<Time>;
+    fn last(&self) -> Option<Time>;
+    fn sum(&self, window: usize, column: usize) -> u64;
+}
+
+impl Seen for View<'_> {
+    #[inline]
+    fn quality(&self) -> Quality {
+        View::quality(self)
+    }
+
+    #[inline]
+    fn first(&self) -> Option<Time> {
+        View::first(self)
+    }
+
+    #[inline]
+    fn last(&self) -> Option<Time> {
+        View::last(self)
+    }
+
+    #[inline]
+    fn sum(&self, window: usize, column: usize) -> u64 {
+        View::sum(self, window, column)
+    }
+}
+
+impl Seen for &Reading {
+    fn quality(&self) -> Quality {
+        self.quality
+    }
+
+    fn first(&self) -> Option<Time> {
+        self.first
+    }
+
+    fn last(&self) -> Option<Time> {
+        self.last
+    }
+
+    fn sum(&self, window: usize, column: usize) -> u64 {
+        Reading::sum(self, window, column)
+    }
+}
+
+/// What an event added to the statistic that a reading is of.
+#[derive(Clone, Copy)]
+struct Added {
+    time: Time,
+    /// To a track.
+    value: Option<i64>,
+    /// To a distinct count: how many values were new.
+    fresh: u64,
+    /// False for an event that had been counted before.
+    counts: bool,
+}
+
+impl What {
+    /// What it says after the event; `None` where that is not known.
+    #[inline]
+    fn after(&self, seen: &impl Seen, added: Added) -> Option<Word> {
+        let quality = seen.quality();
+        if quality == Quality::Missing {
+            return matches!(self, What::Quality { .. }).then_some(Word::Quality(2));
+        }
+        let one = u64::from(added.counts);
+        let integer = |column: usize, kept: Kept| match kept.value(seen.sum(0, column)) {
+            stats::Value::Integer(integer) => integer,
+            _ => None,
+        };
+        let value = added.value.filter(|_| added.counts);
+        Some(match self {
+            What::First => {
+                // When a key that is not admitted yet came first, nobody knows.
+                let own = (added.counts && quality == Quality::Exact).then_some(added.time);
+                Word::Time(seen.first().into_iter().chain(own).min()?.0)
+            }
+            What::Last => {
+                let own = added.counts.then_some(added.time);
+                Word::Time(seen.last().into_iter().chain(own).max()?.0)
+            }
+            What::Count(column) => Word::Count(seen.sum(0, *column).saturating_add(one)),
+            What::Sum(column) => {
+                let before = integer(*column, Kept::Sum).unwrap_or(0);
+                Word::Integer(before.saturating_add(value.unwrap_or(0)))
+            }
+            What::Min(column) => Word::Integer(integer(*column, Kept::Min).into_iter().chain(value).min()?),
+            What::Max(column) => Word::Integer(integer(*column, Kept::Max).into_iter().chain(value).max()?),
+            What::Decayed { column, half_life, counts } => {
+                let before = f64::from_bits(seen.sum(0, *column));
+                let weight = if *counts { one as f64 } else { value.unwrap_or(0) as f64 };
+                // A sum is as of the key's last event, or as of this one if that is later.
+                let late = seen.last().map_or(0, |last| (last - added.time).0.max(0));
+                Word::Real(before + weight * (-(late as f64) / half_life.0 as f64).exp2())
+            }
+            What::Counter { window, counter, adds } => {
+                Word::Count(seen.sum(*window, *counter).saturating_add(if added.counts { *adds } else { 0 }))
+            }
+            What::Distinct { window, is_exact: true } => {
+                Word::Count(seen.sum(*window, 0).saturating_add(if added.counts { added.fresh } else { 0 }))
+            }
+            // Whether the value was new is not known; that there is one is.
+            What::Distinct { window, is_exact: false } => Word::Count(seen.sum(*window, 0).max(one)),
+            What::Marked => match Kept::Max.value(seen.sum(0, 0)) {
+                stats::Value::Integer(Some(until)) => Word::Bool(until > added.time.0),
+                _ => Word::Bool(false),
+            },
+            What::Quality { is_approx } => {
+                Word::Quality(u8::from(*is_approx || quality == Quality::Estimated))
+            }
+        })
+    }
+
+    /// Of several keys of a kind in one event: as rules see them.
+    fn of_both(&self, one: Word, other: Word) -> Word {
+        match (one, other) {
+            (Word::Count(one), Word::Count(other)) => Word::Count(one.max(other)),
+            (Word::Integer(one), Word::Integer(other)) if matches!(self, What::Min(_)) => {
+                Word::Integer(one.min(other))
+            }
+            (Word::Integer(one), Word::Integer(other)) => Word::Integer(one.max(other)),
+            (Word::Real(one), Word::Real(other)) => Word::Real(one.max(other)),
+            // The youngest key, and the one seen most recently.
+            (Word::Time(one), Word::Time(other)) => Word::Time(one.max(other)),
+            (Word::Bool(one), Word::Bool(other)) => Word::Bool(one || other),
+            (Word::Quality(one), Word::Quality(other)) => Word::Quality(one.max(other)),
+            (one, _) => one,
+        }
+    }
+
+    fn cells(&self, rows: usize) -> AnswerCells {
+        match self {
+            What::First | What::Last => AnswerCells::Times(Vec::with_capacity(rows)),
+            What::Count(_) | What::Counter { .. } | What::Distinct { .. } => {
+                AnswerCells::Counts(Vec::with_capacity(rows))
+            }
+            What::Sum(_) | What::Min(_) | What::Max(_) => AnswerCells::Integers(Vec::with_capacity(rows)),
+            What::Decayed { .. } => AnswerCells::Reals(Vec::with_capacity(rows)),
+            What::Marked => AnswerCells::Bools(Vec::with_capacity(rows)),
+            What::Quality { .. } => AnswerCells::Qualities(Vec::with_capacity(rows)),
+        }
+    }
+}
+
+impl AnswerColumn {
+    #[inline]
+    fn push(&mut self, word: Option<Word>) {
+        let length = match (&mut self.cells, word) {
+            (AnswerCells::Counts(cells), Some(Word::Count(count))) => return cells.push(count),
+            (AnswerCells::Times(cells), Some(Word::Time(micros))) => return cells.push(micros),
+            (AnswerCells::Qualities(cells), Some(Word::Quality(quality))) => return cells.push(quality),
+            (AnswerCells::Integers(cells), Some(Word::Integer(integer))) => return cells.push(integer),
+            (AnswerCells::Reals(cells), Some(Word::Real(real))) => return cells.push(real),
+            (AnswerCells::Bools(cells), Some(Word::Bool(truth))) => return cells.push(truth),
+            (AnswerCells::Counts(cells), _) => extended(cells),
+            (AnswerCells::Times(cells) | AnswerCells::Integers(cells), _) => extended(cells),
+            (AnswerCells::Qualities(cells), _) => extended(cells),
+            (AnswerCells::Reals(cells), _) => extended(cells),
+            (AnswerCells::Bools(cells), _) => extended(cells),
+        };
+        let present = self.present.get_or_insert_with(|| vec![true; length - 1]);
+        present.resize(length - 1, true);
+        present.push(false);
+    }
+}
+
+/// Adds a value that stands for none, and answers how many there are.
+fn extended<T: Default>(cells: &mut Vec<T>) -> usize {
+    cells.push(T::default());
+    cells.len()
+}
+
+/// The columns of an answer in the making.
+pub(super) struct Answers<'a> {
+    pipeline: &'a Pipeline,
+    rows: usize,
+    duplicate: Vec<bool>,
+    columns: Vec<(AnswerColumn, What)>,
+    /// The columns of each source.
+    groups: Vec<(Source, Range<usize>)>,
+}
+
+impl<'a> Answers<'a> {
+    pub(super) fn new(pipeline: &'a Pipeline, rows: usize) -> Answers<'a> {
+        let mut answers = Answers {
+            pipeline,
+            rows,
+            duplicate: Vec::with_capacity(rows),
+            columns: Vec::new(),
+            groups: Vec::new(),
+        };
+        for source in sources(pipeline) {
+            let start = answers.columns.len();
+            let mut add = |name: String, what: What| {
+                let column = AnswerColumn { name, cells: what.cells(rows), present: None };
+                answers.columns.push((column, what));
+            };
+            match source {
+                Source::Kind(at) => of_kind(&pipeline.kinds[at], &mut add),
+                Source::Distinct(at) => {
+                    let plan = &pipeline.distincts[at];
+                    let is_exact = plan.precision.is_none();
+                    for (window, span) in plan.windows.iter().enumerate() {
+                        let name = format!("{}.distinct_{span}", plan.name);
+                        add(name, What::Distinct { window, is_exact });
+                    }
+                    add(format!("{}.quality", plan.name), What::Quality { is_approx: !is_exact });
+                }
+                Source::Label(at) => {
+                    let plan = &pipeline.labels[at];
+                    add(format!("{}.marked_{}", pipeline.kinds[plan.of].name, plan.name), What::Marked);
+                }
+            }
+            let range = start..answers.columns.len();
+            answers.groups.push((source, range));
+        }
+        answers
+    }
+
+    /// Takes the readings of some rows, which were asked for in requests that end before these rows.
+    pub(super) fn add(&mut self, keyed: &Keyed<'_>, first: usize, ends: &[usize], outcomes: &Outcomes) {
+        let mut views = outcomes.all();
+        let mut row = first;
+        for (request, end) in ends.iter().enumerate() {
+            let duplicate = outcomes.duplicate(request);
+            while row < *end {
+                self.duplicate.push(duplicate);
+                let time = keyed.time(row);
+                for (source, range) in &self.groups {
+                    let columns = &mut self.columns[range.clone()];
+                    let seen = if keyed.has(*source, row) { views.next() } else { None };
+                    let Some(seen) = seen else {
+                        columns.iter_mut().for_each(|(column, _)| column.push(None));
+                        continue;
+                    };
+                    let value = match source {
+                        Source::Kind(at) => keyed.value(*at, row),
+                        _ => None,
+                    };
+                    let added = Added { time, value, fresh: u64::from(seen.fresh()), counts: !duplicate };
+                    for (column, what) in columns {
+                        column.push(what.after(&seen, added));
+                    }
+                }
+                row += 1;
+            }
+        }
+    }
+
+    /// Takes the readings of an event that was counted by itself.
+    fn add_observed(&mut self, observed: &Observed) {
+        self.duplicate.push(observed.duplicate);
+        let (prepared, time) = (&observed.prepared, observed.prepared.row.time);
+        let added = Added { time, value: None, fresh: 0, counts: !observed.duplicate };
+        for (source, range) in &self.groups {
+            let seen: Vec<(&Reading, Added)> = match source {
+                Source::Kind(at) => {
+                    let value = value(&self.pipeline.kinds[*at], prepared);
+                    let seen = observed.of_kind(*at).iter();
+                    seen.map(|reading| (reading, Added { value, ..added })).collect()
+                }
+                Source::Distinct(at) => {
+                    let mut owners: Vec<(event::Key, &Reading, Added)> = Vec::new();
+                    for (pair, reading) in observed.of_distinct(*at) {
+                        let fresh = u64::from(reading.fresh);
+                        match owners.last_mut() {
+                            // The readings of the owner's other values have what the event itself added.
+                            Some((owner, _, added)) if *owner == pair.owner => added.fresh += fresh,
+                            _ => owners.push((pair.owner, reading, Added { fresh, ..added })),
+                        }
+                    }
+                    owners.into_iter().map(|(_, reading, added)| (reading, added)).collect()
+                }
+                Source::Label(at) => observed.of_label(*at).iter().map(|reading| (reading, added)).collect(),
+            };
+            for (column, what) in &mut self.columns[range.clone()] {
+                let words = seen.iter().filter_map(|(reading, added)| what.after(reading, *added));
+                column.push(words.reduce(|one, other| what.of_both(one, other)));
+            }
+        }
+    }
+
+    pub(super) fn finish(self) -> Answer {
+        let mut columns: Vec<AnswerColumn> = self.columns.into_iter().map(|(column, _)| column).collect();
+        for column in &mut columns {
+            if let Some(present) = &mut column.present {
+                present.resize(self.rows, true);
+            }
+        }
+        Answer { rows: self.rows, duplicate: self.duplicate, columns }
+    }
+}
+
+fn of_kind(plan: &KindPlan, add: &mut impl FnMut(String, What)) {
+    let name = |value: &str| format!("{}.{value}", plan.name);
+    add(name("first"), What::First);
+    add(name("last"), What::Last);
+    for (at, kept) in plan.track.iter().enumerate() {
+        let what = match kept {
+            Kept::First | Kept::Last => continue,
+            Kept::Count => What::Count(at),
+            Kept::Sum => What::Sum(at),
+            Kept::Min => What::Min(at),
+            Kept::Max => What::Max(at),
+            Kept::Decayed { half_life, weight } => {
+                What::Decayed { column: at, half_life: *half_life, counts: *weight == Weight::One }
+            }
+        };
+        add(name(&track::name(kept)), what);
+    }
+    for (counter, counted) in plan.counters.iter().enumerate() {
+        let adds = plan.observe.iter().filter(|(of, _)| usize::from(*of) == counter).map(|(_, by)| *by).sum();
+        for (window, span) in plan.windows.iter().enumerate() {
+            add(name(&format!("{counted}_{span}")), What::Counter { window, counter, adds });
+        }
+    }
+    add(name("quality"), What::Quality { is_approx: false });
+}
+
+/// What is known after events that were counted row by row.
+pub(super) fn of_observed(pipeline: &Pipeline, observed: &[Observed]) -> Answer {
+    let mut answers = Answers::new(pipeline, observed.len());
+    observed.iter().for_each(|observed| answers.add_observed(observed));
+    answers.finish()
+}

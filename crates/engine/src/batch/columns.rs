@@ -1,0 +1,433 @@
+//! Events as columns, and the shingles of a column.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use content::network::{self, Prefixes};
+use content::piece::{self, Normalise};
+use event::{Event, Secret, Shingle, Time, Type, Value};
+
+/// Events, one a row: named columns of one length.
+///
+/// The column `id` is the caller's name for each event, `time` is when it happened, as in [`event::Event`]; any other is
+/// the field of its name. What the pipeline has no field for is left out, and so is a value that does not fit.
+#[derive(Debug, Default)]
+pub struct Batch<'a> {
+    /// How many events.
+    pub rows: usize,
+    /// Names and columns. Of several of one name the last one counts.
+    pub columns: Vec<(Cow<'a, str>, Column<'a>)>,
+    /// The caller's name for the whole, if it has one: sent again, nothing of it counts twice.
+    pub id: Option<String>,
+}
+
+/// A column: cells that rows take in order, or by a code.
+#[derive(Debug)]
+pub struct Column<'a> {
+    /// The values; one for each row unless there are codes.
+    pub cells: Cells<'a>,
+    /// For each row the index of its cell, where many rows share few values. One beyond the cells is no value.
+    pub codes: Option<Vec<u32>>,
+    /// For each row whether it has a value; all have if there is no list.
+    pub present: Option<Vec<bool>>,
+}
+
+/// The values of a column.
+#[derive(Debug)]
+pub enum Cells<'a> {
+    /// Texts.
+    Texts(Vec<&'a str>),
+    /// Integers.
+    Integers(Cow<'a, [i64]>),
+    /// Integers of which some may be beyond the largest signed one.
+    Unsigned(Cow<'a, [u64]>),
+    /// Floats.
+    Floats(Cow<'a, [f64]>),
+    /// True or false.
+    Bools(Vec<bool>),
+    /// Microseconds since 1970.
+    Times(Cow<'a, [i64]>),
+    /// Addresses.
+    Ips(Vec<IpAddr>),
+    /// Values of any type, or none.
+    Values(Vec<Option<Value>>),
+}
+
+impl Cells<'_> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Cells::Texts(cells) => cells.len(),
+            Cells::Integers(cells) | Cells::Times(cells) => cells.len(),
+            Cells::Unsigned(cells) => cells.len(),
+            Cells::Floats(cells) => cells.len(),
+            Cells::Bools(cells) => cells.len(),
+            Cells::Ips(cells) => cells.len(),
+            Cells::Values(cells) => cells.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn value(&self, at: usize) -> Option<Value> {
+        match self {
+            Cells::Texts(cells) => cells.get(at).map(|text| Value::from(*text)),
+            Cells::Integers(cells) => cells.get(at).map(|integer| Value::Integer(*integer)),
+            // As in JSON, where a number beyond the integers is text or nothing.
+            Cells::Unsigned(cells) => cells.get(at).map(|integer| {
+                i64::try_from(*integer).map_or_else(|_| Value::from(integer.to_string()), Value::Integer)
+            }),
+            Cells::Floats(cells) => cells.get(at).map(|float| Value::Float(*float)),
+            Cells::Bools(cells) => cells.get(at).map(|truth| Value::Bool(*truth)),
+            Cells::Times(cells) => cells.get(at).map(|micros| Value::Time(Time(*micros))),
+            Cells::Ips(cells) => cells.get(at).map(|ip| Value::from(*ip)),
+            Cells::Values(cells) => cells.get(at).cloned().flatten(),
+        }
+    }
+}
+
+impl<'a> Column<'a> {
+    /// A column with a value in each row.
+    pub fn full(cells: Cells<'a>) -> Column<'a> {
+        Column { cells, codes: None, present: None }
+    }
+
+    /// The cell of a row.
+    fn cell(&self, row: usize) -> Option<usize> {
+        if self.present.as_ref().is_some_and(|present| !present.get(row).copied().unwrap_or(false)) {
+            return None;
+        }
+        match &self.codes {
+            Some(codes) => codes.get(row).map(|code| *code as usize),
+            None => Some(row),
+        }
+    }
+
+    /// The value of a row.
+    pub(super) fn value(&self, row: usize) -> Option<Value> {
+        self.cells.value(self.cell(row)?)
+    }
+
+    /// The text of a row, without a copy where it is one.
+    pub(super) fn text(&self, row: usize) -> Option<Cow<'_, str>> {
+        match &self.cells {
+            Cells::Texts(cells) => cells.get(self.cell(row)?).map(|text| Cow::Borrowed(*text)),
+            _ => match self.value(row)?.coerce(Type::String)? {
+                Value::String(text) => Some(Cow::Owned(text.into_string())),
+                _ => None,
+            },
+        }
+    }
+
+    /// What the row's cells make of them, each cell once.
+    fn spread<T: Copy + Default>(&self, rows: usize, of: Vec<Option<T>>) -> Spread<T> {
+        let mut spread = Spread { values: Vec::with_capacity(rows), missing: None };
+        for row in 0..rows {
+            match self.cell(row).and_then(|cell| of.get(cell).copied().flatten()) {
+                Some(value) => spread.values.push(value),
+                None => spread.push_missing(rows),
+            }
+        }
+        spread
+    }
+
+    /// Whether each row has the cell of its number, so that cells need not be spread.
+    fn is_plain(&self) -> bool {
+        self.codes.is_none() && self.present.is_none()
+    }
+
+    /// The times of the rows; what is no time is missing.
+    pub(super) fn times(&self, rows: usize) -> Spread<i64> {
+        let time = |cell| match self.cells.value(cell)?.coerce(Type::Time)? {
+            Value::Time(time) => Some(time.0),
+            _ => None,
+        };
+        match &self.cells {
+            Cells::Times(cells) if self.is_plain() && cells.len() >= rows => {
+                Spread { values: cells[..rows].to_vec(), missing: None }
+            }
+            cells => self.spread(rows, (0..cells.len()).map(time).collect()),
+        }
+    }
+
+    /// The integers of the rows, as a fact of type integer has them.
+    pub(super) fn integers(&self, rows: usize) -> Spread<i64> {
+        let integer = |cell| match self.cells.value(cell)?.coerce(Type::Integer)? {
+            Value::Integer(integer) => Some(integer),
+            _ => None,
+        };
+        self.spread(rows, (0..self.cells.len()).map(integer).collect())
+    }
+
+    /// The shingle of each row's only piece, where the value is first brought to a type. Each cell is hashed once,
+    /// however many rows share it.
+    pub(super) fn shingles(
+        &self,
+        rows: usize,
+        wanted: Type,
+        normalise: Normalise,
+        secret: &Secret,
+    ) -> Spread<Shingle> {
+        let mut spread = Spread { values: Vec::with_capacity(rows), missing: None };
+        let exact = normalise == Normalise::Exact;
+        match &self.cells {
+            Cells::Texts(cells) if exact && wanted == Type::String => {
+                let hash = |text: &&str| {
+                    let text = &text[..text.floor_char_boundary(piece::PIECE_BYTES_MAX)];
+                    (!text.is_empty()).then(|| secret.shingle(text.as_bytes()))
+                };
+                if self.is_plain() && cells.len() >= rows {
+                    cells[..rows].iter().for_each(|text| spread.push(hash(text), rows));
+                    return spread;
+                }
+                self.spread(rows, cells.iter().map(hash).collect())
+            }
+            Cells::Integers(cells) if exact && matches!(wanted, Type::String | Type::Integer) => {
+                let hash = |integer: &i64| Some(secret.shingle(Digits::of(*integer).as_bytes()));
+                if self.is_plain() && cells.len() >= rows {
+                    cells[..rows].iter().for_each(|integer| spread.push(hash(integer), rows));
+                    return spread;
+                }
+                self.spread(rows, cells.iter().map(hash).collect())
+            }
+            Cells::Ips(cells) if exact && matches!(wanted, Type::String | Type::Ip) => {
+                let mut text = String::new();
+                let mut hash = |ip: &IpAddr| {
+                    text.clear();
+                    // Writing to a string cannot fail.
+                    let _ = write!(text, "{}", ip.to_canonical());
+                    Some(secret.shingle(text.as_bytes()))
+                };
+                self.spread(rows, cells.iter().map(&mut hash).collect())
+            }
+            cells => {
+                let hash = |cell| {
+                    let mut shingle = None;
+                    piece::pieces(&cells.value(cell)?.coerce(wanted)?, normalise, &mut |piece| {
+                        shingle.get_or_insert_with(|| secret.shingle(piece.as_bytes()));
+                    });
+                    shingle
+                };
+                self.spread(rows, (0..cells.len()).map(hash).collect())
+            }
+        }
+    }
+
+    /// The shingles of the networks of a column of addresses.
+    pub(super) fn networks(&self, rows: usize, prefixes: Prefixes, secret: &Secret) -> Spread<Shingle> {
+        let hash = |cell| match self.cells.value(cell)?.coerce(Type::Ip)? {
+            Value::Ip(ip) => Some(secret.shingle(network::network(ip, prefixes).as_bytes())),
+            _ => None,
+        };
+        self.spread(rows, (0..self.cells.len()).map(hash).collect())
+    }
+}
+
+/// A value for each row, or none.
+#[derive(Clone, Debug)]
+pub(super) struct Spread<T> {
+    /// Where there is none, something.
+    values: Vec<T>,
+    /// Rows without a value, if there are any.
+    missing: Option<Vec<bool>>,
+}
+
+impl<T: Copy + Default> Spread<T> {
+    /// No row has a value.
+    pub(super) fn none(rows: usize) -> Spread<T> {
+        Spread { values: vec![T::default(); rows], missing: Some(vec![true; rows]) }
+    }
+
+    /// What each row says.
+    pub(super) fn of(values: impl Iterator<Item = Option<T>>, rows: usize) -> Spread<T> {
+        let mut spread = Spread { values: Vec::with_capacity(rows), missing: None };
+        values.for_each(|value| spread.push(value, rows));
+        spread
+    }
+
+    fn push(&mut self, value: Option<T>, rows: usize) {
+        match value {
+            Some(value) => self.values.push(value),
+            None => self.push_missing(rows),
+        }
+    }
+
+    fn push_missing(&mut self, rows: usize) {
+        self.miss(self.values.len(), rows);
+        self.values.push(T::default());
+    }
+
+    fn miss(&mut self, row: usize, rows: usize) {
+        if let Some(missing) = self.missing.get_or_insert_with(|| vec![false; rows]).get_mut(row) {
+            *missing = true;
+        }
+    }
+
+    /// Takes away the values of the rows that are not kept.
+    pub(super) fn retain(&mut self, keep: impl Fn(usize) -> bool) {
+        let rows = self.values.len();
+        (0..rows).filter(|row| !keep(*row)).for_each(|row| self.miss(row, rows));
+    }
+
+    #[inline]
+    pub(super) fn get(&self, row: usize) -> Option<T> {
+        if self.missing.as_ref().is_some_and(|missing| missing.get(row).copied().unwrap_or(true)) {
+            return None;
+        }
+        self.values.get(row).copied()
+    }
+
+    /// How many rows have a value.
+    pub(super) fn count(&self) -> usize {
+        let missing = self.missing.iter().flatten().filter(|missing| **missing).count();
+        self.values.len() - missing
+    }
+}
+
+/// The decimal digits of an integer.
+struct Digits {
+    bytes: [u8; 20],
+    start: usize,
+}
+
+impl Digits {
+    #[inline]
+    fn of(integer: i64) -> Digits {
+        let mut digits = Digits { bytes: [0; 20], start: 20 };
+        let mut rest = integer.unsigned_abs();
+        loop {
+            digits.start -= 1;
+            digits.bytes[digits.start] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        if integer < 0 {
+            digits.start -= 1;
+            digits.bytes[digits.start] = b'-';
+        }
+        digits
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
+
+impl Batch<'_> {
+    /// The columns of some events, of which each value keeps its type. Raw messages are not looked at.
+    pub fn of_events(events: Vec<Event>) -> Batch<'static> {
+        let rows = events.len();
+        let mut columns: Vec<(String, Vec<Option<Value>>)> =
+            vec![("id".to_owned(), vec![None; rows]), ("time".to_owned(), vec![None; rows])];
+        let mut places = std::collections::HashMap::new();
+        for (row, event) in events.into_iter().enumerate() {
+            columns[0].1[row] = event.id.map(Value::from);
+            columns[1].1[row] = event.time.map(Value::Time);
+            for (name, value) in event.fields {
+                let place = match places.get(&name) {
+                    Some(place) => *place,
+                    None => {
+                        columns.push((name.clone(), vec![None; rows]));
+                        places.insert(name, columns.len() - 1);
+                        columns.len() - 1
+                    }
+                };
+                columns[place].1[row] = Some(value);
+            }
+        }
+        let columns = columns
+            .into_iter()
+            .map(|(name, values)| (Cow::Owned(name), Column::full(Cells::Values(values))))
+            .collect();
+        Batch { rows, columns, id: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(cells: Cells<'_>) -> Column<'_> {
+        Column::full(cells)
+    }
+
+    /// Whatever a column is stored as, its keys are those that its values have one by one.
+    #[track_caller]
+    fn check(column: &Column<'_>, rows: usize, wanted: Type, normalise: Normalise) {
+        let secret = Secret::new([3; 16]);
+        let found = column.shingles(rows, wanted, normalise, &secret);
+        for row in 0..rows {
+            let mut expected = None;
+            if let Some(value) = column.value(row).and_then(|value| value.coerce(wanted)) {
+                piece::pieces(&value, normalise, &mut |piece| {
+                    expected = Some(secret.shingle(piece.as_bytes()))
+                });
+            }
+            assert_eq!(found.get(row), expected, "row {row} of {column:?}");
+        }
+    }
+
+    #[test]
+    fn columns_are_hashed_as_their_values_are() {
+        use Normalise::{Exact, Host, Text};
+        let texts = || Cells::Texts(vec!["a", "", "42", "192.0.2.7", "https://WWW.example.com/x"]);
+        for wanted in [Type::String, Type::Integer, Type::Ip, Type::Time] {
+            check(&column(texts()), 5, wanted, Exact);
+        }
+        check(&column(texts()), 5, Type::String, Text);
+        check(&column(texts()), 5, Type::String, Host);
+        let integers = || Cells::Integers(Cow::Owned(vec![0, -1, 7, i64::MIN, i64::MAX]));
+        for wanted in [Type::String, Type::Integer, Type::Float, Type::Time, Type::Bool] {
+            check(&column(integers()), 5, wanted, Exact);
+        }
+        check(&column(Cells::Unsigned(Cow::Owned(vec![1, u64::MAX]))), 2, Type::String, Exact);
+        check(&column(Cells::Unsigned(Cow::Owned(vec![1, u64::MAX]))), 2, Type::Integer, Exact);
+        check(&column(Cells::Floats(Cow::Owned(vec![0.5, f64::NAN]))), 2, Type::String, Exact);
+        check(&column(Cells::Bools(vec![true, false])), 2, Type::String, Exact);
+        check(&column(Cells::Times(Cow::Owned(vec![0, 1]))), 2, Type::Time, Exact);
+        let ips = ["192.0.2.7", "::ffff:192.0.2.7", "2001:db8::1"].map(|ip| ip.parse().unwrap()).to_vec();
+        check(&column(Cells::Ips(ips.clone())), 3, Type::Ip, Exact);
+        check(&column(Cells::Ips(ips)), 3, Type::String, Exact);
+        let coded = Column {
+            cells: texts(),
+            codes: Some(vec![4, 0, 9, 0]),
+            present: Some(vec![true, true, true, false]),
+        };
+        check(&coded, 4, Type::String, Exact);
+    }
+
+    #[test]
+    fn rows_beyond_the_cells_have_no_value() {
+        let secret = Secret::new([3; 16]);
+        let short = column(Cells::Texts(vec!["a"]));
+        let found = short.shingles(3, Type::String, Normalise::Exact, &secret);
+        assert_eq!((found.count(), found.get(0).is_some(), found.get(2)), (1, true, None));
+        assert_eq!(column(Cells::Times(Cow::Owned(vec![5]))).times(2).get(1), None);
+    }
+
+    #[test]
+    fn events_become_columns() {
+        let mut one = Event { id: Some("a".into()), ..Event::default() };
+        one.push("user", "ann");
+        one.push("user", "bob");
+        let mut other = Event { time: Some(Time(5)), ..Event::default() };
+        other.push("size", 3i64);
+        let batch = Batch::of_events(vec![one, other]);
+        let value = |name: &str, row| {
+            let column = batch.columns.iter().find(|(own, _)| own == name).unwrap();
+            column.1.value(row)
+        };
+        assert_eq!((value("id", 0), value("id", 1)), (Some(Value::from("a")), None));
+        assert_eq!((value("user", 0), value("user", 1)), (Some(Value::from("bob")), None));
+        assert_eq!(
+            (value("time", 1), value("size", 1)),
+            (Some(Value::Time(Time(5))), Some(Value::Integer(3)))
+        );
+    }
+}

@@ -1,0 +1,414 @@
+//! The keys of a batch, column by column, and the ledger's requests for them.
+
+use std::sync::Arc;
+
+use content::piece::Normalise;
+use event::{Event, Facts, Key, Kind, Secret, Shingle, Slot, Time, Type};
+use stats::{Add, Observation, Once, Request};
+
+use super::columns::{Batch, Column, Spread};
+use crate::plan::{ContentColumns, Input, ONCE, Pipeline};
+use crate::stage::fields::Fielded;
+use crate::stage::keys::{self, Pair, Prepared};
+use crate::stage::observe::counters;
+
+/// Observations of a request that is for several rows: the ledger applies about so many together.
+const TOGETHER: usize = 1000;
+/// Most kinds, distinct counts and labels of a pipeline whose keys are made by column.
+const SOURCES_MAX: usize = 2000;
+
+/// A batch whose keys are known.
+pub(super) struct Keyed<'a> {
+    pub(super) pipeline: &'a Arc<Pipeline>,
+    arrival: Time,
+    times: Vec<Time>,
+    /// The mark of each row that has a name.
+    marks: Option<Spread<Shingle>>,
+    /// The batch's name.
+    id: Option<(&'a str, &'a Secret)>,
+    /// For each kind the shingles of the rows.
+    kinds: Vec<Arc<Spread<Shingle>>>,
+    /// For each kind with a track's value the values of the rows.
+    values: Vec<Option<Spread<i64>>>,
+    /// For each distinct count the values that are counted.
+    distincts: Vec<Arc<Spread<Shingle>>>,
+    /// The same pair's shingle, once for each row.
+    pairs: Vec<Vec<Shingle>>,
+    /// Events that claimed to come from too far in the future.
+    pub(super) clamped: u64,
+    /// Values that the pipeline has no field for.
+    pub(super) ignored: u64,
+    rows: usize,
+}
+
+/// What a row's observations are of, in the order in which they are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Kind(usize),
+    Distinct(usize),
+    Label(usize),
+}
+
+impl<'a> Keyed<'a> {
+    /// The keys of a batch; `None` if the pipeline's events must be taken one by one.
+    pub(super) fn of(
+        pipeline: &'a Arc<Pipeline>,
+        batch: &'a Batch<'_>,
+        arrival: Time,
+        secret: &'a Secret,
+    ) -> Option<Keyed<'a>> {
+        let sources = pipeline.kinds.len() + pipeline.distincts.len() + pipeline.labels.len();
+        let is_plain = pipeline.input == Input::Json
+            && matches!(pipeline.columns.content, ContentColumns::Json)
+            && pipeline.phrases.is_empty()
+            && pipeline.classifiers.is_empty()
+            && sources <= SOURCES_MAX;
+        if !is_plain {
+            return None;
+        }
+        let rows = batch.rows;
+        let named = |name: &str| batch.columns.iter().rev().find(|(own, _)| own == name).map(|(_, it)| it);
+        let (times, clamped) = times(pipeline, named("time"), rows, arrival);
+        let marks = named("id").map(|column| marks(pipeline, column, rows, secret));
+        let mut hashing = Hashing { pipeline, rows, secret, brought: Vec::new(), done: Vec::new() };
+        let mut ignored = 0;
+        for (name, column) in &batch.columns {
+            match pipeline.schema.slot(name) {
+                _ if matches!(name.as_ref(), "id" | "time") => {}
+                Some(slot) if usize::from(slot.0) < pipeline.columns.count => {
+                    hashing.brought.push((slot, column));
+                }
+                _ => ignored += rows as u64,
+            }
+        }
+        // A network is made of its address, and not brought, and the time is not a field.
+        let own = [pipeline.columns.event.time, pipeline.columns.event.arrival];
+        let is_own = |slot: &Slot| {
+            own.contains(slot) || pipeline.columns.networks.iter().any(|(_, network)| network == slot)
+        };
+        if hashing.brought.iter().any(|(slot, _)| is_own(slot)) {
+            return None;
+        }
+        let hashed = pipeline.kinds.iter().map(|kind| hashing.of(kind.slot, kind.normalise));
+        let mut kinds: Vec<Arc<Spread<Shingle>>> = hashed.collect::<Option<_>>()?;
+        let hashed = pipeline.distincts.iter().map(|distinct| hashing.of(distinct.of, Normalise::Exact));
+        let distincts: Vec<Arc<Spread<Shingle>>> = hashed.collect::<Option<_>>()?;
+        let values = pipeline.kinds.iter().map(|kind| kind.value.and_then(|slot| hashing.integers(slot)));
+        let values = values.collect();
+        if pipeline.kinds.iter().any(|kind| kind.when.is_some()) {
+            conditions(pipeline, &hashing.brought, &times, arrival, &mut kinds);
+        }
+        let pairs = pipeline.distincts.iter().zip(&distincts).map(|(plan, values)| {
+            let owners = kinds.get(plan.per);
+            let pair = |row| {
+                let owner = owners.and_then(|owners| owners.get(row));
+                owner.zip(values.get(row)).map(|(owner, value)| secret.pair(owner, value)).unwrap_or_default()
+            };
+            (0..rows).map(pair).collect()
+        });
+        let pairs = pairs.collect();
+        let id = batch.id.as_deref().map(|id| (id, secret));
+        Some(Keyed {
+            pipeline,
+            arrival,
+            times,
+            marks,
+            id,
+            values,
+            pairs,
+            kinds,
+            distincts,
+            clamped,
+            ignored,
+            rows,
+        })
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// How many keys there are.
+    pub(super) fn keys(&self) -> usize {
+        let counted = self.pipeline.kinds.iter().zip(&self.kinds).filter(|(plan, _)| plan.is_counted());
+        counted.map(|(_, shingles)| shingles.count()).sum()
+    }
+
+    /// When a row's event happened.
+    pub(super) fn time(&self, row: usize) -> Time {
+        self.times.get(row).copied().unwrap_or(self.arrival)
+    }
+
+    /// The value that a row adds to a kind's track.
+    pub(super) fn value(&self, kind: usize, row: usize) -> Option<i64> {
+        self.values.get(kind)?.as_ref()?.get(row)
+    }
+
+    /// The key of a source in a row.
+    #[inline]
+    pub(super) fn key(&self, source: Source, row: usize) -> Option<Key> {
+        let pipeline = self.pipeline;
+        let key = |kind: Kind, shingle| Key { space: pipeline.space, kind, shingle };
+        match source {
+            Source::Kind(at) => Some(key(pipeline.kinds[at].kind, self.kinds[at].get(row)?)),
+            Source::Distinct(at) => {
+                let plan = &pipeline.distincts[at];
+                self.distincts[at].get(row)?;
+                Some(key(plan.kind, self.kinds[plan.per].get(row)?))
+            }
+            Source::Label(at) => {
+                let plan = &pipeline.labels[at];
+                Some(key(plan.kind, self.kinds[plan.of].get(row)?))
+            }
+        }
+    }
+
+    /// Whether a row has a key of a source.
+    #[inline]
+    pub(super) fn has(&self, source: Source, row: usize) -> bool {
+        self.key(source, row).is_some()
+    }
+
+    /// Fills requests for the rows from one on, with about so many observations at most; answers the row behind each of
+    /// them. Rows that have no name of their own share requests.
+    pub(super) fn fill(&self, first: usize, at_once: usize, requests: &mut Vec<Request>) -> Vec<usize> {
+        let sources = sources(self.pipeline);
+        let adds: Vec<Add> = sources.iter().map(|source| self.added(*source)).collect();
+        let width = sources.len().max(1);
+        let together = (TOGETHER / width).max(1);
+        let (mut row, mut ends, mut observed) = (first, Vec::new(), 0);
+        while row < self.rows && observed < at_once {
+            let mark = self.mark(row);
+            // What is sent again must be cut at the same places.
+            let boundary = (row / together + 1) * together;
+            let mut end = row + 1;
+            if mark.is_none() {
+                while end < self.rows && end < boundary && self.mark(end).is_none() {
+                    end += 1;
+                }
+            }
+            let used = ends.len();
+            if used == requests.len() {
+                requests.push(Request { once: None, observations: Vec::with_capacity((end - row) * width) });
+            }
+            let request = &mut requests[used];
+            request.observations.clear();
+            request.once = self.once(row, mark);
+            for row in row..end {
+                let time = self.time(row);
+                for (source, add) in sources.iter().zip(&adds) {
+                    let Some(key) = self.key(*source, row) else { continue };
+                    let add = match (source, add) {
+                        (Source::Kind(at), Add::Value(_)) => Add::Value(self.value(*at, row)),
+                        (Source::Distinct(at), _) => Add::Distinct { pair: self.pairs[*at][row] },
+                        (_, add) => add.clone(),
+                    };
+                    request.observations.push(Observation { key, time, add });
+                }
+            }
+            observed += request.observations.len();
+            ends.push(end);
+            row = end;
+        }
+        ends
+    }
+
+    /// What every row adds to a source, but for values.
+    fn added(&self, source: Source) -> Add {
+        match source {
+            Source::Kind(at) => {
+                let plan = &self.pipeline.kinds[at];
+                if plan.track.is_empty() { counters(plan.observe.iter().copied()) } else { Add::Value(None) }
+            }
+            Source::Distinct(_) | Source::Label(_) => Add::Nothing,
+        }
+    }
+
+    fn mark(&self, row: usize) -> Option<Shingle> {
+        self.marks.as_ref()?.get(row)
+    }
+
+    fn once(&self, row: usize, mark: Option<Shingle>) -> Option<Once> {
+        let time = self.time(row);
+        let key = match (mark, self.id) {
+            (Some(shingle), _) => Key { space: self.pipeline.space, kind: ONCE, shingle },
+            (None, Some((id, secret))) => keys::once(self.pipeline, secret, "batch", &format!("{id}\0{row}")),
+            (None, None) => return None,
+        };
+        Some(Once { key, time })
+    }
+
+    /// Each row with its facts, to be judged.
+    pub(super) fn prepared(&self, batch: &Batch<'_>, secret: &Secret) -> Vec<Prepared> {
+        let pipeline = self.pipeline;
+        let brought = |name: &str| {
+            let slot = pipeline.schema.slot(name)?;
+            (usize::from(slot.0) < pipeline.columns.count).then_some(slot)
+        };
+        let brought: Vec<(Slot, &Column<'_>)> = batch
+            .columns
+            .iter()
+            .filter(|(name, _)| !matches!(name.as_ref(), "id" | "time"))
+            .filter_map(|(name, column)| Some((brought(name)?, column)))
+            .collect();
+        let ids = batch.columns.iter().rev().find(|(name, _)| name == "id").map(|(_, column)| column);
+        let row = |row: usize| {
+            let mut facts = pipeline.schema.empty_row();
+            fill(pipeline, &brought, row, self.time(row), self.arrival, &mut facts);
+            let id = ids.and_then(|ids| ids.text(row)).filter(|id| is_id(id)).map(|id| id.into_owned());
+            let mark = self.mark(row).map(|shingle| Key { space: pipeline.space, kind: ONCE, shingle });
+            let of_batch = || {
+                let id = batch.id.as_ref()?;
+                Some(keys::once(pipeline, secret, "batch row", &format!("{id}\0{row}")))
+            };
+            let fielded = Fielded {
+                pipeline: Arc::clone(pipeline),
+                event_id: id,
+                time: self.time(row),
+                arrival: self.arrival,
+                clamped: false,
+                ignored: 0,
+                facts,
+                raw: None,
+            };
+            let of_kind = |kind: usize| self.key(Source::Kind(kind), row);
+            let pair = |at: usize| {
+                let owner = self.key(Source::Distinct(at), row)?;
+                Some(Pair { owner, pair: self.pairs[at][row] })
+            };
+            let label = |at: usize| self.key(Source::Label(at), row);
+            Prepared::of_columns(fielded, of_kind, pair, label, mark.or_else(of_batch))
+        };
+        (0..self.rows).map(row).collect()
+    }
+}
+
+/// What is asked of each row, in order: keys that are counted, distinct values, labels that anything asks for.
+pub(super) fn sources(pipeline: &Pipeline) -> Vec<Source> {
+    let kinds = (0..pipeline.kinds.len()).filter(|at| pipeline.kinds[*at].is_counted()).map(Source::Kind);
+    let distincts = (0..pipeline.distincts.len()).map(Source::Distinct);
+    let labels = (0..pipeline.labels.len()).filter(|at| pipeline.labels[*at].is_read).map(Source::Label);
+    kinds.chain(distincts).chain(labels).collect()
+}
+
+fn is_id(id: &str) -> bool {
+    !id.is_empty() && id.len() <= Event::ID_BYTES_MAX
+}
+
+fn marks(pipeline: &Pipeline, column: &Column<'_>, rows: usize, secret: &Secret) -> Spread<Shingle> {
+    let mark = |row| {
+        let id = column.text(row).filter(|id| is_id(id))?;
+        Some(keys::once(pipeline, secret, "event", &id).shingle)
+    };
+    Spread::of((0..rows).map(mark), rows)
+}
+
+/// The times of the events, none later than may be.
+fn times(pipeline: &Pipeline, column: Option<&Column<'_>>, rows: usize, arrival: Time) -> (Vec<Time>, u64) {
+    let latest = arrival + pipeline.skew_max;
+    let Some(column) = column else { return (vec![arrival.min(latest); rows], 0) };
+    let (claimed, mut clamped) = (column.times(rows), 0);
+    let time = |row| {
+        let claimed = claimed.get(row).map_or(arrival, Time);
+        clamped += u64::from(claimed > latest);
+        claimed.min(latest)
+    };
+    ((0..rows).map(time).collect(), clamped)
+}
+
+/// Shingles of columns, each made once for all that ask for the same.
+struct Hashing<'a, 'b> {
+    pipeline: &'a Pipeline,
+    rows: usize,
+    secret: &'a Secret,
+    brought: Vec<(Slot, &'a Column<'b>)>,
+    done: Vec<((Slot, Normalise), Arc<Spread<Shingle>>)>,
+}
+
+impl Hashing<'_, '_> {
+    fn column(&self, slot: Slot) -> Option<&Column<'_>> {
+        self.brought.iter().rev().find(|(own, _)| *own == slot).map(|(_, column)| *column)
+    }
+
+    /// The shingles of a fact; `None` if a value of it can have several, or does not come from a column.
+    fn of(&mut self, slot: Slot, normalise: Normalise) -> Option<Arc<Spread<Shingle>>> {
+        if let Some((_, done)) = self.done.iter().find(|(of, _)| *of == (slot, normalise)) {
+            return Some(Arc::clone(done));
+        }
+        let columns = &self.pipeline.columns;
+        let wanted = self.pipeline.schema.column(slot).kind;
+        let is_event = slot == columns.event.time || slot == columns.event.arrival;
+        if is_event || normalise == Normalise::Address || matches!(wanted, Type::List | Type::Bytes) {
+            return None;
+        }
+        let network = columns.networks.iter().find(|(_, network)| *network == slot);
+        let spread = match network {
+            Some((address, _)) => {
+                if normalise != Normalise::Exact {
+                    return None;
+                }
+                let prefixes = self.pipeline.prefixes;
+                self.column(*address).map(|column| column.networks(self.rows, prefixes, self.secret))
+            }
+            None => {
+                let column = self.column(slot);
+                column.map(|column| column.shingles(self.rows, wanted, normalise, self.secret))
+            }
+        };
+        let spread = Arc::new(spread.unwrap_or_else(|| Spread::none(self.rows)));
+        self.done.push(((slot, normalise), Arc::clone(&spread)));
+        Some(spread)
+    }
+
+    fn integers(&self, slot: Slot) -> Option<Spread<i64>> {
+        self.column(slot).map(|column| column.integers(self.rows))
+    }
+}
+
+/// Takes the keys away that a row does not have because its facts do not meet the kind's condition.
+fn conditions(
+    pipeline: &Pipeline,
+    brought: &[(Slot, &Column<'_>)],
+    times: &[Time],
+    arrival: Time,
+    kinds: &mut [Arc<Spread<Shingle>>],
+) {
+    let with: Vec<usize> = (0..kinds.len()).filter(|at| pipeline.kinds[*at].when.is_some()).collect();
+    let mut holds = vec![vec![false; times.len()]; with.len()];
+    let mut facts = pipeline.schema.empty_row();
+    for (row, time) in times.iter().enumerate() {
+        facts.clear_all();
+        fill(pipeline, brought, row, *time, arrival, &mut facts);
+        for (at, holds) in with.iter().zip(&mut holds) {
+            holds[row] = pipeline.kinds[*at].when.as_ref().is_none_or(|when| when.fires(&facts));
+        }
+    }
+    for (at, holds) in with.into_iter().zip(holds) {
+        Arc::make_mut(&mut kinds[at]).retain(|row| holds[row]);
+    }
+}
+
+/// Fills the facts of a row, as [`crate::stage::fields::fill`] does.
+fn fill(
+    pipeline: &Pipeline,
+    brought: &[(Slot, &Column<'_>)],
+    row: usize,
+    time: Time,
+    arrival: Time,
+    facts: &mut Facts,
+) {
+    facts.set(pipeline.columns.event.time, time);
+    facts.set(pipeline.columns.event.arrival, arrival);
+    for (slot, column) in brought {
+        let kind = pipeline.schema.column(*slot).kind;
+        if let Some(value) = column.value(row).and_then(|value| value.coerce(kind)) {
+            facts.set(*slot, value);
+        }
+    }
+    for (field, network) in &pipeline.columns.networks {
+        if let Some(event::Value::Ip(ip)) = facts.get(*field) {
+            let text = content::network::network(*ip, pipeline.prefixes);
+            facts.set(*network, text);
+        }
+    }
+}

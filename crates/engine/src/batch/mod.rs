@@ -1,0 +1,182 @@
+//! Batches of events as columns, in and out.
+//!
+//! ```text
+//! columns ─► keys, column by column ─► one batch of the ledger ─► readings with what was added ─► columns
+//!         └► rows, where rules and models are to see them ─► Engine::decide's way
+//! ```
+//!
+//! An event's readings are from before it, so that rules see what was known. What it added is known too: what the
+//! columns of an answer say is as of after the event, and nothing is read twice for it.
+//!
+//! Where every kind has at most one key in an event, keys are made of columns, and no row is ever made of an event that
+//! is only counted. Pipelines that read content, cut lists into pieces or ask classifiers take their events row by row;
+//! the answer is the same.
+
+mod answer;
+mod columns;
+mod keys;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use event::{Event, Time, Value};
+use stats::{Durability, Ledger, LedgerError, Request};
+
+use crate::stage::observe::{self, Observed};
+use crate::stage::score;
+use crate::{Decision, Engine, EngineError, Pipeline, Prepared, label};
+use answer::Answers;
+pub use answer::{Answer, AnswerCells, AnswerColumn};
+pub use columns::{Batch, Cells, Column};
+use keys::Keyed;
+
+/// Observations that the ledger is handed at once: their requests and readings fit into the processor's caches.
+const AT_ONCE: usize = 16 << 10;
+/// Lists of requests that are kept for the next batches.
+const POOL_MAX: usize = 16;
+
+/// Requests of batches that are over: their lists are filled again.
+#[derive(Debug, Default)]
+pub(crate) struct Pool(Mutex<Vec<Vec<Request>>>);
+
+impl Pool {
+    fn take(&self) -> Vec<Request> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    fn give(&self, requests: Vec<Request>) {
+        let mut pool = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if pool.len() < POOL_MAX {
+            pool.push(requests);
+        }
+    }
+}
+
+impl Engine {
+    /// Counts events without judging them, and answers what is then known of their keys, row by row. Of an event that
+    /// was counted before nothing is added, and the answer says what is known.
+    ///
+    /// Answers once the configured durability holds for all of it.
+    ///
+    /// # Errors
+    /// If statistics cannot be had. Some of the events may have been counted: with `id`s, or an id of the batch, they
+    /// can be sent again.
+    pub async fn observe_batch(
+        &self,
+        pipeline: &Arc<Pipeline>,
+        batch: &Batch<'_>,
+        arrival: Time,
+    ) -> Result<Answer, EngineError> {
+        let Some(keyed) = Keyed::of(pipeline, batch, arrival, &self.secret) else {
+            let prepared = self.rows(pipeline, batch, arrival);
+            // Rules are not asked, so what they would take from limits is not taken.
+            let (observed, failure) = observe::observe(&*self.ledger, prepared, None).await;
+            self.count_seen(pipeline, &observed);
+            return match failure {
+                None => Ok(answer::of_observed(pipeline, &observed)),
+                Some(error) => Err(error.into()),
+            };
+        };
+        self.count_keyed(&keyed, arrival);
+        let mut answers = Answers::new(pipeline, batch.rows);
+        let mut requests = self.batches.take();
+        let asked = self.ask(&keyed, &mut requests, &mut answers).await;
+        self.batches.give(requests);
+        asked?;
+        let answer = answers.finish();
+        let duplicates = answer.duplicate.iter().filter(|duplicate| **duplicate).count();
+        self.metrics.observe_duplicates.get_or_create(&label(pipeline)).inc_by(duplicates as u64);
+        Ok(answer)
+    }
+
+    async fn ask(
+        &self,
+        keyed: &Keyed<'_>,
+        requests: &mut Vec<Request>,
+        answers: &mut Answers<'_>,
+    ) -> Result<(), LedgerError> {
+        // With `sync` each call waits for the disk, so there is one.
+        let at_once = match self.plan().node.durability {
+            Durability::Sync => usize::MAX,
+            _ => AT_ONCE,
+        };
+        let mut row = 0;
+        while row < keyed.rows() {
+            let ends = keyed.fill(row, at_once, requests);
+            let outcomes = self.ledger.observe(&requests[..ends.len()]).await?;
+            answers.add(keyed, row, &ends, &outcomes);
+            row = ends.last().copied().unwrap_or(keyed.rows());
+        }
+        Ok(())
+    }
+
+    /// Counts, judges and logs events as [`Engine::decide`] does, and answers for each row the decision and what is then
+    /// known of its keys: what hangs on verdicts is not in it.
+    ///
+    /// # Errors
+    /// As [`Engine::decide`].
+    pub async fn decide_batch(
+        &self,
+        pipeline: &Arc<Pipeline>,
+        batch: &Batch<'_>,
+        arrival: Time,
+    ) -> Result<(Vec<Decision>, Answer), EngineError> {
+        let prepared = match Keyed::of(pipeline, batch, arrival, &self.secret) {
+            Some(keyed) => {
+                self.count_keyed(&keyed, arrival);
+                keyed.prepared(batch, &self.secret)
+            }
+            None => self.rows(pipeline, batch, arrival),
+        };
+        let mut observed = self.observe_all(prepared).await;
+        let answer = answer::of_observed(pipeline, &observed);
+        score::score(&mut observed);
+        Ok((self.conclude(observed).await?, answer))
+    }
+
+    /// Each row as an event of its own.
+    fn rows(&self, pipeline: &Arc<Pipeline>, batch: &Batch<'_>, arrival: Time) -> Vec<Prepared> {
+        let event = |row: usize| {
+            let mut event = Event::default();
+            for (name, column) in &batch.columns {
+                match name.as_ref() {
+                    "id" => event.id = column.text(row).map(|id| id.into_owned()),
+                    "time" => {
+                        let time = column.value(row).and_then(|value| value.coerce(event::Type::Time));
+                        event.time = time.and_then(|time| match time {
+                            Value::Time(time) => Some(time),
+                            _ => None,
+                        });
+                    }
+                    name => event.fields.extend(column.value(row).map(|value| (name.to_owned(), value))),
+                }
+            }
+            if event.id.is_none() {
+                event.id = batch.id.as_ref().map(|id| format!("{id}\0{row}"));
+            }
+            event
+        };
+        (0..batch.rows).map(|row| self.prepare(pipeline, event(row), arrival)).collect()
+    }
+
+    fn count_keyed(&self, keyed: &Keyed<'_>, arrival: Time) {
+        use std::sync::atomic::Ordering;
+        let label = label(keyed.pipeline);
+        self.latest.fetch_max(arrival.0, Ordering::Relaxed);
+        self.metrics.fields_events.get_or_create(&label).inc_by(keyed.rows() as u64);
+        self.metrics.keys_derived.get_or_create(&label).inc_by(keyed.keys() as u64);
+        if keyed.clamped > 0 {
+            self.metrics.fields_clamped.get_or_create(&label).inc_by(keyed.clamped);
+        }
+        if keyed.ignored > 0 {
+            self.metrics.fields_ignored.get_or_create(&label).inc_by(keyed.ignored);
+        }
+    }
+
+    fn count_seen(&self, pipeline: &Pipeline, observed: &[Observed]) {
+        let duplicates = observed.iter().filter(|observed| observed.duplicate).count();
+        self.metrics.observe_duplicates.get_or_create(&label(pipeline)).inc_by(duplicates as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! Answers as a stream.
+
+use std::sync::Arc;
+
+use arrow_array::{
+    ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int64Array, ListArray, RecordBatch, StringArray,
+    TimestampMicrosecondArray, UInt8Array, UInt64Array,
+};
+use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
+use arrow_ipc::writer::StreamEncoder;
+use arrow_schema::{DataType, Field, Schema};
+use engine::Decision;
+use engine::batch::{Answer, AnswerCells};
+
+/// The answer to one record batch: what was decided, if it was, and what is known.
+pub type Judged = (Option<Vec<Decision>>, Answer);
+
+/// The time zone of all times.
+const UTC: &str = "UTC";
+
+/// Writes a stream with a record batch for each answer. All answers are of one pipeline, so that they have the same
+/// columns; there is at least one.
+///
+/// # Errors
+/// The library's, which has none for what is written here.
+pub fn write(answers: Vec<Judged>) -> Result<Vec<u8>, arrow_schema::ArrowError> {
+    let batches: Vec<RecordBatch> = answers.into_iter().map(record).collect::<Result<_, _>>()?;
+    let empty = Arc::new(Schema::empty());
+    let schema = batches.first().map_or(empty, RecordBatch::schema);
+    let mut encoder = StreamEncoder::try_new(&schema)?;
+    let mut parts = Vec::new();
+    for batch in &batches {
+        parts.extend(encoder.encode(batch)?);
+    }
+    parts.extend(encoder.finish()?);
+    let mut stream = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
+    parts.iter().for_each(|part| stream.extend_from_slice(part.as_slice()));
+    Ok(stream)
+}
+
+fn record((decisions, answer): Judged) -> Result<RecordBatch, arrow_schema::ArrowError> {
+    let (mut fields, mut arrays): (Vec<Field>, Vec<ArrayRef>) = (Vec::new(), Vec::new());
+    let mut add = |name: &str, array: ArrayRef, nullable: bool| {
+        fields.push(Field::new(name, array.data_type().clone(), nullable));
+        arrays.push(array);
+    };
+    if let Some(decisions) = &decisions {
+        let ids = decisions.iter().map(|decision| decision.id.to_string());
+        add("id", Arc::new(StringArray::from_iter_values(ids)), false);
+        let scores = decisions.iter().map(|decision| decision.verdict.score);
+        add("score", Arc::new(Float64Array::from_iter_values(scores)), false);
+        let actions: Vec<String> =
+            decisions.iter().map(|decision| decision.verdict.action.to_string()).collect();
+        let actions: DictionaryArray<arrow_array::types::Int8Type> =
+            actions.iter().map(|action| Some(action.as_str())).collect();
+        add("action", Arc::new(actions), false);
+        add("reasons", Arc::new(reasons(decisions)?), false);
+    }
+    add("duplicate", Arc::new(BooleanArray::from(answer.duplicate)), false);
+    for column in answer.columns {
+        let nulls = column.present.map(|present| NullBuffer::new(BooleanBuffer::from(present)));
+        add(&column.name, cells(column.cells, nulls)?, true);
+    }
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+}
+
+/// The names of the rules that fired.
+fn reasons(decisions: &[Decision]) -> Result<ListArray, arrow_schema::ArrowError> {
+    let names = |decision: &Decision| decision.verdict.reasons.len();
+    let offsets = OffsetBuffer::from_lengths(decisions.iter().map(names));
+    let all = decisions.iter().flat_map(|decision| &decision.verdict.reasons);
+    let values = StringArray::from_iter_values(all.map(|reason| reason.rule.as_str()));
+    let item = Arc::new(Field::new("item", DataType::Utf8, false));
+    ListArray::try_new(item, offsets, Arc::new(values), None)
+}
+
+fn cells(cells: AnswerCells, nulls: Option<NullBuffer>) -> Result<ArrayRef, arrow_schema::ArrowError> {
+    Ok(match cells {
+        AnswerCells::Counts(cells) => Arc::new(UInt64Array::new(cells.into(), nulls)),
+        AnswerCells::Integers(cells) => Arc::new(Int64Array::new(cells.into(), nulls)),
+        AnswerCells::Reals(cells) => Arc::new(Float64Array::new(cells.into(), nulls)),
+        AnswerCells::Times(cells) => {
+            Arc::new(TimestampMicrosecondArray::new(cells.into(), nulls).with_timezone(UTC))
+        }
+        AnswerCells::Bools(cells) => Arc::new(BooleanArray::new(BooleanBuffer::from(cells), nulls)),
+        AnswerCells::Qualities(cells) => {
+            let codes = UInt8Array::new(cells.into(), nulls);
+            let names = StringArray::from_iter_values(AnswerCells::QUALITIES);
+            Arc::new(DictionaryArray::try_new(codes, Arc::new(names))?)
+        }
+    })
+}

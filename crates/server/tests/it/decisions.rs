@@ -1,0 +1,221 @@
+//! What enforcement points are told, as they ask for it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use engine::{Directory, preset};
+use serde_json::{Value, json};
+
+use crate::harness::{JSON, LOG, PROBE, Running, check_problem, start};
+
+const LABELS: &str = "
+[[label]]
+number = 900
+name = \"scanner\"
+of = \"ip\"
+keep = \"4h\"
+decision = \"ban\"
+
+[[label]]
+number = 901
+name = \"shady\"
+of = \"net\"
+keep = \"4h\"
+decision = \"captcha\"
+
+[[label]]
+number = 902
+name = \"noted\"
+of = \"ip\"
+keep = \"4h\"
+
+[[rule]]
+name = \"SCANS\"
+when = \"http.probe\"
+score = 0
+effects = [\"mark ip as scanner for 1h\", \"mark ip as noted for 1h\"]
+";
+
+fn directory(path: &Path) -> Directory {
+    let directory = Directory::create(path, &[preset::find("web").unwrap()]).unwrap();
+    let config = std::fs::read_to_string(directory.config_path()).unwrap();
+    std::fs::write(directory.config_path(), config + LABELS).unwrap();
+    directory
+}
+
+fn with_labels(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
+    let parent = tempfile::tempdir().unwrap();
+    let running = start(&directory(&parent.path().join("data")), settings);
+    test(&running);
+    running.stop();
+}
+
+fn values(told: &Value) -> Vec<&str> {
+    told.as_array().unwrap().iter().map(|told| told["value"].as_str().unwrap()).collect()
+}
+
+fn label(server: &Running, kind: &str, label: &str, value: &str) {
+    let body = json!({"kind": kind, "label": label, "value": value, "for": "2h"}).to_string();
+    let answer = server.post("/v1/decisions", &[JSON], &body);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+}
+
+/// As bouncers ask: everything at their start, then what has changed, each for itself.
+#[test]
+fn who_polls_is_told_what_has_changed() {
+    with_labels(&[], |server| {
+        let agents = ["User-Agent: crowdsec-firewall-bouncer/v0.0.34", "User-Agent: another"];
+        let ask = |agent: usize, query: &str| {
+            let answer = server.ask("GET", &format!("/v1/decisions/stream{query}"), &[agents[agent]], b"");
+            assert_eq!(answer.status, 200, "{}", answer.body);
+            answer.json()
+        };
+        assert_eq!(ask(0, "?startup=true"), json!({"new": [], "deleted": []}));
+        assert_eq!(server.post("/v1/decide", &[LOG], PROBE).status, 200);
+        let told = ask(0, "");
+        assert_eq!(
+            told["new"],
+            json!([{
+                "id": 1, "origin": "tollhouse", "type": "ban", "scope": "Ip", "value": "192.0.2.7",
+                "duration": "3570s", "scenario": "web/scanner:SCANS", "until": "2026-05-17T10:59:30Z",
+            }]),
+            "a label without a decision is not told"
+        );
+        assert_eq!(ask(0, "?startup=false"), json!({"new": [], "deleted": []}));
+        assert_eq!(values(&ask(1, "?startup=true&scopes=ip,range&origins=tollhouse")["new"]), ["192.0.2.7"]);
+        label(server, "net", "shady", "198.51.100.0/24");
+        assert_eq!(values(&ask(0, "?scopes=range")["new"]), ["198.51.100.0/24"]);
+        assert_eq!(values(&ask(1, "?scenarios_not_containing=shady")["new"]), Vec::<&str>::new());
+        let lifted = server.ask("DELETE", "/v1/decisions?value=192.0.2.7", &[], b"").json();
+        assert_eq!(lifted, json!({"lifted": 1}));
+        let told = ask(0, "");
+        assert_eq!((values(&told["deleted"]), &told["new"]), (vec!["192.0.2.7"], &json!([])));
+        // One that has not asked yet, or whose place was forgotten, is told everything.
+        let anew = server.ask("GET", "/v1/decisions/stream", &["User-Agent: new"], b"").json();
+        assert_eq!(values(&anew["new"]), ["198.51.100.0/24"]);
+    });
+}
+
+#[test]
+fn addresses_are_listed_and_looked_up() {
+    with_labels(&[], |server| {
+        label(server, "ip", "scanner", "192.0.2.9");
+        label(server, "ip", "scanner", "2001:db8::9");
+        label(server, "net", "shady", "198.51.100.0/24");
+        let answer = server.get("/v1/decisions/ips");
+        assert_eq!(answer.header("content-type"), Some("text/plain; charset=utf-8"));
+        assert_eq!(answer.body, "192.0.2.9\n198.51.100.0/24\n2001:db8::9\n");
+        assert_eq!(server.get("/v1/decisions/ips?type=captcha").body, "198.51.100.0/24\n");
+        assert_eq!(
+            server.get("/v1/decisions/ips?label=scanner&pipeline=web").body,
+            "192.0.2.9\n2001:db8::9\n"
+        );
+        let found = server.get("/v1/decisions?ip=198.51.100.77").json();
+        assert_eq!((values(&found), &found[0]["scope"]), (vec!["198.51.100.0/24"], &json!("Range")));
+        assert_eq!(server.get("/v1/decisions?ip=203.0.113.1").json(), Value::Null);
+        check_problem(&server.get("/v1/decisions?ip=x"), 400, "invalid-parameter", "no address");
+        // Rules see what was labelled by hand.
+        let bad = json!({"kind": "ip", "label": "noted", "value": "192.0.2.9", "for": "1h"}).to_string();
+        check_problem(
+            &server.post("/v1/decisions", &[JSON], &bad),
+            400,
+            "invalid-parameter",
+            "no `decision`",
+        );
+        let bad = json!({"kind": "ip", "label": "scaner", "value": "192.0.2.9", "for": "1h"}).to_string();
+        check_problem(&server.post("/v1/decisions", &[JSON], &bad), 400, "unknown-name", "no label `scaner`");
+    });
+}
+
+#[test]
+fn a_restart_tells_the_same() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = directory(&parent.path().join("data"));
+    let running = start(&directory, &[]);
+    label(&running, "ip", "scanner", "192.0.2.9");
+    running.stop();
+    let running = start(&directory, &[]);
+    assert_eq!(running.get("/v1/decisions/ips").body, "192.0.2.9\n");
+    running.stop();
+}
+
+#[test]
+fn bouncers_show_their_key() {
+    with_labels(&[("server.tokens", "[\"secret-of-bouncers\"]")], |server| {
+        let ask =
+            |header: &str| server.ask("GET", "/v1/decisions/stream?startup=true", &[header], b"").status;
+        assert_eq!(ask("X-Api-Key: secret-of-bouncers"), 200);
+        assert_eq!(ask("X-Api-Key: another"), 403);
+        assert_eq!(ask("Accept: */*"), 401);
+    });
+}
+
+/// A process that ends with the test.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn bouncer() -> Option<PathBuf> {
+    let name = "crowdsec-custom-bouncer";
+    let unpacked = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("mail-clients/usr/bin").join(name);
+    let found = [Path::new("/usr/bin").join(name), unpacked].into_iter().find(|path| path.exists());
+    if found.is_none() {
+        println!("skipped: {name} is not installed, and scripts/mail-clients has not unpacked it");
+    }
+    found
+}
+
+/// CrowdSec's own bouncer, which runs a program for each decision.
+#[test]
+fn a_real_bouncer_enforces_them() {
+    let Some(program) = bouncer() else { return };
+    with_labels(&[("server.tokens", "[\"secret-of-bouncers\"]")], |server| {
+        let parent = tempfile::tempdir().unwrap();
+        let (script, done) = (parent.path().join("script"), parent.path().join("done"));
+        std::fs::write(&script, format!("#!/bin/sh\necho \"$1 $2\" >> {}\n", done.display())).unwrap();
+        std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+        let token = "Authorization: Bearer secret-of-bouncers";
+        let body = json!({"kind": "ip", "label": "scanner", "value": "192.0.2.9", "for": "2h"}).to_string();
+        assert_eq!(server.post("/v1/decisions", &[JSON, token], &body).status, 200);
+        let config = parent.path().join("bouncer.yaml");
+        let text = format!(
+            "bin_path: {}\nfeed_via_stdin: false\ntotal_retries: 0\npiddir: {1}\nupdate_frequency: 1s\n\
+             cache_retention_duration: 1s\ndaemonize: false\nlog_mode: file\nlog_dir: {1}/\nlog_level: info\n\
+             api_url: http://{2}/\napi_key: secret-of-bouncers\nprometheus:\n  enabled: false\n",
+            script.display(),
+            parent.path().display(),
+            server.address
+        );
+        std::fs::write(&config, text).unwrap();
+        let _bouncer = Ends(
+            Command::new(program)
+                .arg("-c")
+                .arg(&config)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap(),
+        );
+        let wait = |line: &str| {
+            let started = Instant::now();
+            while !std::fs::read_to_string(&done).unwrap_or_default().lines().any(|own| own == line) {
+                let log = std::fs::read_to_string(parent.path().join("crowdsec-custom-bouncer.log"));
+                let log = log.unwrap_or_default();
+                assert!(started.elapsed() < Duration::from_secs(60), "no `{line}`; the bouncer's log: {log}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        };
+        wait("add 192.0.2.9");
+        assert_eq!(server.post("/v1/decide", &[LOG, token], PROBE).status, 200);
+        wait("add 192.0.2.7");
+        assert_eq!(server.ask("DELETE", "/v1/decisions?value=192.0.2.9", &[token], b"").status, 200);
+        wait("del 192.0.2.9");
+    });
+}

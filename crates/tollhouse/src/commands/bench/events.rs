@@ -1,0 +1,402 @@
+//! `tollhouse bench events`: batches of events in columns, over HTTP, to a server in a process of its own.
+//!
+//! ```text
+//! load      every key once, twelve an event
+//! run       events whose keys are drawn from a distribution, made before the clock starts
+//! settle    what is dirty is written, so that the server's processor time has it, too
+//! ```
+//!
+//! The processor time is the server's, as the system counts it, and not the client's, which is on the same machine.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use arrow_array::{ArrayRef, FixedSizeBinaryArray, Int64Array, RecordBatch, StringArray};
+use arrow_ipc::writer::StreamWriter;
+use engine::{Config, Directory, Overrides, Plan};
+use serde::Serialize;
+use stats::random::Random;
+use stats::workload::{Distribution, Keys};
+use ureq::Agent;
+
+use super::{Served, judge};
+use crate::console::{DIM, Output, Progress};
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::options::JsonOption;
+use crate::tally::per_second;
+
+/// Keys of an event.
+const KEYS: usize = 12;
+/// Columns whose keys are texts, and one of addresses; the others are integers.
+const TEXTS: [usize; 2] = [1, 2];
+const ADDRESS: usize = 0;
+/// Linux tells processes' times in units of a hundredth of a second on every architecture but Alpha and Itanium.
+const TICKS_PER_SECOND: u64 = 100;
+/// Rules of a decision.
+const RULES: usize = 30;
+
+/// Batches of events in columns, by a server in a process of its own with its data on disk
+///
+/// Each event has twelve keys of a fixed layout: first and last time, and count.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse bench events --json
+  tollhouse bench events --keys 100000000 --memory 8192 --distribution uniform
+  tollhouse bench events --decide             30 rules and a model of 200 trees on each event")]
+pub(super) struct Args {
+    /// Distinct keys
+    #[arg(long, default_value_t = 10_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(12..=1_000_000_000))]
+    keys: u64,
+    /// Events that are measured
+    #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    events: u64,
+    /// Events of a batch
+    #[arg(long, default_value_t = 5_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    batch: u32,
+    /// Connections that send at the same time
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    connections: u32,
+    /// Memory budget of the server's ledger in MiB
+    #[arg(long, default_value_t = 2048, value_name = "MIB", value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
+    memory: u32,
+    /// Which keys come
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Drawn::Zipf, Drawn::Uniform])]
+    distribution: Vec<Drawn>,
+    /// Judge each event by 30 rules and a model of 200 trees, and log it
+    #[arg(long)]
+    decide: bool,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+enum Drawn {
+    /// Zipf's distribution with the exponent 1.0.
+    Zipf,
+    /// Each key as often as any other.
+    Uniform,
+}
+
+/// A result. `docs/cli.md` documents the members.
+#[derive(Serialize)]
+struct Measured {
+    bench: &'static str,
+    asked: &'static str,
+    distribution: Drawn,
+    distinct_keys: u64,
+    keys_per_event: usize,
+    batch: u32,
+    connections: u32,
+    durability: &'static str,
+    events: u64,
+    seconds: f64,
+    events_per_s: f64,
+    server_cpu_s_per_million_events: f64,
+    server_cpu_s_per_million_events_loading: f64,
+    batch_p50_ms: f64,
+    batch_p99_ms: f64,
+    memory_bytes_per_key: f64,
+    disk_bytes_per_key: f64,
+}
+
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let mut out = Output::new(args.json.json);
+    let interrupt = Interrupt::watch(None);
+    for drawn in &args.distribution {
+        let measured = measure(args, *drawn, &interrupt)?;
+        if interrupt.raised() {
+            return Ok(Exit::Interrupted);
+        }
+        if out.is_json() {
+            out.json(&measured)?;
+            out.flush()?;
+            continue;
+        }
+        let fields = serde_json::to_value(&measured).map_err(Failure::new)?;
+        for (name, value) in fields.as_object().into_iter().flatten() {
+            let value = match value {
+                serde_json::Value::String(text) => text.clone(),
+                value if value.is_f64() => format!("{:.3}", value.as_f64().unwrap_or_default()),
+                value => value.to_string(),
+            };
+            out.line(format_args!("{DIM}{name:<40}{DIM:#} {value}"))?;
+        }
+        out.line("")?;
+    }
+    out.flush()?;
+    Ok(Exit::Fine)
+}
+
+fn measure(args: &Args, drawn: Drawn, interrupt: &Interrupt) -> Result<Measured, Failure> {
+    let parent = tempfile::tempdir().map_err(Failure::new)?;
+    let data = parent.path().join("data");
+    configure(args, &data)?;
+    let server = Served::start(&data)?;
+    let pid = server.child.id();
+    // Of each kind one key an event.
+    let of_a_kind = args.keys / KEYS as u64;
+    let started = cpu(pid)?;
+    let next = AtomicUsize::new(0);
+    let batches = of_a_kind.div_ceil(u64::from(args.batch));
+    let progress = Progress::new("events", Some(of_a_kind));
+    send(args, &server, interrupt, "observe", &|_| {
+        let first = next.fetch_add(1, Ordering::Relaxed) as u64;
+        (first < batches).then(|| {
+            let numbers = first * u64::from(args.batch)..((first + 1) * u64::from(args.batch)).min(of_a_kind);
+            progress.add(numbers.end - numbers.start);
+            let rows: Vec<[u64; KEYS]> = numbers.map(|number| [number; KEYS]).collect();
+            encode(&rows)
+        })
+    })?;
+    drop(progress);
+    settle(&server)?;
+    let loaded = cpu(pid)?;
+    let made = batches_of(args, drawn, of_a_kind)?;
+    let next = AtomicUsize::new(0);
+    let asked = if args.decide { "decide" } else { "observe" };
+    let before = cpu(pid)?;
+    let watch = Instant::now();
+    let mut took = send(args, &server, interrupt, asked, &|_| {
+        made.get(next.fetch_add(1, Ordering::Relaxed)).map(|(_, body)| Ok(Arc::clone(body)))
+    })?;
+    let wall = watch.elapsed();
+    settle(&server)?;
+    let spent = cpu(pid)?.saturating_sub(before);
+    took.sort_unstable();
+    let at = |share: f64| {
+        let rank = (took.len() as f64 * share) as usize;
+        took.get(rank.min(took.len().saturating_sub(1))).map_or(0.0, |took| took.as_secs_f64() * 1e3)
+    };
+    let events: u64 = made.iter().map(|(rows, _)| *rows as u64).sum();
+    let keys = metric(&server, "tollhouse_ledger_keys")?;
+    let per_key = |bytes: f64| bytes / keys.max(1.0);
+    Ok(Measured {
+        bench: "events",
+        asked,
+        distribution: drawn,
+        distinct_keys: keys as u64,
+        keys_per_event: KEYS,
+        batch: args.batch,
+        connections: args.connections,
+        durability: "1s",
+        events,
+        seconds: wall.as_secs_f64(),
+        events_per_s: per_second(events, wall),
+        server_cpu_s_per_million_events: spent.as_secs_f64() * 1e6 / events.max(1) as f64,
+        server_cpu_s_per_million_events_loading: loaded.saturating_sub(started).as_secs_f64() * 1e6
+            / of_a_kind.max(1) as f64,
+        batch_p50_ms: at(0.50),
+        batch_p99_ms: at(0.99),
+        memory_bytes_per_key: per_key(metric(&server, "tollhouse_ledger_memory_bytes")?),
+        disk_bytes_per_key: per_key(metric(&server, "tollhouse_ledger_disk_bytes")?),
+    })
+}
+
+/// A data directory with twelve kinds and, for decisions, rules and a model.
+fn configure(args: &Args, data: &Path) -> Result<(), Failure> {
+    let directory = Directory::create(data, &[])?;
+    let mut text = String::from("name = \"events\"\nspace = 9\ninput = \"json\"\n");
+    let names: Vec<String> = (0..KEYS).map(|at| format!("k{at}")).collect();
+    for (at, name) in names.iter().enumerate() {
+        let kind = match at {
+            ADDRESS => "ip",
+            at if TEXTS.contains(&at) => "string",
+            _ => "integer",
+        };
+        text += &format!("[[field]]\nname = \"{name}\"\ntype = \"{kind}\"\n");
+        text += &format!("[[kind]]\nname = \"{name}\"\nnumber = {}\nof = \"{name}\"\n", at + 1);
+    }
+    text += &format!(
+        "[[statistic]]\nname = \"fixed\"\nkeys = {names:?}\ntrack = [\"first\", \"last\", \"count\"]\nkeep = \"30d\"\n"
+    );
+    text += &format!("[ledger]\nmemory = \"{}MiB\"\ndurability = \"1s\"\n", args.memory);
+    if args.decide {
+        for rule in 0..RULES {
+            let (one, other) = (rule % KEYS, (rule + 5) % KEYS);
+            text += &format!(
+                "[[rule]]\nname = \"R{rule}\"\nscore = 0.1\nwhen = \"k{one}.count() > {} && k{other}.first_age() < \
+                 duration('{}d')\"\n",
+                100 + 50 * rule,
+                rule + 1
+            );
+        }
+        text += "[[band]]\nat = 100.0\naction = \"review\"\n";
+    }
+    let path = directory.config_path();
+    fs::write(&path, &text).map_err(Failure::new)?;
+    if !args.decide {
+        return Ok(());
+    }
+    let config = Config::load(&path, &Overrides::default());
+    let plan = Plan::compile(&config).map_err(Failure::new)?;
+    let features = plan.pipelines.iter().flat_map(|pipeline| {
+        let count = |column: &&event::Column| column.name.ends_with(".count()");
+        pipeline.schema.columns().iter().filter(count).map(|column| {
+            let borders = (0..32).map(|at| at as f32 * 7.0 + 0.5).collect();
+            (column.name.clone(), borders)
+        })
+    });
+    let model = judge::made_up_file(features.collect())?;
+    fs::write(data.join("made-up.json"), model).map_err(Failure::new)?;
+    text += "[[model]]\nname = \"made_up\"\nfile = \"made-up.json\"\n";
+    text += "[[rule]]\nname = \"MODEL\"\nscore = 1.0\nwhen = \"model('made_up') > 0.9\"\n";
+    fs::write(&path, text).map_err(Failure::new)
+}
+
+/// Batches, each with its number of events.
+type Made = Vec<(usize, Arc<Vec<u8>>)>;
+
+fn batches_of(args: &Args, drawn: Drawn, of_a_kind: u64) -> Result<Made, Failure> {
+    let distribution = match drawn {
+        Drawn::Zipf => Distribution::Zipf { keys: of_a_kind, exponent: 1.0 },
+        Drawn::Uniform => Distribution::Uniform { keys: of_a_kind },
+    };
+    let (mut keys, mut random) = (Keys::new(distribution), Random::new(12));
+    let progress = Progress::new("events are made", Some(args.events));
+    let (mut made, mut left) = (Vec::new(), args.events);
+    while left > 0 {
+        let rows = left.min(u64::from(args.batch));
+        let drawn: Vec<[u64; KEYS]> =
+            (0..rows).map(|_| std::array::from_fn(|_| keys.draw(&mut random))).collect();
+        made.push((drawn.len(), encode(&drawn)?));
+        progress.add(rows);
+        left -= rows;
+    }
+    Ok(made)
+}
+
+/// Rows of key numbers as a stream of columns. A number is another key in each column.
+fn encode(rows: &[[u64; KEYS]]) -> Result<Arc<Vec<u8>>, Failure> {
+    let column = |at: usize| -> Result<ArrayRef, Failure> {
+        let numbers = rows.iter().map(|row| row[at]);
+        Ok(match at {
+            ADDRESS => {
+                let bytes = numbers.map(|number| (number as u32 | 0x0a00_0000).to_be_bytes());
+                Arc::new(FixedSizeBinaryArray::try_from_iter(bytes).map_err(Failure::new)?)
+            }
+            at if TEXTS.contains(&at) => {
+                Arc::new(StringArray::from_iter_values(numbers.map(|number| format!("{number:016x}"))))
+            }
+            _ => Arc::new(Int64Array::from_iter_values(numbers.map(|number| number as i64))),
+        })
+    };
+    let columns =
+        (0..KEYS).map(|at| Ok((format!("k{at}"), column(at)?))).collect::<Result<Vec<_>, Failure>>()?;
+    let batch = RecordBatch::try_from_iter(columns).map_err(Failure::new)?;
+    let mut stream = Vec::new();
+    let mut writer = StreamWriter::try_new(&mut stream, &batch.schema()).map_err(Failure::new)?;
+    writer.write(&batch).and_then(|()| writer.finish()).map_err(Failure::new)?;
+    drop(writer);
+    Ok(Arc::new(stream))
+}
+
+/// What a connection sends next.
+type Next<'a> = &'a (dyn Fn(u32) -> Option<Result<Arc<Vec<u8>>, Failure>> + Sync);
+
+/// Sends batches on all connections until there are none; answers what each took.
+fn send(
+    args: &Args,
+    server: &Served,
+    interrupt: &Interrupt,
+    asked: &str,
+    next: Next<'_>,
+) -> Result<Vec<Duration>, Failure> {
+    let url = format!("{}/v1/batch/{asked}", server.address);
+    let one = |connection: u32| -> Result<Vec<Duration>, Failure> {
+        let agent = agent();
+        let mut took = Vec::new();
+        while !interrupt.raised() {
+            let Some(body) = next(connection) else { break };
+            let body = body?;
+            let started = Instant::now();
+            let mut answer = agent
+                .post(&url)
+                .header("content-type", server::arrow::MEDIA_TYPE)
+                .send(body.as_slice())
+                .map_err(Failure::new)?;
+            let read = answer.body_mut().with_config().limit(u64::MAX).read_to_vec().map_err(Failure::new)?;
+            if !answer.status().is_success() {
+                return Err(Failure::new(String::from_utf8_lossy(&read)));
+            }
+            took.push(started.elapsed());
+        }
+        Ok(took)
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..args.connections).map(|connection| scope.spawn(move || one(connection))).collect();
+        let mut all = Vec::new();
+        for thread in threads {
+            all.extend(thread.join().unwrap_or_else(|_| Err(Failure::new("a connection has failed")))?);
+        }
+        Ok(all)
+    })
+}
+
+fn agent() -> Agent {
+    let config = Agent::config_builder().http_status_as_error(false).proxy(None).build();
+    config.new_agent()
+}
+
+/// Waits until what was counted is written.
+fn settle(server: &Served) -> Result<(), Failure> {
+    const LONGEST: Duration = Duration::from_secs(60);
+    let started = Instant::now();
+    // A flush begins a second after the one before it.
+    thread::sleep(Duration::from_millis(1500));
+    while metric(server, "tollhouse_ledger_dirty_bytes")? > 0.0 && started.elapsed() < LONGEST {
+        thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+fn metric(server: &Served, name: &str) -> Result<f64, Failure> {
+    let mut answer = agent().get(format!("{}/metrics", server.address)).call().map_err(Failure::new)?;
+    let page = answer.body_mut().read_to_string().map_err(Failure::new)?;
+    let value = page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    value.ok_or_else(|| Failure::new(format_args!("the server does not tell {name}")))
+}
+
+/// Processor time of a process and all of its threads, from `/proc/PID/stat`: fields 14 and 15, in ticks.
+fn cpu(pid: u32) -> Result<Duration, Failure> {
+    let path = format!("/proc/{pid}/stat");
+    let text = fs::read_to_string(&path).map_err(|error| {
+        Failure::new(format_args!("{path}: {error}")).help("this needs Linux: processor time is read there")
+    })?;
+    // The second field is the program's name in parentheses, which may have blanks.
+    let fields: Vec<&str> =
+        text.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
+    let ticks: u64 = [11, 12].into_iter().filter_map(|at| fields.get(at)?.parse::<u64>().ok()).sum();
+    Ok(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_have_as_many_events_as_are_asked_for() {
+        let args = Args {
+            keys: 1200,
+            events: 25,
+            batch: 10,
+            connections: 1,
+            memory: 64,
+            distribution: Vec::new(),
+            decide: false,
+            json: JsonOption { json: false },
+        };
+        let made = batches_of(&args, Drawn::Zipf, 100).unwrap();
+        assert_eq!(made.iter().map(|(rows, _)| *rows).collect::<Vec<_>>(), [10, 10, 5]);
+        let limits = server::arrow::Limits { rows_max: 10 };
+        let read = server::arrow::read(made[2].1.to_vec().into(), limits).unwrap();
+        assert_eq!((read[0].num_rows(), read[0].num_columns()), (5, KEYS));
+    }
+}

@@ -1,0 +1,457 @@
+//! `tollhouse follow`: a growing file, or a pipe, to a server.
+//!
+//! ```text
+//! file ─► lines ─► events, named after the stream and their place in it ─► server ─► position kept
+//! ```
+//!
+//! The position is kept once the server has answered, which it does when its durability holds. What is sent again after
+//! a crash, here or there, has the same names and counts once. A stream is known by its first line, so that a file that
+//! was rotated away, copied or truncated is not taken for another or for the same.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use content::log::LINE_BYTES_MAX;
+use engine::json_value;
+use event::Event;
+use judge::Action;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use server::api::BatchLine;
+use sha2::{Digest, Sha256};
+
+use crate::client::{CallError, Client, LineForm};
+use crate::console::{Output, printable, say};
+use crate::exit::{Exit, Failure};
+use crate::input::messages::STDIN;
+use crate::interrupt::Interrupt;
+use crate::options::{JsonOption, ServerOptions};
+
+/// Follow a growing log, or a pipe, and have a server judge each line as it comes
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse follow --server http://127.0.0.1:8377 --position nginx.position /var/log/nginx/access.log
+  journalctl -fu caddy -o cat | tollhouse follow --server http://127.0.0.1:8377 -
+  tollhouse follow --server http://127.0.0.1:8377 --position old.position --once access.log.1
+
+Access logs are of the combined format or JSON objects as Caddy, Traefik and nginx write them.
+Rotation is followed; after a restart it goes on where it was, and nothing counts twice.")]
+pub(crate) struct Args {
+    /// File to follow; - is standard input
+    #[arg(value_name = "FILE|-")]
+    file: PathBuf,
+    /// Where the position is kept; without it every start begins at the end of the file
+    #[arg(long, value_name = "FILE")]
+    position: Option<PathBuf>,
+    /// Whether lines are of an access log, or events as JSON objects
+    #[arg(long, value_enum, default_value_t = Form::AccessLog, value_name = "FORMAT")]
+    format: Form,
+    /// Pipeline that judges, instead of the first one
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+    /// End at the end of the file, which is read from its beginning or the kept position
+    #[arg(long)]
+    once: bool,
+    #[command(flatten)]
+    server: ServerOptions,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Form {
+    /// Combined format, or JSON objects of Caddy, Traefik or nginx.
+    AccessLog,
+    /// Events as `/v1/decide` takes them.
+    Ndjson,
+}
+
+/// Lines of a batch.
+const LINES_MAX: usize = 256;
+/// How often a file that has not grown is looked at.
+const LOOK: Duration = Duration::from_millis(250);
+/// Time before a server that cannot be had is asked again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Bad lines that are named one by one.
+const NAMED_MAX: u64 = 20;
+/// Bytes of the first line by which a stream is known.
+const KNOWN_BY: u64 = 4096;
+
+/// Where it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Position {
+    /// The stream: 16 hexadecimal digits of the hash of its first line.
+    stream: String,
+    /// Bytes that were taken.
+    offset: u64,
+}
+
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let client = args.server.client()?.ok_or_else(|| {
+        Failure::new("no server is named").help("name one by --server; `tollhouse replay` judges without one")
+    })?;
+    let mut follow = Follow {
+        out: Output::new(args.json.json),
+        interrupt: Interrupt::watch(None),
+        client: &client,
+        args: &args,
+        events: 0,
+        bad: 0,
+    };
+    let exit = if args.file.as_os_str() == STDIN { follow.pipe()? } else { follow.file()? };
+    follow.out.flush()?;
+    say(format_args!("{} events, {} lines that were none", follow.events, follow.bad));
+    Ok(exit)
+}
+
+struct Follow<'a> {
+    out: Output,
+    interrupt: Interrupt,
+    client: &'a Client,
+    args: &'a Args,
+    events: u64,
+    bad: u64,
+}
+
+impl Follow<'_> {
+    fn ended(&self) -> Exit {
+        if self.args.once { Exit::Fine } else { Exit::Interrupted }
+    }
+
+    fn unreadable(&self, error: &io::Error) -> Failure {
+        Failure::new(format_args!("{}: {error}", self.args.file.display()))
+    }
+
+    /// A pipe has no place to come back to, so its lines have no names.
+    fn pipe(&mut self) -> Result<Exit, Failure> {
+        let mut reader = BufReader::new(io::stdin());
+        loop {
+            let mut lines = Vec::new();
+            // What is there already goes together; a single line does not wait for others.
+            loop {
+                let mut line = Vec::new();
+                let read = reader.by_ref().take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut line);
+                if read.map_err(|error| self.unreadable(&error))? == 0 {
+                    self.send(lines)?;
+                    return Ok(Exit::Fine);
+                }
+                lines.push((None, line));
+                if lines.len() == LINES_MAX || !reader.buffer().contains(&b'\n') {
+                    break;
+                }
+            }
+            self.send(lines)?;
+            if self.interrupt.raised() {
+                return Ok(Exit::Interrupted);
+            }
+        }
+    }
+
+    fn file(&mut self) -> Result<Exit, Failure> {
+        let path = self.args.file.clone();
+        let kept = self.args.position.as_deref().map(read_position).transpose()?.flatten();
+        let mut start_at_end = kept.is_none() && !self.args.once && self.args.position.is_none();
+        let mut kept = kept.unwrap_or_default();
+        // What was rotated away meanwhile is finished first.
+        if let Some(rotated) = self.rotated(&kept)? {
+            self.whole(rotated, &mut kept)?;
+        }
+        loop {
+            let Some(opened) = self.open(&path)? else {
+                if self.args.once {
+                    return Err(self.unreadable(&ErrorKind::NotFound.into()));
+                }
+                if self.interrupt.raised() {
+                    return Ok(self.ended());
+                }
+                thread::sleep(LOOK);
+                continue;
+            };
+            if opened.stream != kept.stream {
+                kept = Position { stream: opened.stream.clone(), offset: 0 };
+                if start_at_end {
+                    kept.offset = opened.length().map_err(|error| self.unreadable(&error))?;
+                }
+            }
+            start_at_end = false;
+            let ended = self.whole(opened, &mut kept)?;
+            if ended || self.args.once {
+                return Ok(self.ended());
+            }
+        }
+    }
+
+    /// Takes a file until it was replaced by another; true if the user wants it to stop.
+    fn whole(&mut self, mut opened: Opened, position: &mut Position) -> Result<bool, Failure> {
+        let path = self.args.file.clone();
+        loop {
+            let (lines, next) = opened.lines(position).map_err(|error| self.unreadable(&error))?;
+            if !lines.is_empty() {
+                self.send(lines)?;
+                position.offset = next;
+                if let Some(file) = &self.args.position {
+                    write_position(file, position)?;
+                }
+                if self.interrupt.raised() {
+                    return Ok(true);
+                }
+                continue;
+            }
+            if self.args.once {
+                return Ok(false);
+            }
+            if self.interrupt.raised() {
+                return Ok(true);
+            }
+            // Another file under this name, or less of the same: it was rotated, and there was nothing left in it.
+            let now = fs::metadata(&path);
+            let replaced = match &now {
+                Ok(now) => (now.dev(), now.ino()) != opened.id || now.len() < position.offset,
+                Err(_) => false,
+            };
+            if replaced {
+                let (late, _) = opened.lines(position).map_err(|error| self.unreadable(&error))?;
+                if late.is_empty() {
+                    return Ok(false);
+                }
+                continue;
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Opens a file that has a first line.
+    fn open(&self, path: &Path) -> Result<Option<Opened>, Failure> {
+        match Opened::new(path) {
+            Ok(opened) => Ok(opened),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.unreadable(&error)),
+        }
+    }
+
+    /// The file of the kept stream, where it was renamed as `logrotate` does.
+    fn rotated(&self, kept: &Position) -> Result<Option<Opened>, Failure> {
+        if kept.stream.is_empty() || self.open(&self.args.file)?.is_some_and(|own| own.stream == kept.stream)
+        {
+            return Ok(None);
+        }
+        let mut name = self.args.file.as_os_str().to_owned();
+        name.push(".1");
+        Ok(self.open(Path::new(&name))?.filter(|rotated| rotated.stream == kept.stream))
+    }
+
+    /// Has lines judged, however long the server cannot be had.
+    fn send(&mut self, lines: Vec<(Option<String>, Vec<u8>)>) -> Result<(), Failure> {
+        let mut body = Vec::new();
+        for (name, line) in lines {
+            let line = line.trim_ascii();
+            if line.is_empty() {
+                continue;
+            }
+            match object(self.args.format, line, name) {
+                Ok(object) => {
+                    // Writing to a vector cannot fail.
+                    let _ = serde_json::to_writer(&mut body, &object);
+                    body.push(b'\n');
+                }
+                Err(why) => self.bad(&why),
+            }
+        }
+        if body.is_empty() {
+            return Ok(());
+        }
+        let answers = loop {
+            let form = LineForm::Json;
+            match self.client.decide_lines(self.args.pipeline.as_deref(), form, &body) {
+                Ok(answers) => break answers,
+                Err(CallError::Refused(problem)) if problem.status != 503 => {
+                    return Err(CallError::Refused(problem).into());
+                }
+                Err(error) if self.interrupt.raised() => return Err(error.into()),
+                Err(_) => thread::sleep(AGAIN),
+            }
+        };
+        for answer in answers {
+            match answer {
+                BatchLine::Error(error) => self.bad(&error.error.detail),
+                BatchLine::Decision(decision) => {
+                    self.events += 1;
+                    if decision.action == Action::Accept {
+                        continue;
+                    }
+                    if self.out.is_json() {
+                        self.out.json(&decision)?;
+                    } else {
+                        let names: Vec<&str> =
+                            decision.reasons.iter().map(|reason| reason.name.as_str()).collect();
+                        let (time, action) = (decision.time, decision.action);
+                        self.out.line(format_args!("{time}  {action:<10}  {}", names.join(", ")))?;
+                    }
+                }
+            }
+        }
+        self.out.flush()
+    }
+
+    fn bad(&mut self, why: &str) {
+        self.bad += 1;
+        if self.bad <= NAMED_MAX {
+            say(printable(why));
+        } else if self.bad == NAMED_MAX + 1 {
+            say("further lines that are no events are only counted");
+        }
+    }
+}
+
+/// A line as an event of this name, unless it has one.
+fn object(form: Form, line: &[u8], name: Option<String>) -> Result<Value, String> {
+    if form == Form::Ndjson {
+        let mut object: Map<String, Value> =
+            serde_json::from_slice(line).map_err(|error| format!("no JSON object: {error}"))?;
+        if let Some(name) = name {
+            object.entry("id").or_insert(Value::String(name));
+        }
+        return Ok(Value::Object(object));
+    }
+    let Event { id, time, fields, .. } = content::log::event(line).map_err(|error| error.to_string())?;
+    let mut object: Map<String, Value> =
+        fields.into_iter().map(|(name, value)| (name, json_value(&value))).collect();
+    if let Some(time) = time {
+        object.insert("time".to_owned(), Value::String(time.to_string()));
+    }
+    if let Some(name) = id.or(name) {
+        object.insert("id".to_owned(), Value::String(name));
+    }
+    Ok(Value::Object(object))
+}
+
+/// A file that is read.
+struct Opened {
+    reader: BufReader<File>,
+    /// Device and inode.
+    id: (u64, u64),
+    stream: String,
+    /// Where the reader is.
+    at: u64,
+}
+
+/// Lines with their names, and the offset behind them.
+type Taken = (Vec<(Option<String>, Vec<u8>)>, u64);
+
+impl Opened {
+    /// `None` as long as there is no whole line, so that nobody knows what stream it is.
+    fn new(path: &Path) -> io::Result<Option<Opened>> {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        let mut reader = BufReader::with_capacity(256 << 10, file);
+        let mut first = Vec::new();
+        reader.by_ref().take(KNOWN_BY).read_until(b'\n', &mut first)?;
+        if !first.ends_with(b"\n") && (first.len() as u64) < KNOWN_BY {
+            return Ok(None);
+        }
+        let stream = Sha256::digest(&first).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        reader.seek(SeekFrom::Start(0))?;
+        Ok(Some(Opened { reader, id: (metadata.dev(), metadata.ino()), stream, at: 0 }))
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.reader.get_ref().metadata()?.len())
+    }
+
+    /// The next whole lines. One that is longer than any event may be is passed over, and one that is not at its end is
+    /// left for later.
+    fn lines(&mut self, position: &Position) -> io::Result<Taken> {
+        if self.at != position.offset {
+            self.reader.seek(SeekFrom::Start(position.offset))?;
+            self.at = position.offset;
+        }
+        let (mut lines, mut next) = (Vec::new(), position.offset);
+        while lines.len() < LINES_MAX {
+            let mut line = Vec::new();
+            let read = self.reader.by_ref().take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut line)?;
+            self.at += read as u64;
+            if !line.ends_with(b"\n") {
+                if read <= LINE_BYTES_MAX {
+                    break;
+                }
+                let skipped = self.reader.skip_until(b'\n')?;
+                self.at += skipped as u64;
+            }
+            lines.push((Some(format!("{}:{next}", self.stream)), line));
+            next = self.at;
+        }
+        Ok((lines, next))
+    }
+}
+
+fn read_position(path: &Path) -> Result<Option<Position>, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::new(format_args!("{}: {error}", path.display()));
+    match fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+            failed(&error).help("it is no position; remove it to begin at the file's beginning")
+        }),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+/// Replaces the file, so that a crash leaves the old position or the new one.
+fn write_position(path: &Path, position: &Position) -> Result<(), Failure> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let write = || -> io::Result<()> {
+        let mut file = File::create(&new)?;
+        serde_json::to_writer(&mut file, position)?;
+        file.flush()?;
+        fs::rename(&new, path)
+    };
+    write().map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(lines: &[(Option<String>, Vec<u8>)]) -> Vec<String> {
+        lines.iter().map(|(_, line)| String::from_utf8_lossy(line).trim().chars().take(9).collect()).collect()
+    }
+
+    #[test]
+    fn only_whole_lines_are_taken() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("log");
+        fs::write(&path, "first").unwrap();
+        assert!(Opened::new(&path).unwrap().is_none(), "nobody knows what stream it will be");
+        fs::write(&path, format!("first\nsecond\n{}\nfourth\nfif", "x".repeat(LINE_BYTES_MAX + 9))).unwrap();
+        let mut opened = Opened::new(&path).unwrap().unwrap();
+        let mut position = Position { stream: opened.stream.clone(), offset: 0 };
+        let (lines, next) = opened.lines(&position).unwrap();
+        assert_eq!(texts(&lines), ["first", "second", "xxxxxxxxx", "fourth"]);
+        assert_eq!(lines[1].0, Some(format!("{}:6", opened.stream)));
+        position.offset = next;
+        assert_eq!(opened.lines(&position).unwrap(), (vec![], next));
+        File::options().append(true).open(&path).unwrap().write_all(b"th\n").unwrap();
+        let (lines, _) = opened.lines(&position).unwrap();
+        assert_eq!(texts(&lines), ["fifth"]);
+        // The same from the beginning has the same names.
+        let again = Opened::new(&path).unwrap().unwrap().lines(&Position::default()).unwrap();
+        assert_eq!(again.0[1].0, Some(format!("{}:6", opened.stream)));
+    }
+
+    #[test]
+    fn positions_read_back() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("position");
+        assert!(read_position(&path).unwrap().is_none());
+        let position = Position { stream: "00".into(), offset: 7 };
+        write_position(&path, &position).unwrap();
+        assert_eq!(read_position(&path).unwrap(), Some(position));
+        fs::write(&path, "nothing").unwrap();
+        assert!(read_position(&path).is_err());
+    }
+}

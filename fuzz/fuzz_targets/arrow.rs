@@ -1,0 +1,36 @@
+//! Any bytes are a batch of events as an Arrow IPC stream: refused, or columns no longer than they say, which can be counted.
+#![no_main]
+
+use std::sync::{Arc, OnceLock};
+
+use engine::batch::Batch;
+use engine::{Config, Engine, Overrides, Plan};
+use event::Time;
+use libfuzzer_sys::fuzz_target;
+use server::arrow::{Limits, batch, read, write};
+
+static ENGINE: OnceLock<Engine> = OnceLock::new();
+
+fuzz_target!(|bytes: &[u8]| {
+    let engine = ENGINE.get_or_init(|| {
+        let config = Config::from_preset("analytics", &Overrides::default());
+        Engine::ephemeral(Plan::compile(&config).unwrap()).unwrap()
+    });
+    let limits = Limits { rows_max: 1000 };
+    let Ok(records) = read(bytes.to_vec().into(), limits) else { return };
+    let pipeline = Arc::clone(&engine.plan().pipelines[0]);
+    let mut answers = Vec::new();
+    for record in &records {
+        let batch: Batch<'_> = batch(record);
+        assert!(batch.rows <= limits.rows_max);
+        let asked = engine.observe_batch(&pipeline, &batch, Time::from_seconds(1_779_012_000));
+        let answer = pollster::block_on(asked).unwrap();
+        assert_eq!((answer.rows, answer.duplicate.len()), (batch.rows, batch.rows));
+        answers.push((None, answer));
+    }
+    if !answers.is_empty() {
+        let written = write(answers).unwrap();
+        let again = read(written.into(), limits).unwrap();
+        assert_eq!(again.len(), records.len());
+    }
+});
