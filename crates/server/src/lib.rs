@@ -32,5 +32,6 @@ mod patience;
 mod problem;
 mod server;
 
+pub use auth::NameService;
 pub use node::{Clock, system_clock};
 pub use server::{ServeError, Server, reload};
