@@ -3,6 +3,7 @@
 //! What is measured is the program as it is used: files are read, messages parsed, statistics kept in memory or on
 //! disk. `docs/benchmarks.md` has figures and commands.
 
+mod costly;
 mod judge;
 mod ledger;
 
@@ -36,6 +37,7 @@ Examples:
   taskset -c 0 tollhouse bench check --json   On one core
   tollhouse bench replay access.log
   tollhouse bench http                        Latency of one decision at 1 and 8 connections
+  tollhouse bench costly                      Messages that were made to cost much
   tollhouse bench judge                       Rules and models alone, on rows of the samples
   tollhouse bench ledger --keys 10000000      Observations a second, memory and disk a key
 
@@ -53,6 +55,7 @@ enum What {
     Replay(Input),
     /// One decision over HTTP, by a server in a process of its own with its data on disk
     Http(Input),
+    Costly(costly::Args),
     Judge(judge::Args),
     Ledger(ledger::Args),
 }
@@ -112,6 +115,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         What::Check(input) => input.show(|show| show(check(input)?)),
         What::Replay(input) => input.show(|show| show(replay(input)?)),
         What::Http(input) => input.show(|show| http(input, show)),
+        What::Costly(args) => costly::run(args),
         What::Judge(args) => judge::run(args),
         What::Ledger(args) => ledger::run(args),
     }
