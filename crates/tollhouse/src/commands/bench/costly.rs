@@ -21,7 +21,7 @@ Examples:
   taskset -c 0 tollhouse bench costly --json
 
 Each is read, cut into keys and tokens, counted, asked about, judged and explained, once and alone.
-Memory is what the process had at most beyond what it had before, the message itself left out.")]
+Memory is what the process had at most meanwhile, the message itself and the engine included.")]
 pub(super) struct Args {
     /// Size of the messages, of what they are meant to be
     #[arg(long, default_value_t = 100, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -101,14 +101,12 @@ fn noise(bytes: usize, between: u8) -> String {
     (0..bytes).map(&mut next).collect()
 }
 
-/// KiB that the process has, and had at most since [`forget_peak`], as Linux tells it.
-fn memory() -> Option<(u64, u64)> {
+/// KiB that the process had at most since [`forget_peak`], as Linux tells it. What was given back to the allocator may be
+/// among it: so it is a bound.
+fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let of = |name: &str| -> Option<u64> {
-        let line = status.lines().find(|line| line.starts_with(name))?;
-        line.split_ascii_whitespace().nth(1)?.parse().ok()
-    };
-    Some((of("VmRSS:")?, of("VmHWM:")?))
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// Makes the most memory until now what there is (proc(5), `clear_refs`).
@@ -124,7 +122,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     for (name, make) in COSTLY {
         let raw: Arc<[u8]> = make(args.percent).into_bytes().into();
         let bytes = raw.len();
-        let before = Some(memory()).filter(|_| forget_peak()).flatten();
+        let is_fresh = forget_peak();
         let watch = Watch::start();
         let envelope = Envelope::from_headers(&raw);
         let read = local.engine().read(&pipeline, message::event(raw, envelope), clock::now());
@@ -133,7 +131,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         let key_cpu = watch.cpu();
         let decision = pollster::block_on(local.engine().decide(vec![prepared]))?.remove(0);
         let decide_cpu = watch.cpu();
-        let peak = before.zip(memory()).map(|((had, _), (_, peak))| peak.saturating_sub(had));
+        let peak = peak().filter(|_| is_fresh);
         let measured = Measured {
             bench: "costly",
             message: name,
