@@ -42,5 +42,6 @@ mod problem;
 pub mod resp;
 mod server;
 
+pub use auth::NameService;
 pub use node::{Clock, system_clock};
 pub use server::{ServeError, Server, reload};

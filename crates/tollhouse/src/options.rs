@@ -6,8 +6,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use engine::preset::Preset;
-use engine::{Config, Directory, Engine, EngineError, OpenError, Overrides, Pipeline, Plan};
-use event::{Span, Time};
+use engine::{Config, Directory, Engine, EngineError, OpenError, Overrides, Pipeline, Plan, Prepared};
+use event::{Event, Span, Time};
+use server::NameService;
+use tokio::runtime::Runtime;
 
 use crate::client::Client;
 use crate::clock::now;
@@ -262,9 +264,16 @@ fn opening(error: OpenError, directory: &Directory) -> Failure {
     ))
 }
 
+/// Name service, and what it runs on.
+struct Lookups {
+    service: NameService,
+    runtime: Runtime,
+}
+
 /// An engine of this process. What it holds is on disk once it is closed, and it is closed however the command ends.
 pub(crate) struct Local {
     engine: Arc<Engine>,
+    lookups: Option<Lookups>,
     /// Whether the user wants to stop.
     pub(crate) interrupt: Interrupt,
     closed: bool,
@@ -274,7 +283,33 @@ impl Local {
     /// Watches for the user's wish to stop.
     pub(crate) fn new(engine: Engine) -> Local {
         let engine = Arc::new(engine);
-        Local { interrupt: Interrupt::watch(Some(Arc::clone(&engine))), engine, closed: false }
+        Local { interrupt: Interrupt::watch(Some(Arc::clone(&engine))), engine, lookups: None, closed: false }
+    }
+
+    /// From now on messages are looked up in name service, by the configuration's settings.
+    pub(crate) fn look_up(&mut self) -> Result<(), Failure> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.map_err(Failure::new)?;
+        let service = {
+            let _within = runtime.enter();
+            NameService::new(&self.engine.plan().node)
+        };
+        let service = service.ok_or_else(|| {
+            Failure::new("no resolvers are configured, so nothing can be looked up")
+                .help("add --set 'dns.resolvers=[\"127.0.0.1\"]', or name them in [dns] of the configuration")
+        })?;
+        self.lookups = Some(Lookups { service, runtime });
+        Ok(())
+    }
+
+    /// All of an event that comes before statistics; waits for name service, where it is asked.
+    pub(crate) fn prepare(&self, pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> Prepared {
+        match &self.lookups {
+            None => self.engine.prepare(pipeline, event, arrival),
+            Some(Lookups { service, runtime }) => {
+                runtime.block_on(service.prepare(&self.engine, pipeline, event, arrival))
+            }
+        }
     }
 
     /// The engine.

@@ -168,13 +168,12 @@ pub(crate) fn each_message<T: Send>(
     also: impl Fn(&Message) -> T + Sync,
     mut take: impl FnMut(Ready<T>) -> Result<(), Failure>,
 ) -> Result<(Exit, u64), Failure> {
-    let engine = local.engine();
     let prepare = |read: Result<(Message, Option<Time>), Unreadable>| {
         let (message, time) = read?;
         let arrival = time.unwrap_or_else(clock::now);
         let event = message.event(options.envelope.of(&message));
         let also = also(&message);
-        Ok(Ready { prepared: engine.prepare(pipeline, event, arrival), name: message.name, also })
+        Ok(Ready { prepared: local.prepare(pipeline, event, arrival), name: message.name, also })
     };
     let mut unreadable = 0;
     let messages = timed(messages, options.message_time);

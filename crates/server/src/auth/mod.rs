@@ -9,6 +9,7 @@
 //! journal keeps: what is judged again later asks nobody.
 
 mod lists;
+mod record;
 mod signature;
 mod spf;
 #[cfg(test)]
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 use content::authentication::spf_identity;
 use content::network::is_public;
-use engine::{NodePlan, Pipeline, Prepared, Read};
+use engine::{Engine, NodePlan, Pipeline, Prepared, Read};
 use event::{Event, Slot, Span, Time, Value};
 use futures_util::FutureExt as _;
 use hickory_resolver::config::{ResolverConfig, ResolverOpts};
@@ -196,6 +197,39 @@ fn tell(read: &mut Read, outcome: &Outcome, spf: Option<(SpfResult, String)>) {
         if let Some(word) = word {
             read.set(slot, Value::from(word));
         }
+    }
+}
+
+/// Lookups for a program that judges messages without a server, by the same settings.
+pub struct NameService(Checks);
+
+impl std::fmt::Debug for NameService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NameService").finish_non_exhaustive()
+    }
+}
+
+impl NameService {
+    /// `None` where `[dns]` of the configuration names no resolvers. Within a runtime of tokio.
+    pub fn new(plan: &NodePlan) -> Option<NameService> {
+        Checks::new(plan, &DnsMetrics::default()).map(NameService)
+    }
+
+    /// All that comes before statistics, lookups included: as [`Engine::prepare`], but that it ends within the configured
+    /// time for name service.
+    pub async fn prepare(
+        &self,
+        engine: &Engine,
+        pipeline: &Arc<Pipeline>,
+        event: Event,
+        arrival: Time,
+    ) -> Prepared {
+        let raw = event.raw.clone();
+        let mut read = engine.read(pipeline, event, arrival);
+        if let Some(raw) = raw {
+            self.0.add(&mut read, &raw).await;
+        }
+        engine.key(read)
     }
 }
 

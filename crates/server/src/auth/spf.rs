@@ -1,6 +1,6 @@
 //! SPF: may this client send for that domain? (RFC 7208)
 //!
-//! Records and macros are read by `mail-auth`. The evaluation is here, since the library's own counts no void
+//! Records and macros are read by `mail-auth`, once [`record`] has found nothing wrong with them. The evaluation is here, since the library's own counts no void
 //! lookups, believes a client's reverse name without looking back, and asks by itself instead of through a resolver
 //! that is given to it.
 
@@ -14,6 +14,7 @@ use mail_auth::common::parse::TxtRecordParser as _;
 use mail_auth::spf::{Macro, Mechanism, Qualifier, Spf, Variables};
 use tokio::time::Instant;
 
+use super::record;
 use crate::dns::{Answer, Cache, Kind, reverse_name};
 
 pub(crate) use mail_auth::SpfResult;
@@ -102,6 +103,7 @@ impl Check<'_> {
         let mut records = answer.texts().filter(is_record);
         match (records.next(), records.next()) {
             (None, _) => Ok(None),
+            (Some(record), None) if !record::is_sound(record) => Err(SpfResult::PermError),
             (Some(record), None) => Spf::parse(record).map(Some).map_err(|_| SpfResult::PermError),
             (Some(_), Some(_)) => Err(SpfResult::PermError),
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::thread::scope;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -202,6 +203,60 @@ fn each_name_is_asked_for_once() {
         assert_eq!(asked.len(), all, "{:?}", server.asked());
         assert!(all >= 8, "{asked:?}");
     });
+}
+
+/// What `docs/authentication.md` says of costs: `cargo test -p tollhouse-server --test it -- what_lookups_cost --nocapture`.
+#[test]
+fn what_lookups_cost() {
+    const TAKES: Duration = Duration::from_millis(250);
+    let much = [
+        ("news.example.org", txt("v=spf1 include:spf.sender.example include:_spf.example.org ~all")),
+        ("spf.sender.example", txt("v=spf1 ip4:45.0.0.0/16 include:more.sender.example ~all")),
+        ("more.sender.example", txt("v=spf1 ip4:46.0.0.0/16 ~all")),
+        ("_spf.example.org", txt("v=spf1 ip4:11.22.33.0/24 -all")),
+    ];
+    let records: Vec<_> = usual().into_iter().chain(much).collect();
+    let signature = |domain: &str, selector: &str| {
+        format!(
+            "DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/relaxed; d={domain}; s={selector}; h=from:to:subject:date;\r\n \
+             bh=2jUSOH9NhtVGCQWNr9BrIAPreKQjO6Sn7XIkfJVOzv8=;\r\n b=F45dVWDfMbQDGHJFlXUNB2HKfbCeLRyhDXgFpEL8GwpsRe0IeIixNTe3\r\n"
+        )
+    };
+    let links: String = (0..5).map(|number| format!("https://shop{number}.example/\r\n")).collect();
+    let newsletter = format!(
+        "{}{}{}{links}",
+        signature("example.org", "one"),
+        signature("sender.example", "two"),
+        MESSAGE.replace("ann@example.org", "ann@news.example.org"),
+    );
+    let sender = "Tollhouse-Mail-From: ann@news.example.org";
+    for (what, lists, message, sender, questions) in [
+        ("a message of one's own domain, no list", "", MESSAGE, SENDER, 5),
+        ("a message of one's own domain, four lists", LISTS, MESSAGE, SENDER, 9),
+        (
+            "a newsletter of two signatures, four SPF records and five links, four lists",
+            LISTS,
+            &newsletter,
+            sender,
+            20,
+        ),
+    ] {
+        let server = NameServer::slow(&records, TAKES);
+        with(&server, lists, &[], |node| {
+            let times: Vec<Duration> = (0..2)
+                .map(|_| {
+                    let begun = Instant::now();
+                    let facts = observe(node, &[CLIENT, HELO, sender], message);
+                    assert_eq!(facts["auth.spf"], "pass", "{facts:?}");
+                    begun.elapsed()
+                })
+                .collect();
+            let asked = server.asked().len();
+            let trips = times[0].saturating_sub(times[1]).as_secs_f64() / TAKES.as_secs_f64();
+            println!("{what}: {asked} questions, {trips:.1} round trips; none again");
+            assert_eq!(asked, questions, "{what}: {:?}", server.asked());
+        });
+    }
 }
 
 #[test]

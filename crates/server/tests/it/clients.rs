@@ -185,6 +185,9 @@ fn spamc_works() {
         let marked = run(&[], BAD, 0);
         assert!(marked.contains("X-Spam-Flag: YES\r\n") && marked.contains("TEST_REFUSED"), "{marked}");
         assert!(marked.ends_with("this is bad.\r\n"), "{marked}");
+        let ticket = marked.split("X-Tollhouse-Id: ").nth(1).unwrap_or_else(|| panic!("{marked}"));
+        let id = ticket.split('-').next().unwrap();
+        assert_eq!(running.get(&format!("/v1/decisions/{id}")).json()["action"], "reject");
         let marked = run(&["--headers"], BAD, 0);
         assert!(marked.contains("X-Spam-Flag: YES\r\n") && marked.ends_with("this is bad.\r\n"), "{marked}");
         run(&["-E"], BAD, 1);
@@ -259,8 +262,8 @@ const EXIM_ID: u32 = 65_533;
 /// The lines of the guide's block of this number that begins with `spamd_address`: for the main configuration, and ACLs.
 fn guide(number: usize) -> (String, String) {
     let text = include_str!("../../../../docs/exim.md");
-    let blocks = text.split("```").filter(|block| block.starts_with("\nspamd_address"));
-    let block = blocks.skip(number).next().unwrap_or_else(|| panic!("the guide has no block {number}"));
+    let mut blocks = text.split("```").filter(|block| block.starts_with("\nspamd_address"));
+    let block = blocks.nth(number).unwrap_or_else(|| panic!("the guide has no block {number}"));
     let (main, acls) = block.trim_start().split_once("\n\n").unwrap();
     (main.to_owned(), acls.to_owned())
 }

@@ -44,6 +44,11 @@ const TICK: Duration = Duration::from_millis(20);
 
 impl NameServer {
     pub(crate) fn start(records: &[(&str, Say)]) -> NameServer {
+        NameServer::slow(records, Duration::ZERO)
+    }
+
+    /// One that takes so long over UDP for each answer, however many it is asked for.
+    pub(crate) fn slow(records: &[(&str, Say)], takes: Duration) -> NameServer {
         let records: Records = records.iter().map(|(name, say)| ((*name).to_owned(), say.clone())).collect();
         // The same port has to be free for both.
         let (tcp, udp) = loop {
@@ -59,7 +64,7 @@ impl NameServer {
         let threads = vec![
             spawn({
                 let (records, asked, stop) = (records.clone(), Arc::clone(&asked), Arc::clone(&stop));
-                move || serve_udp(&udp, &records, &asked, &stop)
+                move || serve_udp(&udp, &records, &asked, &stop, takes)
             }),
             spawn({
                 let (asked, stop) = (Arc::clone(&asked), Arc::clone(&stop));
@@ -89,12 +94,19 @@ impl Drop for NameServer {
 
 type Asked = Mutex<Vec<(String, RecordType)>>;
 
-fn serve_udp(socket: &UdpSocket, records: &Records, asked: &Asked, stop: &AtomicBool) {
+fn serve_udp(socket: &UdpSocket, records: &Records, asked: &Asked, stop: &AtomicBool, takes: Duration) {
     let mut buffer = [0; 4096];
     while !stop.load(Ordering::SeqCst) {
         let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
-        if let Some(answer) = answer(&buffer[..length], records, asked, false) {
+        let Some(answer) = answer(&buffer[..length], records, asked, false) else { continue };
+        if takes.is_zero() {
             let _ = socket.send_to(&answer, from);
+        } else {
+            let socket = socket.try_clone().unwrap();
+            spawn(move || {
+                sleep(takes);
+                let _ = socket.send_to(&answer, from);
+            });
         }
     }
 }

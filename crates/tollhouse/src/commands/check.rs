@@ -22,10 +22,12 @@ Examples:
   tollhouse check --message-time --json ~/Maildir   Each message at its own time
   tollhouse check --data ./data mail.mbox           Counted and journalled in a data directory
   tollhouse check --server http://127.0.0.1:8377 - < message.eml
+  tollhouse check --dns --set 'dns.resolvers=[\"127.0.0.1\"]' message.eml
 
 Messages are decided strictly in the order of the input, whatever the number of threads: each
 sees what those before it left. A file that cannot be read is said on standard error and passed
-over; the exit code is then 1. Without --data (or TOLLHOUSE_DATA), --config and --server an engine
+over; the exit code is then 1. Nothing is looked up in name service without --dns, whose answers
+are those of today: old mail may have been signed by a key that is gone. Without --data (or TOLLHOUSE_DATA), --config and --server an engine
 in memory works by --preset, and nothing is kept.")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -33,6 +35,9 @@ pub(crate) struct Args {
     /// Preset by which an engine in memory works [default: mail]
     #[arg(long, value_name = "NAME", value_parser = super::init::named, conflicts_with = "server")]
     preset: Option<&'static Preset>,
+    /// Ask the resolvers of [dns] who vouches for each message and which lists have what is in it
+    #[arg(long, conflicts_with = "server")]
+    dns: bool,
     #[command(flatten)]
     engine: EngineOptions,
     #[command(flatten)]
@@ -62,7 +67,10 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 }
 
 fn local(args: &Args, out: &mut Output, tally: &mut Tally) -> Result<Exit, Failure> {
-    let local = args.engine.open_or_ephemeral(args.preset, "mail")?;
+    let mut local = args.engine.open_or_ephemeral(args.preset, "mail")?;
+    if args.dns {
+        local.look_up()?;
+    }
     let pipeline = message_pipeline(&local, args.messages.pipeline.as_deref())?;
     let progress = args.messages.progress();
     let take = |ready: Ready<()>| {

@@ -154,3 +154,63 @@ fn a_server_gives_the_same_answers() {
         locked.stderr
     );
 }
+
+/// Answers questions of type TXT and A over UDP from these records, until the test ends.
+fn name_server(records: &'static [(&'static str, u16, &'static [u8])]) -> std::net::SocketAddr {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 1500];
+        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            let question = &buffer[..length];
+            let (mut name, mut at) = (String::new(), 12);
+            while question[at] != 0 {
+                let label = &question[at + 1..at + 1 + usize::from(question[at])];
+                name += &format!("{}.", String::from_utf8_lossy(label).to_lowercase());
+                at += 1 + label.len();
+            }
+            let kind = u16::from_be_bytes([question[at + 1], question[at + 2]]);
+            let found = records.iter().find(|(known, of, _)| format!("{known}.") == name && *of == kind);
+            let mut answer = [&question[..2], &[0x81, if found.is_some() { 0x80 } else { 0x83 }]].concat();
+            answer.extend([0, 1, 0, u8::from(found.is_some()), 0, 0, 0, 0]);
+            answer.extend_from_slice(&question[12..at + 5]);
+            if let Some((_, _, data)) = found {
+                answer.extend([0xC0, 12]);
+                answer.extend(kind.to_be_bytes());
+                answer.extend([0, 1, 0, 0, 0, 60]);
+                answer.extend(u16::try_from(data.len()).unwrap().to_be_bytes());
+                answer.extend_from_slice(data);
+            }
+            let _ = socket.send_to(&answer, from);
+        }
+    });
+    address
+}
+
+#[test]
+fn name_service_is_asked_where_it_is_wanted() {
+    let resolver = name_server(&[
+        ("example.com", 16, b"\x18v=spf1 ip4:45.0.1.9 ~all"),
+        ("9.1.0.45.zen.example", 1, &[127, 0, 0, 2]),
+    ]);
+    let message = format!(
+        "Return-Path: <cheap@example.com>\r\nReceived: from a (a [45.0.1.9]) by mx; Sun, 17 May 2026 10:00:00 +0000\r\n{MESSAGE}"
+    );
+    let config = tempfile::NamedTempFile::new().unwrap();
+    let list = "[[dnsbl]]\nname = \"zen\"\nzone = \"zen.example\"\nof = [\"client.ip\"]\n";
+    std::fs::write(config.path(), format!("preset = \"mail\"\n{list}")).unwrap();
+    let config = config.path().display().to_string();
+    let resolvers = format!("dns.resolvers=[\"{resolver}\"]");
+    let check = |more: &[&str]| {
+        let all = [&["check", "--json", "--config", &config, "--set", &resolvers], more, &["-"]].concat();
+        run(all, &message).expect(0).json().remove(0)
+    };
+    let asked = check(&["--dns"]);
+    for rule in ["DNSBL_CLIENT", "NO_REVERSE_NAME"] {
+        assert!(names(&asked).contains(&rule), "{rule}: {asked}");
+    }
+    let not = check(&[]);
+    assert!(!names(&not).contains(&"DNSBL_CLIENT"), "{not}");
+    let refused = run(["check", "--dns", "-"], &message).expect(2);
+    assert!(refused.stderr.contains("no resolvers are configured"), "{}", refused.stderr);
+}

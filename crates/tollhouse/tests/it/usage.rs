@@ -119,3 +119,16 @@ fn rules_and_models_are_measured_alone() {
     let per_rule = number("us_per_row") * 1e3 / listed.len() as f64;
     assert!((number("ns_per_rule") - per_rule).abs() < per_rule * 1e-6, "{web}");
 }
+
+#[test]
+fn costly_messages_are_measured() {
+    let measured = run(["bench", "costly", "--percent", "1", "--json"], "").expect(0).json();
+    assert_eq!(measured.len(), 8);
+    for message in &measured {
+        assert!(message["bytes"].as_u64().unwrap() > 1000 && message["action"].is_string(), "{message}");
+        for member in ["read_cpu_ms", "key_cpu_ms", "decide_cpu_ms"] {
+            assert!(message[member].as_f64().unwrap() >= 0.0, "{member}: {message}");
+        }
+    }
+    run(["bench", "costly", "--percent", "0"], "").expect(2);
+}

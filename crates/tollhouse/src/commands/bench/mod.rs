@@ -3,6 +3,7 @@
 //! What is measured is the program as it is used: files are read, messages parsed, statistics kept in memory or on
 //! disk. `docs/benchmarks.md` has figures and commands.
 
+mod costly;
 mod events;
 mod judge;
 mod ledger;
@@ -38,6 +39,7 @@ Examples:
   tollhouse bench replay access.log
   tollhouse bench http                        Latency of one decision at 1 and 8 connections
   tollhouse bench events                      Processor time of a million events in batches
+  tollhouse bench costly                      Messages that were made to cost much
   tollhouse bench judge                       Rules and models alone, on rows of the samples
   tollhouse bench ledger --keys 10000000      Observations a second, memory and disk a key
 
@@ -56,6 +58,7 @@ enum What {
     /// One decision over HTTP, by a server in a process of its own with its data on disk
     Http(Input),
     Events(events::Args),
+    Costly(costly::Args),
     Judge(judge::Args),
     Ledger(ledger::Args),
 }
@@ -116,6 +119,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         What::Replay(input) => input.show(|show| show(replay(input)?)),
         What::Http(input) => input.show(|show| http(input, show)),
         What::Events(args) => events::run(args),
+        What::Costly(args) => costly::run(args),
         What::Judge(args) => judge::run(args),
         What::Ledger(args) => ledger::run(args),
     }

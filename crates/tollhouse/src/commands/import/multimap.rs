@@ -392,8 +392,10 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
     let config =
         Config::from_text("imported", &format!("preset = \"mail\"\n{checked}"), &Overrides::default());
     Plan::compile(&config)?;
-    let (text, files) = lists.configuration(&source, args.lists.as_deref());
-    if let Some(directory) = &args.lists {
+    // The configuration may lie elsewhere, from where a relative path leads elsewhere.
+    let directory = args.lists.as_deref().map(std::path::absolute).transpose().map_err(Failure::new)?;
+    let (text, files) = lists.configuration(&source, directory.as_deref());
+    if let Some(directory) = &directory {
         let failed = |error: std::io::Error| Failure::new(format_args!("{}: {error}", directory.display()));
         std::fs::create_dir_all(directory).map_err(failed)?;
         for (path, content) in &files {

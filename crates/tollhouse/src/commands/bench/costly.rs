@@ -1,0 +1,159 @@
+//! `tollhouse bench costly`: what messages cost that were made to cost much, from bytes to verdict.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use content::message::{self, Envelope};
+use serde::Serialize;
+
+use super::{Watch, in_memory};
+use crate::clock;
+use crate::console::{DIM, Output};
+use crate::exit::{Exit, Failure};
+use crate::options::JsonOption;
+use crate::reading::message_pipeline;
+
+/// Messages that were made to cost much, from bytes to verdict, in memory
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse bench costly
+  taskset -c 0 tollhouse bench costly --json
+
+Each is read, cut into keys and tokens, counted, asked about, judged and explained, once and alone.
+Memory is what the process had at most meanwhile, the message itself and the engine included.")]
+pub(super) struct Args {
+    /// Size of the messages, of what they are meant to be
+    #[arg(long, default_value_t = 100, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
+    percent: u32,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+/// A result. `docs/cli.md` documents the fields.
+#[derive(Serialize)]
+struct Measured {
+    bench: &'static str,
+    message: &'static str,
+    bytes: usize,
+    read_cpu_ms: f64,
+    key_cpu_ms: f64,
+    decide_cpu_ms: f64,
+    /// Missing where the system does not tell it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peak_mib: Option<f64>,
+    action: String,
+}
+
+/// Text of a message; of so many pieces, bytes and the like where the largest has 100 percent.
+type Make = fn(u32) -> String;
+
+const HEAD: &str =
+    "From: a@b.example\nTo: c@d.example\nSubject: costly\nDate: Sun, 17 May 2026 10:00:00 +0000\n";
+
+fn html(body: &str) -> String {
+    format!("{HEAD}Content-Type: text/html\n\n{body}")
+}
+
+fn mixed(parts: &str) -> String {
+    format!("{HEAD}Content-Type: multipart/mixed; boundary=b\n\n{parts}")
+}
+
+fn attached(content: &str) -> String {
+    format!("--b\nContent-Type: application/x; name=a.bin\nContent-Transfer-Encoding: base64\n\n{content}\n")
+}
+
+/// Names of the messages, and how they are made.
+const COSTLY: [(&str, Make); 8] = [
+    ("10,000 parts", |percent| mixed(&attached("aGVsbG8=").repeat(100 * percent as usize))),
+    ("10,000 parts within each other", |percent| {
+        let open = |n| format!("Content-Type: multipart/mixed; boundary=b{n}\n\n--b{n}\n");
+        format!("{HEAD}{}", (0..100 * percent).map(open).collect::<String>())
+    }),
+    ("100,000 header fields", |percent| {
+        format!(
+            "{}\nHello\n",
+            (0..1000 * percent).fold(HEAD.to_owned(), |text, n| text + &format!("X-F{n}: {n}\n"))
+        )
+    }),
+    ("100,000 links", |percent| {
+        let link = |n| format!("<a href=http://h{n}.example.com/p{n}>http://h{n}.example.com/</a> ");
+        html(&(0..1000 * percent).map(link).collect::<String>())
+    }),
+    ("25 MB of text", |percent| format!("{HEAD}\n{}", noise(250_000 * percent as usize, b' '))),
+    ("25 MB of HTML", |percent| {
+        html(&"<p style=color:#fff>hidden<b>x</b></p>".repeat(6_600 * percent as usize))
+    }),
+    ("25 MB attached", |percent| mixed(&(attached(&noise(250_000 * percent as usize, b'\n')) + "--b--\n"))),
+    ("25 MB attached as 1,000 files", |percent| {
+        mixed(&attached(&noise(250 * percent as usize, b'\n')).repeat(1000))
+    }),
+];
+
+/// Digits of base64 that say nothing, with something between each 76 of them.
+fn noise(bytes: usize, between: u8) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut state = 1u64;
+    let mut next = |at: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(if at % 77 == 76 { between } else { DIGITS[(state >> 58) as usize] })
+    };
+    (0..bytes).map(&mut next).collect()
+}
+
+/// KiB that the process had at most since [`forget_peak`], as Linux tells it. What was given back to the allocator may be
+/// among it: so it is a bound.
+fn peak() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// Makes the most memory until now what there is (proc(5), `clear_refs`).
+fn forget_peak() -> bool {
+    std::fs::write("/proc/self/clear_refs", "5").is_ok()
+}
+
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let mut out = Output::new(args.json.json);
+    let local = in_memory("mail")?;
+    let pipeline = message_pipeline(&local, None)?;
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    for (name, make) in COSTLY {
+        let raw: Arc<[u8]> = make(args.percent).into_bytes().into();
+        let bytes = raw.len();
+        let is_fresh = forget_peak();
+        let watch = Watch::start();
+        let envelope = Envelope::from_headers(&raw);
+        let read = local.engine().read(&pipeline, message::event(raw, envelope), clock::now());
+        let read_cpu = watch.cpu();
+        let prepared = local.engine().key(read);
+        let key_cpu = watch.cpu();
+        let decision = pollster::block_on(local.engine().decide(vec![prepared]))?.remove(0);
+        let decide_cpu = watch.cpu();
+        let peak = peak().filter(|_| is_fresh);
+        let measured = Measured {
+            bench: "costly",
+            message: name,
+            bytes,
+            read_cpu_ms: milliseconds(read_cpu),
+            key_cpu_ms: milliseconds(key_cpu.saturating_sub(read_cpu)),
+            decide_cpu_ms: milliseconds(decide_cpu.saturating_sub(key_cpu)),
+            peak_mib: peak.map(|kib| kib as f64 / 1024.0),
+            action: decision.verdict.action.to_string(),
+        };
+        if out.is_json() {
+            out.json(&measured)?;
+            continue;
+        }
+        let Measured { read_cpu_ms, key_cpu_ms, decide_cpu_ms, .. } = measured;
+        out.line(format_args!(
+            "{name:<32} {:>5.1} MB {DIM}read{DIM:#} {read_cpu_ms:>7.1} ms {DIM}cut{DIM:#} {key_cpu_ms:>6.1} ms {DIM}decided{DIM:#} \
+             {decide_cpu_ms:>6.1} ms {DIM}memory{DIM:#} {:>6.1} MiB",
+            bytes as f64 / 1e6,
+            measured.peak_mib.unwrap_or_default(),
+        ))?;
+    }
+    out.flush()?;
+    Ok(Exit::Fine)
+}
