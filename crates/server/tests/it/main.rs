@@ -3,6 +3,7 @@
 mod auth;
 mod clients;
 mod decide;
+mod forward;
 mod harness;
 mod limits;
 mod milter;
