@@ -6,6 +6,7 @@ mod clients;
 mod decide;
 mod decisions;
 mod envoy;
+mod forward;
 mod harness;
 mod limits;
 mod milter;

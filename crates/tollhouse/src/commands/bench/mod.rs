@@ -7,6 +7,7 @@ mod costly;
 mod events;
 mod judge;
 mod ledger;
+mod limits;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -42,6 +43,7 @@ Examples:
   tollhouse bench costly                      Messages that were made to cost much
   tollhouse bench judge                       Rules and models alone, on rows of the samples
   tollhouse bench ledger --keys 10000000      Observations a second, memory and disk a key
+  tollhouse bench limits                      Takes a second, memory a key beside a log
 
 Build with --release before you measure.")]
 pub(crate) struct Args {
@@ -61,6 +63,7 @@ enum What {
     Costly(costly::Args),
     Judge(judge::Args),
     Ledger(ledger::Args),
+    Limits(limits::Args),
 }
 
 /// What is measured, and for how long.
@@ -122,6 +125,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         What::Costly(args) => costly::run(args),
         What::Judge(args) => judge::run(args),
         What::Ledger(args) => ledger::run(args),
+        What::Limits(args) => limits::run(args),
     }
 }
 
