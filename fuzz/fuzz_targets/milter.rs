@@ -8,7 +8,7 @@ use server::mail::milter::session::{Session, Step};
 
 /// What comes of the bytes, fed in pieces: the steps and what was kept of messages.
 fn played(bytes: &[u8], piece: usize) -> (Vec<String>, Vec<u8>) {
-    let (mut decoder, mut session) = (Decoder::default(), Session::new(u32::MAX));
+    let (mut decoder, mut session) = (Decoder::default(), Session::new(u32::MAX, false));
     let (mut steps, mut kept) = (Vec::new(), Vec::new());
     for piece in bytes.chunks(piece) {
         decoder.feed(piece);

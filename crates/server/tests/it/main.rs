@@ -4,6 +4,7 @@ mod auth;
 mod clients;
 mod decide;
 mod envoy;
+mod forward;
 mod harness;
 mod limits;
 mod milter;

@@ -5,6 +5,7 @@ use std::net::{Shutdown, TcpStream};
 
 use crate::harness::{Running, capture, with_listener};
 use crate::limits::unfinished;
+use crate::quotas::with_limits;
 
 /// A frame: what it is, and what belongs to it.
 type Frame = (u8, Vec<u8>);
@@ -403,4 +404,58 @@ fn check_decision(server: &Running, name: &str, commands: &[Frame], told: &[Stri
     });
     let event_id = decision["event_id"].as_str().unwrap();
     assert!(event_id.starts_with(&queue_id.unwrap_or_default()), "{name}: {event_id}");
+}
+
+const LIMITS: &str = r#"
+[[limit]]
+name = "by_client"
+number = 1
+key = ["client.ip:network"]
+count = 2
+per = "1m"
+[[limit]]
+name = "by_recipient"
+number = 2
+key = ["mail.sender:address", "mail.recipients:address"]
+count = 1
+per = "1m"
+[[listener]]
+name = "m"
+protocol = "milter"
+listen = "127.0.0.1:0"
+limits = ["by_client", "by_recipient"]
+"#;
+
+#[test]
+fn envelopes_over_a_limit_are_asked_to_come_again_before_their_message() {
+    with_limits(LIMITS, |server| {
+        let client = message(" first", &[]);
+        let recipient = |name: &str| frame(b'R', format!("<{name}@example.net>\0").as_bytes());
+        let parts = [
+            postfix_opening(),
+            client,
+            frame(b'M', b"<ann+tag@example.org>\0"),
+            recipient("cid"),
+            recipient("bob"),
+            frame(b'A', b""),
+            frame(b'M', b"<eve@example.org>\0"),
+            frame(b'Q', b""),
+        ];
+        let told = told(&at_once(server, &parts));
+        let of_envelopes: Vec<&str> = told
+            .iter()
+            .map(|reply| reply.trim_end_matches('\0'))
+            .filter(|reply| "cyd".contains(&reply[..1]))
+            .collect();
+        let later = "y451 4.7.1 Not now, please try again later";
+        assert_eq!(of_envelopes, ["c", "c", "c", "c", later, later]);
+    });
+    // Where nothing is enforced it is counted all the same.
+    with_limits(&format!("{LIMITS}act = \"none\"\n"), |server| {
+        let parts = [postfix_opening(), message(" a", &[]), envelope_on(" b", &[]), envelope_on(" c", &[])];
+        let told = told(&at_once(server, &parts));
+        assert!(!told.iter().any(|reply| reply.starts_with('y')), "{told:?}");
+        let metrics = server.get("/metrics").body;
+        assert!(metrics.contains("tollhouse_limits_taken_total{limit=\"by_client\",result=\"refused\"} 1"));
+    });
 }

@@ -5,6 +5,7 @@ use std::net::Shutdown;
 
 use crate::harness::{Running, capture, with_listener};
 use crate::limits::unfinished;
+use crate::quotas::with_limits;
 
 /// A request as Postfix writes it.
 fn request(instance: &str, sender: &str, recipient: &str) -> String {
@@ -117,5 +118,50 @@ fn a_captured_conversation_is_answered() {
             assert_eq!(answers, vec!["DUNNO"; requests], "nothing is known against any of them");
         }
         assert_eq!(counted(server), 0);
+    });
+}
+
+const LIMITS: &str = r#"
+[[limit]]
+name = "by_client"
+number = 1
+key = ["client.ip:network"]
+count = 2
+per = "1m"
+[[limit]]
+name = "quiet"
+number = 2
+key = ["mail.recipients:address"]
+count = 2
+per = "1m"
+enforcement = "shadow_ban"
+[[listener]]
+name = "m"
+protocol = "policy"
+listen = "127.0.0.1:0"
+limits = ["by_client", "quiet"]
+"#;
+
+#[test]
+fn envelopes_over_a_limit_are_asked_to_come_again_or_taken_in_silence() {
+    with_limits(LIMITS, |server| {
+        let requests = [
+            request("1.a", "ann@example.org", "bob@example.net"),
+            request("1.a", "ann@example.org", "cid@example.net"),
+            request("1.a", "ann@example.org", "dan@example.net"),
+            request("1.b", "ann@example.org", "bob@example.net"),
+            request("1.c", "ann@example.org", "eve@example.net"),
+        ];
+        let answers = answers(server, requests.concat().as_bytes(), usize::MAX);
+        let later = "DEFER_IF_PERMIT 4.7.1 Not now, please try again later";
+        // A message of three recipients is one of its client.
+        assert_eq!(answers, ["DUNNO", "DUNNO", "DUNNO", "DUNNO", later]);
+    });
+    with_limits(&LIMITS.replace("limits = [\"by_client\", \"quiet\"]", "limits = [\"quiet\"]"), |server| {
+        let requests: Vec<String> = (0..3)
+            .map(|number| request(&format!("1.{number}"), "ann@example.org", "bob@example.net"))
+            .collect();
+        let answers = answers(server, requests.concat().as_bytes(), usize::MAX);
+        assert_eq!(answers, ["DUNNO", "DUNNO", "DISCARD"]);
     });
 }

@@ -537,7 +537,7 @@ impl Taken {
 }
 
 /// Counts of nanoseconds, in steps of three percent.
-struct Latencies(Vec<u64>);
+pub(super) struct Latencies(Vec<u64>);
 
 impl Default for Latencies {
     fn default() -> Latencies {
@@ -549,7 +549,7 @@ impl Latencies {
     /// Steps of an octave.
     const STEPS: usize = 32;
 
-    fn push(&mut self, took: Duration) {
+    pub(super) fn push(&mut self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(Latencies::STEPS as u64);
         let octave = nanos.ilog2() as usize;
         let step = (nanos >> (octave - 5)) as usize % Latencies::STEPS;
@@ -563,7 +563,7 @@ impl Latencies {
     }
 
     /// In microseconds; the lower end of the step.
-    fn quantile(&self, share: f64) -> f64 {
+    pub(super) fn quantile(&self, share: f64) -> f64 {
         let all: u64 = self.0.iter().sum();
         let rank = ((all as f64 * share).ceil() as u64).clamp(1, all.max(1));
         let mut seen = 0;

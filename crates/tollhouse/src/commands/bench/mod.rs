@@ -5,6 +5,7 @@
 
 mod judge;
 mod ledger;
+mod limits;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -38,6 +39,7 @@ Examples:
   tollhouse bench http                        Latency of one decision at 1 and 8 connections
   tollhouse bench judge                       Rules and models alone, on rows of the samples
   tollhouse bench ledger --keys 10000000      Observations a second, memory and disk a key
+  tollhouse bench limits                      Takes a second, memory a key beside a log
 
 Build with --release before you measure.")]
 pub(crate) struct Args {
@@ -55,6 +57,7 @@ enum What {
     Http(Input),
     Judge(judge::Args),
     Ledger(ledger::Args),
+    Limits(limits::Args),
 }
 
 /// What is measured, and for how long.
@@ -114,6 +117,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         What::Http(input) => input.show(|show| http(input, show)),
         What::Judge(args) => judge::run(args),
         What::Ledger(args) => ledger::run(args),
+        What::Limits(args) => limits::run(args),
     }
 }
 

@@ -1,0 +1,299 @@
+//! `tollhouse bench limits`: the library's call, and what a key takes.
+//!
+//! ```text
+//! take      keys drawn evenly, so many takes a call, in memory: key, hash, ledger and answer
+//! memory    users with so many requests a day, beside a log of all of them and beside Redis hashes
+//! ```
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anstyle::Style;
+use engine::limit::{LimitKey, LimitPlan, Take};
+use engine::{Config, Engine, Overrides, Plan};
+use event::{Span, Time};
+use serde::Serialize;
+use stats::random::Random;
+
+use super::ledger::Latencies;
+use crate::clock;
+use crate::console::{Cell, DIM, Output, Table};
+use crate::exit::{Exit, Failure};
+use crate::options::JsonOption;
+
+/// Sub-windows of a window, as is usual.
+const WINDOWS: u64 = 60;
+
+/// Measure limits: decisions a second of the library's call, and memory a key
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse bench limits
+  tollhouse bench limits --mode gcra --batch 1 --keys 1000000 --json
+  taskset -c 0 tollhouse bench limits --seconds 10")]
+pub(crate) struct Args {
+    /// Distinct keys that take
+    #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    keys: u32,
+    /// Time in calls for each mode and batch
+    #[arg(long, default_value_t = 3, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// Takes of one call
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 64], value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    batch: Vec<u32>,
+    /// How limits are counted
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Mode::ALL)]
+    mode: Vec<Mode>,
+    /// Users of the example whose memory is measured
+    #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    users: u32,
+    /// Requests of each of them a day
+    #[arg(long, default_value_t = 500, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    requests: u32,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    /// By sub-windows, the oldest in full.
+    Sliding,
+    /// By sub-windows, the oldest by its share.
+    Interpolated,
+    /// From one minute's start to the next.
+    Calendar,
+    /// The generic cell rate algorithm.
+    Gcra,
+}
+
+impl Mode {
+    const ALL: [Mode; 4] = [Mode::Sliding, Mode::Interpolated, Mode::Calendar, Mode::Gcra];
+
+    fn name(self) -> &'static str {
+        match self {
+            Mode::Sliding => "sliding",
+            Mode::Interpolated => "interpolated",
+            Mode::Calendar => "calendar",
+            Mode::Gcra => "gcra",
+        }
+    }
+}
+
+/// A result. `docs/cli.md` documents the fields.
+#[derive(Serialize)]
+#[serde(tag = "measures", rename_all = "lowercase")]
+enum Measured {
+    Take {
+        bench: &'static str,
+        mode: Mode,
+        keys: u32,
+        threads: u32,
+        batch: u32,
+        decisions: u64,
+        seconds: f64,
+        decisions_per_s: f64,
+        p50_us: f64,
+        p99_us: f64,
+    },
+    Memory {
+        bench: &'static str,
+        users: u32,
+        requests: u32,
+        bytes_per_key: f64,
+        directory_bytes_per_key: f64,
+        log_bytes_per_key: f64,
+        /// Without it there is no `redis-server`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        redis_hash_bytes_per_key: Option<f64>,
+    },
+}
+
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let mut out = Output::new(args.json.json);
+    let mut takes = Table::default();
+    let heads = ["batch", "decisions/s", "p50 µs", "p99 µs"].map(|head| Cell::number(head, DIM));
+    takes.row([Cell::text("mode", DIM)].into_iter().chain(heads));
+    for mode in &args.mode {
+        for batch in &args.batch {
+            let measured = take(args, *mode, *batch)?;
+            if out.is_json() {
+                out.json(&measured)?;
+            } else if let Measured::Take { decisions_per_s, p50_us, p99_us, .. } = measured {
+                let plain = Style::new();
+                takes.row([
+                    Cell::text(mode.name(), plain),
+                    Cell::number(batch, plain),
+                    Cell::number(format_args!("{decisions_per_s:.0}"), plain),
+                    Cell::number(format_args!("{p50_us:.2}"), plain),
+                    Cell::number(format_args!("{p99_us:.2}"), plain),
+                ]);
+            }
+        }
+    }
+    let measured = memory(args)?;
+    if out.is_json() {
+        out.json(&measured)?;
+    } else {
+        out.line(takes)?;
+        if let Measured::Memory { bytes_per_key, directory_bytes_per_key, log_bytes_per_key, .. } = &measured
+        {
+            out.line(format_args!(
+                "{} users, {} requests a day each: {bytes_per_key:.0} bytes a key (of them {directory_bytes_per_key:.0} \
+                 of the directory), a log of 8 bytes a request {log_bytes_per_key:.0}",
+                args.users, args.requests
+            ))?;
+        }
+        if let Measured::Memory { redis_hash_bytes_per_key: Some(bytes), .. } = &measured {
+            out.line(format_args!("a Redis hash of {WINDOWS} counters {bytes:.0}"))?;
+        }
+    }
+    out.flush()?;
+    Ok(Exit::Fine)
+}
+
+fn opened(mode: Mode, count: u64, per: &str) -> Result<(Engine, LimitPlan), Failure> {
+    let per = if mode == Mode::Calendar { "minute" } else { per };
+    let text = format!(
+        "[[limit]]\nname = \"bench\"\nnumber = 1\nkey = [\"user\"]\ncount = {count}\nper = \"{per}\"\nmode = \"{}\"\n",
+        mode.name()
+    );
+    let plan = Plan::compile(&Config::from_text("bench", &text, &Overrides::default()));
+    let engine = Engine::ephemeral(plan.map_err(Failure::new)?).map_err(Failure::new)?;
+    let limit = engine.plan().limit("bench").map(|limit| LimitPlan::clone(limit));
+    Ok((engine, limit.ok_or_else(|| Failure::new("the limit is not there"))?))
+}
+
+fn take(args: &Args, mode: Mode, batch: u32) -> Result<Measured, Failure> {
+    let (engine, limit) = opened(mode, 100, "1m")?;
+    let mut random = Random::new(7);
+    let mut latencies = Latencies::default();
+    let (mut decisions, mut spent) = (0u64, Duration::ZERO);
+    let mut names: Vec<String> = Vec::new();
+    while spent < Duration::from_secs(args.seconds) {
+        names.clear();
+        names.extend((0..batch).map(|_| format!("user-{}", random.below(u64::from(args.keys)))));
+        let began = Instant::now();
+        let now = clock::now();
+        let takes: Vec<Take<'_>> = names
+            .iter()
+            .map(|name| Take { limit: &limit, key: engine.limit_key(&limit, &[name]), cost: 1 })
+            .collect();
+        let taken = pollster::block_on(engine.take_each(&takes, now));
+        let took = began.elapsed();
+        std::hint::black_box(&taken);
+        latencies.push(took);
+        spent += took;
+        decisions += u64::from(batch);
+    }
+    Ok(Measured::Take {
+        bench: "limits",
+        mode,
+        keys: args.keys,
+        threads: 1,
+        batch,
+        decisions,
+        seconds: spent.as_secs_f64(),
+        decisions_per_s: decisions as f64 / spent.as_secs_f64().max(1e-9),
+        p50_us: latencies.quantile(0.5),
+        p99_us: latencies.quantile(0.99),
+    })
+}
+
+/// The published example: users whose requests are spread over a day, by sub-windows of 24 minutes.
+fn memory(args: &Args) -> Result<Measured, Failure> {
+    let (engine, limit) = opened(Mode::Sliding, u64::from(args.requests), "1d")?;
+    let names = 0..args.users;
+    let keys: Vec<LimitKey> =
+        names.map(|user| engine.limit_key(&limit, &[&format!("user-{user}")])).collect();
+    let (start, day) = (Time::from_seconds(1_800_000_000), Span::days(1));
+    for request in 0..args.requests {
+        let now = start + Span(day.0 / i64::from(args.requests) * i64::from(request));
+        for keys in keys.chunks(512) {
+            let takes: Vec<Take<'_>> =
+                keys.iter().map(|key| Take { limit: &limit, key: *key, cost: 1 }).collect();
+            pollster::block_on(engine.take_each(&takes, now));
+        }
+    }
+    let census = engine.census();
+    let per_key = |bytes: u64| bytes as f64 / f64::from(args.users);
+    Ok(Measured::Memory {
+        bench: "limits",
+        users: args.users,
+        requests: args.requests,
+        bytes_per_key: per_key(census.memory_bytes),
+        directory_bytes_per_key: per_key(census.directory_bytes),
+        log_bytes_per_key: f64::from(args.requests) * 8.0,
+        redis_hash_bytes_per_key: redis(args).map(per_key),
+    })
+}
+
+/// A Redis of its own; killed when it is dropped.
+struct Redis(Child);
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Memory that Redis takes for a hash of counters a user; `None` where it cannot be had.
+fn redis(args: &Args) -> Option<u64> {
+    let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port().to_string();
+    let child = Command::new("redis-server")
+        .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let _redis = Redis(child.ok()?);
+    let mut stream = (0..100).find_map(|_| {
+        thread::sleep(Duration::from_millis(50));
+        TcpStream::connect(format!("127.0.0.1:{port}")).ok()
+    })?;
+    stream.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
+    let before = used(&mut stream)?;
+    let each = u64::from(args.requests).div_ceil(WINDOWS);
+    let mut replies = [0; 1 << 16];
+    for user in 0..args.users {
+        let key = format!("limits:user-{user}");
+        let mut commands = String::new();
+        for window in 0..WINDOWS {
+            let (field, count) = ((1_250_000 + window).to_string(), each.to_string());
+            commands += &format!(
+                "*4\r\n$7\r\nHINCRBY\r\n${}\r\n{key}\r\n${}\r\n{field}\r\n${}\r\n{count}\r\n",
+                key.len(),
+                field.len(),
+                count.len()
+            );
+        }
+        stream.write_all(commands.as_bytes()).ok()?;
+        let mut lines = 0;
+        while lines < WINDOWS {
+            let read = stream.read(&mut replies).ok().filter(|read| *read > 0)?;
+            lines += replies.get(..read)?.iter().filter(|byte| **byte == b'\n').count() as u64;
+        }
+    }
+    used(&mut stream)?.checked_sub(before)
+}
+
+/// `used_memory` of `INFO memory`.
+fn used(stream: &mut TcpStream) -> Option<u64> {
+    stream.write_all(b"*2\r\n$4\r\nINFO\r\n$6\r\nmemory\r\n").ok()?;
+    let mut text = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let read = stream.read(&mut piece).ok().filter(|read| *read > 0)?;
+        text.extend_from_slice(piece.get(..read)?);
+        let page = String::from_utf8_lossy(&text);
+        let length = page.strip_prefix('$').and_then(|page| page.split("\r\n").next()?.parse::<usize>().ok());
+        if length.is_some_and(|length| text.len() > length) {
+            let line = page.lines().find_map(|line| line.strip_prefix("used_memory:"));
+            return line?.trim().parse().ok();
+        }
+    }
+}
