@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use event::{Span, Time};
 use libfuzzer_sys::fuzz_target;
+use stats::limit::Flow;
 use stats::{Column, Evidence, Layout, Measure, Plan, Shape, Tier, Track, Weight};
 
 static PLANS: LazyLock<Vec<Plan>> = LazyLock::new(|| {
@@ -30,6 +31,8 @@ static PLANS: LazyLock<Vec<Plan>> = LazyLock::new(|| {
         approx(10),
         approx(14),
         Measure::Evidence { keep: Span(1000) },
+        Measure::limit(Span(100), 10).expect("a limit"),
+        Measure::Gcra,
     ];
     measures.iter().map(|measure| Plan::new(measure).expect("a plan")).collect()
 });
@@ -62,6 +65,8 @@ fuzz_target!(|bytes: &[u8]| {
             plan.add_hash(room, time, amount);
             let sum = amount.cast_signed();
             plan.add_evidence(room, time, Evidence { bad: sum >> 40, good: sum % 7, weight: sum });
+            plan.give_back(room, time, amount / 2, (step % 2 == 0).then_some(time));
+            plan.flow(room, time, &Flow::Take { cost: sum, burst: sum.wrapping_mul(3), counts_all: step % 2 == 0 });
         }
         look(&words, time);
         look(&cell, time);

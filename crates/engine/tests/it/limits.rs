@@ -1,7 +1,7 @@
 //! What limits answer, operation by operation.
 
 use engine::limit::{Exception, ExceptionError, LimitKey, LimitPlan, Take, Taken};
-use engine::{Config, Directory, Engine, Overrides, Plan};
+use engine::{Config, Directory, Engine, Overrides, Plan, Proposal};
 use event::{Span, Time};
 use pollster::block_on;
 
@@ -447,4 +447,46 @@ fn what_is_wrong_with_a_limit_is_said_where_it_stands() {
     ] {
         assert!(text.contains(message), "{text}");
     }
+}
+
+#[test]
+fn when_counts_cannot_be_had_the_limit_says_what_happens() {
+    for (on_error, allowed) in [("open", true), ("closed", false)] {
+        let engine = engine(&format!("{SLIDING}on_error = \"{on_error}\"\n"));
+        let calls = limit(&engine, "calls");
+        take(&engine, &calls, "ann", 1, START);
+        engine.close().unwrap();
+        let taken = take(&engine, &calls, "ann", 1, START);
+        assert_eq!((taken.allowed, taken.over, taken.charged), (allowed, !allowed, 0));
+        assert_eq!(taken.quality, stats::Quality::Missing);
+        let refund = Take { limit: &calls, key: user(&engine, &calls, "ann"), cost: 1 };
+        assert!(block_on(engine.refund(refund, None, START)).is_err());
+    }
+}
+
+#[test]
+fn a_limit_changes_while_it_is_counted_but_not_what_is_kept_of_it() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
+    let write = |text: &str| std::fs::write(directory.config_path(), text).unwrap();
+    let load = || Plan::compile(&Config::load(&directory.config_path(), &Overrides::default())).unwrap();
+    write(SLIDING);
+    let engine = Engine::open(&directory, load()).unwrap();
+    let before = limit(&engine, "calls");
+    for _ in 0..4 {
+        take(&engine, &before, "ann", 1, START);
+    }
+    write(&format!(
+        "{}[[limit.override]]\nkey = [\"bob\"]\nexempt = true\n",
+        SLIDING.replace("count = 3", "count = 9")
+    ));
+    engine.change(Proposal::Files, START, false).unwrap();
+    let now = limit(&engine, "calls");
+    assert_eq!(take(&engine, &now, "ann", 1, START).remaining, 4, "what was counted stays");
+    assert!(take(&engine, &now, "bob", 100, START).exempt);
+    write(&SLIDING.replace("1m", "1h"));
+    let refused = engine.change(Proposal::Files, START, false).unwrap_err().to_string();
+    assert!(refused.contains("cannot change while it is counted"), "{refused}");
+    assert_eq!(take(&engine, &now, "ann", 1, START).remaining, 3);
+    engine.close().unwrap();
 }

@@ -26,6 +26,8 @@ pub(super) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop
     let mut decoder = Decoder::default();
     let mut input = vec![0; READ_BYTES];
     let mut last: Option<Answered> = None;
+    // The message whose envelope was seen last.
+    let mut message = String::new();
     loop {
         loop {
             let request = match decoder.next_request() {
@@ -36,7 +38,7 @@ pub(super) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop
                     return face.node.metrics.listener_trouble(&face.plan.name, "protocol");
                 }
             };
-            let Some(action) = answer(&face, request, &mut last).await else { return };
+            let Some(action) = answer(&face, request, &mut last, &mut message).await else { return };
             if stream.write_all(format!("action={action}\n\n").as_bytes()).await.is_err() {
                 return;
             }
@@ -60,23 +62,28 @@ struct Answered {
 }
 
 /// The action for a request; none in trouble.
-async fn answer(face: &Face, request: Request, last: &mut Option<Answered>) -> Option<String> {
+async fn answer(
+    face: &Face,
+    request: Request,
+    last: &mut Option<Answered>,
+    message: &mut String,
+) -> Option<String> {
     let Request { state, instance, envelope, queue_id } = request;
+    if state == "RCPT" {
+        // What hangs on the client and the sender is taken once a message, the rest for each recipient.
+        let is_next = !instance.is_empty() && *message == instance;
+        message.clone_from(&instance);
+        let part = if is_next { Part::Recipient } else { Part::All };
+        if let Some(reply) = face.limited(&envelope, part).await {
+            return Some(limited(&face.plan, reply));
+        }
+    }
     let same =
         last.as_ref().filter(|last| !instance.is_empty() && last.instance == instance && last.state == state);
     if let Some(last) = same {
         return Some(last.action.clone());
     }
     let client = envelope.client_ip;
-    // A further recipient of the same message.
-    let is_next = last.as_ref().is_some_and(|last| !instance.is_empty() && last.instance == instance);
-    let part = if is_next { Part::Recipient } else { Part::All };
-    if state == "RCPT"
-        && let Some(reply) = face.limited(&envelope, part).await
-    {
-        // It is not kept: another recipient of the message may be within its limit.
-        return Some(limited(&face.plan, reply));
-    }
     let consulted = face.consult(envelope, face.event_id(&instance)).await.ok()?;
     let action = action(&face.plan, &consulted);
     let Consulted { verdict, id } = consulted;
