@@ -115,3 +115,47 @@ async fn should_rate_limit(face: &Face, request: RateLimitRequest) -> Result<Rat
         Err(trouble) => Err(Status::unavailable(trouble.to_string())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Bytes;
+    use engine::{Config, Engine, Overrides, Plan};
+    use tonic::Code;
+
+    use super::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+    use super::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
+    use super::*;
+    use crate::node::Node;
+
+    #[tokio::test]
+    async fn envoy_decides_where_counts_cannot_be_had() {
+        let directory = tempfile::tempdir().unwrap();
+        let main = directory.path().join("tollhouse.toml");
+        let text = "preset = \"web\"\n[envoy]\nconfig = [\"a.yaml\"]\n[[listener]]\nname = \"e\"\n\
+                    protocol = \"envoy\"\nlisten = \"[::1]:0\"\n";
+        std::fs::write(&main, text).unwrap();
+        let limits =
+            "domain: a\ndescriptors:\n  - key: k\n    rate_limit: {unit: day, requests_per_unit: 1}\n";
+        std::fs::write(directory.path().join("a.yaml"), limits).unwrap();
+        let plan = Plan::compile(&Config::load(&main, &Overrides::default()));
+        let engine =
+            Arc::new(Engine::ephemeral(plan.unwrap_or_else(|problems| panic!("{problems}"))).unwrap());
+        let listener = engine.plan().node.listeners[0].clone();
+        let node = Arc::new(Node::new(Arc::clone(&engine), crate::system_clock(), Bytes::new()));
+        let service = Service(Arc::new(Face::new(node, listener)));
+        let ask = |key: &str| {
+            let entries = vec![Entry { key: key.to_owned(), value: "v".to_owned() }];
+            let descriptors = vec![RateLimitDescriptor { entries, ..RateLimitDescriptor::default() }];
+            service.should_rate_limit(Request::new(RateLimitRequest {
+                domain: "a".to_owned(),
+                descriptors,
+                hits_addend: 0,
+            }))
+        };
+        assert_eq!(ask("k").await.unwrap().into_inner().overall_code, 1);
+        assert_eq!(ask("k").await.unwrap().into_inner().overall_code, 2);
+        engine.close().unwrap();
+        assert_eq!(ask("k").await.unwrap_err().code(), Code::Unavailable);
+        assert_eq!(ask("other").await.unwrap().into_inner().overall_code, 1, "nothing is to be counted");
+    }
+}

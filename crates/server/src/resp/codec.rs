@@ -238,7 +238,7 @@ impl Decoder {
             _ => (false, 0),
         };
         let mut number: i64 = 0;
-        for (index, byte) in line.iter().enumerate().skip(from).take(LENGTH_BYTES_MAX) {
+        for (index, byte) in line.iter().enumerate().take(LENGTH_BYTES_MAX).skip(from) {
             match byte {
                 b'0'..=b'9' => {
                     let digit = i64::from(byte - b'0');
@@ -420,6 +420,7 @@ mod tests {
             (b"*99999999999999999999999\r\n", LIMITS, ArrayLength),
             (b"*1\r\n+OK\r\n", LIMITS, NoBulk(b'+')),
             (b"*1\r\n*1\r\n$1\r\na\r\n", LIMITS, NoBulk(b'*')),
+            (b"*-00000000000000000000000\r\n", LIMITS, ArrayLength),
             (b"*1\r\n$-1\r\n", LIMITS, BulkLength),
             (b"*1\r\n$1048576\r\n", LIMITS, BulkLength),
             (b"*1\r\n$1\r\nab\r\n", LIMITS, LineEnd),

@@ -485,11 +485,25 @@ fn is_name(name: &[u8]) -> bool {
     name.len() <= NAME_BYTES_MAX && name.iter().all(u8::is_ascii_graphic)
 }
 
-/// A whole number, as Redis reads it.
+/// A whole number, as Redis reads it: a sign for those below zero, and digits.
 pub(super) fn integer(word: &[u8]) -> Option<i64> {
-    let digits = word.strip_prefix(b"-").unwrap_or(word);
-    let plain = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(word).ok().filter(|_| plain)?.parse().ok()
+    let (negative, digits) = match word {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() {
+        return None;
+    }
+    // Below zero, as there is one number more than above.
+    let mut number: i64 = 0;
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number.checked_mul(10)?.checked_sub(i64::from(digit))?;
+    }
+    if negative { Some(number) } else { number.checked_neg() }
 }
 
 fn unknown(command: Command<'_>) -> String {
@@ -500,4 +514,19 @@ fn unknown(command: Command<'_>) -> String {
         error += &format!("'{}' ", quoted(argument));
     }
     error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_redis_does() {
+        for number in [0, 7, -7, 1_234_567_890, i64::MAX, i64::MIN] {
+            assert_eq!(integer(number.to_string().as_bytes()), Some(number));
+        }
+        for wrong in ["", "-", "+1", " 1", "1 ", "1.0", "x", "9223372036854775808", "-9223372036854775809"] {
+            assert_eq!(integer(wrong.as_bytes()), None, "{wrong:?}");
+        }
+    }
 }

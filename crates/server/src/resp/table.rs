@@ -158,6 +158,8 @@ pub(super) static COMMANDS: &[Entry] = &[
         "Tells of the server" [optional("section", "string")]),
 ];
 
+/// Most commands that can be asked for by name at once.
+const NAMES_MAX: usize = 64;
 /// Longest name of a command.
 const NAME_BYTES_MAX: usize = 16;
 
@@ -241,6 +243,10 @@ impl Entry {
 pub(super) fn command<'a>(mut words: impl Iterator<Item = &'a [u8]>, answers: &mut Answers) {
     let Some(subcommand) = words.next() else { return tell_all(answers) };
     let names: Vec<&[u8]> = words.collect();
+    // A short question is to have no long answer.
+    if names.len() > NAMES_MAX {
+        return answers.error("ERR too many names");
+    }
     match subcommand.to_ascii_lowercase().as_slice() {
         b"count" => answers.integer(COMMANDS.len() as i64),
         b"list" => {
