@@ -15,6 +15,7 @@ mod pipeline;
 mod reload;
 mod reports;
 mod rules;
+mod scenarios;
 mod tables;
 mod tracks;
 mod train;

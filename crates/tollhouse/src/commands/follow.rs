@@ -29,7 +29,7 @@ use crate::console::{Output, printable, say};
 use crate::exit::{Exit, Failure};
 use crate::input::messages::STDIN;
 use crate::interrupt::Interrupt;
-use crate::options::{JsonOption, ServerOptions};
+use crate::options::JsonOption;
 
 /// Follow a growing log, or a pipe, and have a server judge each line as it comes
 #[derive(clap::Args)]
@@ -57,8 +57,12 @@ pub(crate) struct Args {
     /// End at the end of the file, which is read from its beginning or the kept position
     #[arg(long)]
     once: bool,
-    #[command(flatten)]
-    server: ServerOptions,
+    /// Address of the server, such as http://127.0.0.1:8377
+    #[arg(long, value_name = "URL")]
+    server: String,
+    /// Bearer token that the server wants
+    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<String>,
     #[command(flatten)]
     json: JsonOption,
 }
@@ -92,9 +96,7 @@ struct Position {
 }
 
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
-    let client = args.server.client()?.ok_or_else(|| {
-        Failure::new("no server is named").help("name one by --server; `tollhouse replay` judges without one")
-    })?;
+    let client = Client::new(&args.server, args.token.as_deref())?;
     let mut follow = Follow {
         out: Output::new(args.json.json),
         interrupt: Interrupt::watch(None),
