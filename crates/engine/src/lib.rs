@@ -26,6 +26,7 @@ mod teach;
 mod told;
 mod track;
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -47,7 +48,7 @@ pub use directory::{Directory, DirectoryError};
 pub use explain::{Close, ExplainedClassifier, ExplainedKey, ExplainedModel, ExplainedToken, Explanation};
 use id::IdSource;
 pub use id::{RecordId, RecordIdError};
-use journal::{Journal, JournalError, KeyReading, Record, Row};
+use journal::{Journal, JournalError, Record, Row};
 pub use json::json_value;
 pub use judge::Severity;
 pub use metrics::Metrics;
@@ -434,6 +435,7 @@ impl Engine {
     /// Stages 5 to 7 of events that models have scored.
     async fn conclude(&self, observed: Vec<Observed>) -> Result<Vec<Decision>, EngineError> {
         let verdicts: Vec<Verdict> = observed.iter().map(|observed| self.judge(observed)).collect();
+        self.count_verdicts(&observed, &verdicts);
         let adds = settle::requests(&observed, &verdicts);
         self.told.put(settle::told(&observed, &verdicts));
         let lessons = self.own_lessons(&observed, &verdicts);
@@ -485,7 +487,6 @@ impl Engine {
                 values: Vec::new(),
             });
         }
-        self.count_verdict(observed, &verdict);
         verdict
     }
 
@@ -720,30 +721,49 @@ impl Engine {
         }
     }
 
-    fn count_verdict(&self, observed: &Observed, verdict: &Verdict) {
-        let pipeline = &observed.prepared.row.pipeline;
-        if observed.duplicate {
-            self.metrics.observe_duplicates.get_or_create(&label(pipeline)).inc();
-        }
-        if observed.failed {
-            self.metrics.observe_failures.get_or_create(&label(pipeline)).inc();
-        }
-        for due in &verdict.effects {
-            if let judge::Effect::Notify(whom) = &due.effect {
-                tracing::info!(pipeline = %pipeline.name, rule = %due.rule, %whom, "a rule notifies");
-                let (rule, whom) = (due.rule.clone(), whom.clone());
-                let notified = NotifyLabel { pipeline: pipeline.name.clone(), rule, whom };
-                self.metrics.judge_notified.get_or_create(&notified).inc();
+    /// Counts a batch. Labels are made once for all events that have the same: a label costs more than a rule.
+    fn count_verdicts(&self, observed: &[Observed], verdicts: &[Verdict]) {
+        type Counts<'a, K> = HashMap<(&'a str, K), u64>;
+        let mut actions: Counts<'_, Action> = HashMap::new();
+        let mut fired: Counts<'_, (&str, &str)> = HashMap::new();
+        let (mut duplicates, mut failures): (Counts<'_, ()>, Counts<'_, ()>) = Default::default();
+        for (observed, verdict) in observed.iter().zip(verdicts) {
+            let pipeline = observed.prepared.row.pipeline.name.as_str();
+            if observed.duplicate {
+                *duplicates.entry((pipeline, ())).or_default() += 1;
+            }
+            if observed.failed {
+                *failures.entry((pipeline, ())).or_default() += 1;
+            }
+            for due in &verdict.effects {
+                if let judge::Effect::Notify(whom) = &due.effect {
+                    tracing::info!(pipeline, rule = %due.rule, %whom, "a rule notifies");
+                    let (rule, whom) = (due.rule.clone(), whom.clone());
+                    let notified = NotifyLabel { pipeline: pipeline.to_owned(), rule, whom };
+                    self.metrics.judge_notified.get_or_create(&notified).inc();
+                }
+            }
+            *actions.entry((pipeline, verdict.action)).or_default() += 1;
+            for (mode, reasons) in [("enforce", &verdict.reasons), ("shadow", &verdict.shadow)] {
+                for reason in reasons {
+                    *fired.entry((pipeline, (mode, &reason.rule))).or_default() += 1;
+                }
             }
         }
-        let action = ActionLabel { pipeline: pipeline.name.clone(), action: verdict.action.to_string() };
-        self.metrics.judge_verdicts.get_or_create(&action).inc();
-        for (mode, reasons) in [("enforce", &verdict.reasons), ("shadow", &verdict.shadow)] {
-            for reason in reasons {
-                let pipeline = pipeline.name.clone();
-                let fired = RuleLabel { pipeline, rule: reason.rule.clone(), mode: mode.to_owned() };
-                self.metrics.judge_fired.get_or_create(&fired).inc();
-            }
+        let named = |pipeline: &str| PipelineLabel { pipeline: pipeline.to_owned() };
+        for ((pipeline, ()), count) in duplicates {
+            self.metrics.observe_duplicates.get_or_create(&named(pipeline)).inc_by(count);
+        }
+        for ((pipeline, ()), count) in failures {
+            self.metrics.observe_failures.get_or_create(&named(pipeline)).inc_by(count);
+        }
+        for ((pipeline, action), count) in actions {
+            let action = ActionLabel { pipeline: pipeline.to_owned(), action: action.to_string() };
+            self.metrics.judge_verdicts.get_or_create(&action).inc_by(count);
+        }
+        for ((pipeline, (mode, rule)), count) in fired {
+            let [pipeline, rule, mode] = [pipeline, rule, mode].map(str::to_owned);
+            self.metrics.judge_fired.get_or_create(&RuleLabel { pipeline, rule, mode }).inc_by(count);
         }
     }
 }
@@ -763,8 +783,7 @@ fn open_ledger(directory: &Directory, plan: &Plan) -> Result<Embedded, OpenError
 }
 
 fn row(observed: Observed, verdict: &Verdict) -> Record {
-    let keys = observed.known().map(|(key, reading)| KeyReading::new(key, reading)).collect();
-    let Observed { prepared, duplicate, .. } = observed;
+    let (prepared, duplicate, keys) = observed.into_known();
     let Fielded { pipeline, event_id, time, arrival, mut facts, .. } = prepared.row;
     for (column, slot) in pipeline.schema.columns().iter().zip(0..) {
         if !column.journalled {

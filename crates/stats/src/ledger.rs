@@ -282,30 +282,36 @@ pub struct View<'a> {
 
 impl View<'_> {
     /// How far it can be trusted.
+    #[inline]
     pub fn quality(&self) -> Quality {
         self.brief.quality
     }
 
     /// The key's first event.
+    #[inline]
     pub fn first(&self) -> Option<Time> {
         (self.brief.first <= self.brief.last).then_some(Time(self.brief.first))
     }
 
     /// The key's last event.
+    #[inline]
     pub fn last(&self) -> Option<Time> {
         (self.brief.first <= self.brief.last).then_some(Time(self.brief.last))
     }
 
     /// See [`Reading::fresh`].
+    #[inline]
     pub fn fresh(&self) -> bool {
         self.brief.fresh
     }
 
     /// See [`Reading::sum`].
+    #[inline]
     pub fn sum(&self, window: usize, column: usize) -> u64 {
         sum(self.values(), self.brief.columns, window, column)
     }
 
+    #[inline]
     fn values(&self) -> &[u64] {
         let start = self.brief.start as usize;
         self.values.get(start..start + usize::from(self.brief.width)).unwrap_or_default()
@@ -324,6 +330,7 @@ impl View<'_> {
     }
 }
 
+#[inline]
 fn sum(values: &[u64], columns: u8, window: usize, column: usize) -> u64 {
     if column >= usize::from(columns) {
         return 0;

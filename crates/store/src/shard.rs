@@ -564,6 +564,32 @@ impl Shard {
         true
     }
 
+    /// Lets the next flush write every clean cell of a table whose image is one of those that are `meant`. `cold` hears of
+    /// the meant images of keys without a cell.
+    pub(crate) fn renew_all(
+        &mut self,
+        table: usize,
+        meant: &dyn Fn(Position) -> bool,
+        cold: &mut dyn FnMut(Position),
+        epoch: u64,
+    ) {
+        for number in self.index.slots_of(table) {
+            let Some(Entry { slot, reference, class, is_hot }) = self.index.at(number) else { continue };
+            if !is_hot {
+                let position = Position::from_bits(reference);
+                if meant(position) {
+                    cold(position);
+                }
+                continue;
+            }
+            let header = self.cell(reference, class)[0];
+            let position = position_of(header);
+            if position != Position::NONE && meant(position) && header & DIRTY == 0 {
+                self.mark(self.index.hash_at(slot), reference, class, header, epoch);
+            }
+        }
+    }
+
     /// Whether a key's newest image is the one at this position.
     pub(crate) fn is_at(&self, hash: Hash, position: Position) -> bool {
         match self.find(hash) {

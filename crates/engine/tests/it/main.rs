@@ -19,6 +19,7 @@ mod reload;
 mod reports;
 mod rule_messages;
 mod rules;
+mod scenarios;
 mod tables;
 mod tracks;
 mod train;

@@ -151,7 +151,7 @@ fn columns_lines_and_arrays_are_answered_the_same() {
         assert_eq!(last["ip_lately.first"], "2026-05-17T09:59:58Z");
         assert!(columns[1].get("agent.count").is_none() && columns[0]["agent.count"] == 1, "{columns:?}");
         if what == "decide" {
-            assert_eq!(columns[0]["action"], "review");
+            assert_eq!(columns[0]["action"], "shadow");
             assert!(columns[0]["reasons"].as_array().unwrap().contains(&json!("HEADLESS")), "{}", columns[0]);
             assert_eq!(columns[2]["reasons"], json!(["NO_SCREEN"]));
         }

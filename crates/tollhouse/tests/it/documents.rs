@@ -25,7 +25,7 @@ fn the_examples_over_http_work() {
     assert!(lines.matches("curl ").count() >= 12, "{lines}");
     // Every answer must be a success, and every part of a pipe.
     let script = format!("set -euo pipefail\n{}", lines.replace("curl -s ", "curl -sSf "));
-    let data = Data::new(&["mail", "web"]);
+    let data = Data::new(&["mail", "web", "analytics"]);
     let server = Server::start(&data.path(), &[]);
     let folder = tempfile::tempdir().unwrap();
     let ran = Command::new("bash")

@@ -1,7 +1,8 @@
 //! A log that grows, is rotated and truncated, to a server that may be away.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -108,4 +109,113 @@ fn pipes_and_json_logs_are_followed() {
     assert!(decisions[0]["reasons"].to_string().contains("PROBE"), "{}", ran.stdout);
     assert!(ran.stderr.contains("1 events, 1 lines that were none"), "{}", ran.stderr);
     assert_eq!(seen(&server), 1);
+}
+
+/// A process that ends with the test.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// NATS with JetStream on a free port, and a connection to it.
+fn nats(storage: &Path) -> Option<(Ends, u16, TcpStream)> {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let started = Command::new("nats-server")
+        .args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd"])
+        .arg(storage)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(child) = started else {
+        println!("skipped: a stream of NATS is consumed: nats-server is not installed");
+        return None;
+    };
+    let child = Ends(child);
+    let began = Instant::now();
+    loop {
+        if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) {
+            stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            return Some((child, port, stream));
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "nats-server does not listen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Publishes and waits for the stream's answer, so that the message is kept.
+fn publish(connection: &mut TcpStream, subject: &str, body: &str) -> String {
+    let command = format!("PUB {subject} answer {}\r\n{body}\r\n", body.len());
+    connection.write_all(command.as_bytes()).unwrap();
+    let mut reader = BufReader::new(connection.try_clone().unwrap());
+    loop {
+        let mut line = String::new();
+        assert!(reader.read_line(&mut line).unwrap() > 0, "the connection was closed");
+        if line.starts_with("PING") {
+            connection.write_all(b"PONG\r\n").unwrap();
+        }
+        if line.starts_with("MSG answer") {
+            let length: usize = line.split_whitespace().next_back().unwrap().parse().unwrap();
+            let mut answer = vec![0; length + 2];
+            reader.read_exact(&mut answer).unwrap();
+            return String::from_utf8(answer).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_stream_of_nats_is_consumed_once() {
+    let storage = tempfile::tempdir().unwrap();
+    let Some((_nats, port, mut connection)) = nats(storage.path()) else { return };
+    connection.write_all(b"CONNECT {\"verbose\":false}\r\nSUB answer 1\r\n").unwrap();
+    let made = publish(
+        &mut connection,
+        "$JS.API.STREAM.CREATE.LOGS",
+        r#"{"name":"LOGS","subjects":["logs.*"],"storage":"file"}"#,
+    );
+    assert!(!made.contains("error"), "{made}");
+    let data = Data::new(&["web"]);
+    let server = Server::start(&data.path(), &[]);
+    let follow = |consumer: &str| {
+        Command::new(env!("CARGO_BIN_EXE_tollhouse"))
+            .args(["follow", "--server", &server.url, "--stream", "LOGS", "--consumer", consumer])
+            .args(["--nats", &format!("nats://127.0.0.1:{port}")])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    };
+    publish(&mut connection, "logs.a", &line(1, "a"));
+    publish(&mut connection, "logs.b", &line(1, "a"));
+    let child = follow("first");
+    wait(&server, 2);
+    publish(&mut connection, "logs.a", &line(2, "b"));
+    wait(&server, 3);
+    // Killed; what came meanwhile is taken by the next one, and nothing twice.
+    end(child, Signal::KILL);
+    publish(&mut connection, "logs.a", &line(3, "c"));
+    let child = follow("first");
+    wait(&server, 4);
+    end(child, Signal::TERM);
+    // Another consumer gets everything from the beginning: it has the same names.
+    let child = follow("second");
+    publish(&mut connection, "logs.a", &line(4, "d"));
+    wait(&server, 5);
+    end(child, Signal::TERM);
+    let ran = run(
+        [
+            "follow",
+            "--server",
+            &server.url,
+            "--stream",
+            "NONE",
+            "--nats",
+            &format!("nats://127.0.0.1:{port}"),
+        ],
+        "",
+    );
+    assert!(ran.expect(2).stderr.contains("stream not found"));
 }

@@ -221,10 +221,9 @@ fn configure(args: &Args, data: &Path) -> Result<(), Failure> {
         for rule in 0..RULES {
             let (one, other) = (rule % KEYS, (rule + 5) % KEYS);
             text += &format!(
-                "[[rule]]\nname = \"R{rule}\"\nscore = 0.1\nwhen = \"k{one}.count() > {} && k{other}.first_age() < \
-                 duration('{}d')\"\n",
-                100 + 50 * rule,
-                rule + 1
+                "[[rule]]\nname = \"R{rule}\"\nscore = 0.1\nwhen = \"k{one}.count() > {0} && k{other}.count() > {0} && \
+                 k{one}.last_age() < duration('1h')\"\n",
+                1000 * (rule + 1),
             );
         }
         text += "[[band]]\nat = 100.0\naction = \"review\"\n";

@@ -1,4 +1,4 @@
-//! `tollhouse follow`: a growing file, or a pipe, to a server.
+//! `tollhouse follow`: a growing file, a pipe, or a stream of NATS JetStream, to a server.
 //!
 //! ```text
 //! file ─► lines ─► events, named after the stream and their place in it ─► server ─► position kept
@@ -7,6 +7,8 @@
 //! The position is kept once the server has answered, which it does when its durability holds. What is sent again after
 //! a crash, here or there, has the same names and counts once. A stream is known by its first line, so that a file that
 //! was rotated away, copied or truncated is not taken for another or for the same.
+
+mod nats;
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -29,22 +31,32 @@ use crate::console::{Output, printable, say};
 use crate::exit::{Exit, Failure};
 use crate::input::messages::STDIN;
 use crate::interrupt::Interrupt;
-use crate::options::{JsonOption, ServerOptions};
+use crate::options::JsonOption;
 
-/// Follow a growing log, or a pipe, and have a server judge each line as it comes
+/// Follow a growing log, a pipe or a NATS stream, and have a server judge each event as it comes
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse follow --server http://127.0.0.1:8377 --position nginx.position /var/log/nginx/access.log
   journalctl -fu caddy -o cat | tollhouse follow --server http://127.0.0.1:8377 -
   tollhouse follow --server http://127.0.0.1:8377 --position old.position --once access.log.1
+  tollhouse follow --server http://127.0.0.1:8377 --nats nats://127.0.0.1:4222 --stream EVENTS
 
 Access logs are of the combined format or JSON objects as Caddy, Traefik and nginx write them.
 Rotation is followed; after a restart it goes on where it was, and nothing counts twice.")]
 pub(crate) struct Args {
     /// File to follow; - is standard input
-    #[arg(value_name = "FILE|-")]
-    file: PathBuf,
+    #[arg(value_name = "FILE|-", required_unless_present = "nats")]
+    file: Option<PathBuf>,
+    /// NATS server whose JetStream is consumed instead of a file: nats://[USER:PASSWORD@]HOST:PORT
+    #[arg(long, value_name = "URL", requires = "stream", conflicts_with_all = ["file", "position", "once"])]
+    nats: Option<String>,
+    /// Stream that is consumed
+    #[arg(long, value_name = "NAME", requires = "nats")]
+    stream: Option<String>,
+    /// Durable consumer, which is made if there is none of this name
+    #[arg(long, value_name = "NAME", default_value = "tollhouse", requires = "nats")]
+    consumer: String,
     /// Where the position is kept; without it every start begins at the end of the file
     #[arg(long, value_name = "FILE")]
     position: Option<PathBuf>,
@@ -57,8 +69,12 @@ pub(crate) struct Args {
     /// End at the end of the file, which is read from its beginning or the kept position
     #[arg(long)]
     once: bool,
-    #[command(flatten)]
-    server: ServerOptions,
+    /// Address of the server, such as http://127.0.0.1:8377
+    #[arg(long, value_name = "URL")]
+    server: String,
+    /// Bearer token that the server wants
+    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<String>,
     #[command(flatten)]
     json: JsonOption,
 }
@@ -92,9 +108,7 @@ struct Position {
 }
 
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
-    let client = args.server.client()?.ok_or_else(|| {
-        Failure::new("no server is named").help("name one by --server; `tollhouse replay` judges without one")
-    })?;
+    let client = Client::new(&args.server, args.token.as_deref())?;
     let mut follow = Follow {
         out: Output::new(args.json.json),
         interrupt: Interrupt::watch(None),
@@ -103,7 +117,11 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         events: 0,
         bad: 0,
     };
-    let exit = if args.file.as_os_str() == STDIN { follow.pipe()? } else { follow.file()? };
+    let exit = match (&args.nats, &args.file) {
+        (Some(url), _) => follow.nats(url)?,
+        (None, Some(file)) if file.as_os_str() == STDIN => follow.pipe()?,
+        (None, file) => follow.file(file.as_deref().unwrap_or(Path::new(STDIN)))?,
+    };
     follow.out.flush()?;
     say(format_args!("{} events, {} lines that were none", follow.events, follow.bad));
     Ok(exit)
@@ -124,7 +142,8 @@ impl Follow<'_> {
     }
 
     fn unreadable(&self, error: &io::Error) -> Failure {
-        Failure::new(format_args!("{}: {error}", self.args.file.display()))
+        let file = self.args.file.as_deref().unwrap_or(Path::new(STDIN));
+        Failure::new(format_args!("{}: {error}", file.display()))
     }
 
     /// A pipe has no place to come back to, so its lines have no names.
@@ -152,17 +171,43 @@ impl Follow<'_> {
         }
     }
 
-    fn file(&mut self) -> Result<Exit, Failure> {
-        let path = self.args.file.clone();
+    /// Messages are acknowledged once the server has answered; a connection that breaks is made again, and what was not
+    /// acknowledged then comes again.
+    fn nats(&mut self, url: &str) -> Result<Exit, Failure> {
+        let stream = self.args.stream.as_deref().unwrap_or_default();
+        let open = || nats::Consumer::open(url, stream, &self.args.consumer);
+        // What is wrong with address or names is told at once; later the server may be away for a while.
+        let failed = |error: io::Error| Failure::new(format_args!("NATS: {error}"));
+        let mut consumer = Some(open().map_err(failed)?);
+        while !self.interrupt.raised() {
+            let Some(open) = &mut consumer else {
+                thread::sleep(AGAIN);
+                consumer = nats::Consumer::open(url, stream, &self.args.consumer).ok();
+                continue;
+            };
+            let Ok(messages) = open.take(LINES_MAX) else {
+                consumer = None;
+                continue;
+            };
+            let lines = messages.iter().map(|message| (Some(message.name.clone()), message.payload.clone()));
+            self.send(lines.collect())?;
+            if open.acknowledge(&messages).is_err() {
+                consumer = None;
+            }
+        }
+        Ok(Exit::Interrupted)
+    }
+
+    fn file(&mut self, path: &Path) -> Result<Exit, Failure> {
         let kept = self.args.position.as_deref().map(read_position).transpose()?.flatten();
         let mut start_at_end = kept.is_none() && !self.args.once && self.args.position.is_none();
         let mut kept = kept.unwrap_or_default();
         // What was rotated away meanwhile is finished first.
-        if let Some(rotated) = self.rotated(&kept)? {
-            self.whole(rotated, &mut kept)?;
+        if let Some(rotated) = self.rotated(path, &kept)? {
+            self.whole(path, rotated, &mut kept)?;
         }
         loop {
-            let Some(opened) = self.open(&path)? else {
+            let Some(opened) = self.open(path)? else {
                 if self.args.once {
                     return Err(self.unreadable(&ErrorKind::NotFound.into()));
                 }
@@ -179,7 +224,7 @@ impl Follow<'_> {
                 }
             }
             start_at_end = false;
-            let ended = self.whole(opened, &mut kept)?;
+            let ended = self.whole(path, opened, &mut kept)?;
             if ended || self.args.once {
                 return Ok(self.ended());
             }
@@ -187,8 +232,7 @@ impl Follow<'_> {
     }
 
     /// Takes a file until it was replaced by another; true if the user wants it to stop.
-    fn whole(&mut self, mut opened: Opened, position: &mut Position) -> Result<bool, Failure> {
-        let path = self.args.file.clone();
+    fn whole(&mut self, path: &Path, mut opened: Opened, position: &mut Position) -> Result<bool, Failure> {
         loop {
             let (lines, next) = opened.lines(position).map_err(|error| self.unreadable(&error))?;
             if !lines.is_empty() {
@@ -209,7 +253,7 @@ impl Follow<'_> {
                 return Ok(true);
             }
             // Another file under this name, or less of the same: it was rotated, and there was nothing left in it.
-            let now = fs::metadata(&path);
+            let now = fs::metadata(path);
             let replaced = match &now {
                 Ok(now) => (now.dev(), now.ino()) != opened.id || now.len() < position.offset,
                 Err(_) => false,
@@ -235,12 +279,11 @@ impl Follow<'_> {
     }
 
     /// The file of the kept stream, where it was renamed as `logrotate` does.
-    fn rotated(&self, kept: &Position) -> Result<Option<Opened>, Failure> {
-        if kept.stream.is_empty() || self.open(&self.args.file)?.is_some_and(|own| own.stream == kept.stream)
-        {
+    fn rotated(&self, path: &Path, kept: &Position) -> Result<Option<Opened>, Failure> {
+        if kept.stream.is_empty() || self.open(path)?.is_some_and(|own| own.stream == kept.stream) {
             return Ok(None);
         }
-        let mut name = self.args.file.as_os_str().to_owned();
+        let mut name = path.as_os_str().to_owned();
         name.push(".1");
         Ok(self.open(Path::new(&name))?.filter(|rotated| rotated.stream == kept.stream))
     }
