@@ -42,7 +42,8 @@ fn lists_of_a_multimap_become_rules() {
     let elsewhere = MESSAGE.replace("blocked.example", "fine.example").replace("45.0.1.9", "46.0.1.9");
     let ip = "# offices\n46.0.1.0/24\n[2001:db8::1]/64 # another\n";
     check(&["--type", "ip"], ip, &elsewhere, MESSAGE);
-    for list in ["blocked.example", "@blocked.example", "JOE@blocked.example", "/^jo.@blocked/"] {
+    for list in ["blocked.example", "@blocked.example", "JOE@blocked.example", "/^jo.@blocked/", "/^BLOCKED/"]
+    {
         check(&["--type", "from"], &format!("x@y.example\n{list}\n"), MESSAGE, &elsewhere);
         check(&["--type", "from", "--mime"], list, MESSAGE, &elsewhere);
     }
@@ -52,6 +53,11 @@ fn lists_of_a_multimap_become_rules() {
         MESSAGE,
         &elsewhere,
     );
+    for list in ["joe", "joe@"] {
+        check(&["--type", "from"], list, MESSAGE, &MESSAGE.replace("joe@", "ann@"));
+    }
+    let quoted = MESSAGE.replace("<joe@", "<o'neil@");
+    check(&["--type", "from"], "o'neil@\n/'neil@block/", &quoted, MESSAGE);
     let other =
         MESSAGE.replace("Lunch", "Dinner").replace("shop.example", "inn.example").replace("pills", "beer");
     check(&["--type", "header", "--header", "Subject"], "lunch", MESSAGE, &other);

@@ -206,16 +206,16 @@ impl Sought {
             Place::Address { whole, domain } => match lower.rsplit_once('@') {
                 Some(("", name)) => self.put(Holds::Names, domain, false, name.to_owned()),
                 Some((user, "")) => {
-                    self.patterns.push((whole, format!("(?i)^{}@", regex::escape(user))));
+                    self.seek(whole, &format!("(?i)^{}@", regex::escape(user)));
                 }
                 Some(_) => self.put(Holds::Addresses, whole, false, lower),
                 None if lower.contains('.') => self.put(Holds::Names, domain, false, lower),
-                None => self.patterns.push((whole, format!("(?i)^{}@", regex::escape(&lower)))),
+                None => self.seek(whole, &format!("(?i)^{}@", regex::escape(&lower))),
             },
             // The names of users may differ in nothing but case.
             Place::Text { fact: fact @ "client.user", holds } => self.put(holds, fact, false, key.to_owned()),
             Place::Text { fact: fact @ ("client.helo" | "client.ptr"), holds: Holds::Names } => {
-                self.patterns.push((fact, format!("(?i)^{}$", regex::escape(&lower))));
+                self.seek(fact, &format!("(?i)^{}$", regex::escape(&lower)));
             }
             Place::Text { fact, holds } => self.put(holds, fact, false, lower),
             Place::List { fact, holds } => {
@@ -227,7 +227,7 @@ impl Sought {
             Place::Inside { fact, whole } => {
                 let escaped = regex::escape(&lower);
                 let pattern = if whole { format!("(?i)^{escaped}$") } else { format!("(?i){escaped}") };
-                self.patterns.push((fact, pattern));
+                self.seek(fact, &pattern);
             }
         }
         Ok(())
@@ -238,21 +238,29 @@ impl Sought {
         values.push(value);
     }
 
+    /// Seeks an expression in a fact.
+    fn seek(&mut self, fact: &'static str, pattern: &str) {
+        // Between single quotes, where nothing is escaped.
+        self.patterns.push((fact, pattern.replace('\'', r"\x27")));
+    }
+
     fn add_pattern(&mut self, place: Place, pattern: &str, flags: &str) -> Result<(), String> {
         /// As rules are held to.
         const COMPILED_BYTES_MAX: usize = 256 << 10;
-        let fact = match place {
-            Place::Address { whole: fact, .. } | Place::Text { fact, .. } | Place::Inside { fact, .. } => {
-                fact
-            }
+        /// All other facts are in lower case here, so that capitals would find nothing.
+        const CASED: [&str; 4] = ["mail.subject", "mail.display_name", "mail.list_id", "client.user"];
+        let (fact, domain) = match place {
+            // Rspamd seeks in an address and in its domain.
+            Place::Address { whole, domain } => (whole, Some(domain)),
+            Place::Text { fact, .. } | Place::Inside { fact, .. } => (fact, None),
             Place::Network => return Err("an address has no regular expression".to_owned()),
             Place::List { fact, .. } => {
                 return Err(format!("`{fact}` is a list, in which no expression seeks"));
             }
         };
-        let known: String = "imsx".chars().filter(|flag| flags.contains(*flag)).collect();
-        // Visible text is lower case here.
-        let known = if fact == "mail.body_text" && !known.contains('i') { known + "i" } else { known };
+        let known =
+            "imsx".chars().filter(|flag| flags.contains(*flag) || *flag == 'i' && !CASED.contains(&fact));
+        let known: String = known.collect();
         let pattern = if known.is_empty() { pattern.to_owned() } else { format!("(?{known}){pattern}") };
         let built = RegexBuilder::new(&pattern)
             .size_limit(COMPILED_BYTES_MAX)
@@ -262,8 +270,8 @@ impl Sought {
         if pattern.chars().any(char::is_control) {
             return Err("the expression has control characters".to_owned());
         }
-        // Between single quotes, where nothing is escaped.
-        self.patterns.push((fact, pattern.replace('\'', r"\x27")));
+        self.seek(fact, &pattern);
+        domain.into_iter().for_each(|domain| self.seek(domain, &pattern));
         Ok(())
     }
 }
