@@ -504,6 +504,20 @@ impl Plan {
         self.limits.iter().find(|limit| *limit.name == *name)
     }
 
+    /// The limits of these names and those that are taken with them, each once. Names that are none are left out.
+    pub fn limits_of<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Vec<&Arc<LimitPlan>> {
+        let mut all: Vec<&Arc<LimitPlan>> = Vec::new();
+        for limit in names.into_iter().filter_map(|name| self.limit(name)) {
+            let with = limit.also.iter().filter_map(|name| self.limit(name));
+            for limit in std::iter::once(limit).chain(with) {
+                if !all.iter().any(|known| known.name == limit.name) {
+                    all.push(limit);
+                }
+            }
+        }
+        all
+    }
+
     /// The pipeline of this name, or the default one if no name is given.
     pub fn pipeline(&self, name: Option<&str>) -> Option<&Arc<Pipeline>> {
         match name {

@@ -902,7 +902,7 @@ pub(super) static SECTIONS: &[Section] = &[
                 "counts",
                 Shape::Choice(&["all", "allowed"]),
                 None,
-                "What counts: `all` takes, so that who does not stop stays out, or those that are `allowed`. Unless given: `allowed` for `gcra`, else `all`",
+                "What counts: `all` takes, so that who does not stop stays out, or those that are `allowed`. Unless given: `allowed` for `gcra` that is no shadow ban, else `all`",
             ),
             setting(
                 "enforcement",

@@ -61,12 +61,17 @@ fn limit(view: &View<'_>, name: &str, number: i64, problems: &mut Problems) -> O
         let message = format!("the key has {} fields", key.len());
         problems.add(view.origin("key"), message, Some(format!("at most {FIELDS_MAX} are possible")));
     }
-    let counts_all = match view.str("counts") {
-        Some(word) => word == "all",
-        None => !matches!(pace, Pace::Bucket { .. }),
-    };
     let word = view.str("enforcement")?;
     let enforcement = Enforcement::WORDS.iter().find(|(_, known)| *known == word)?.0;
+    let is_shadow = enforcement == Enforcement::ShadowBan;
+    let counts_all = match view.str("counts") {
+        Some(word) => word == "all",
+        None => is_shadow || !matches!(pace, Pace::Bucket { .. }),
+    };
+    if is_shadow && !counts_all {
+        let message = "a ban in the shadow counts all: what is not counted is answered sooner";
+        problems.add(view.origin("counts"), message, Some("leave `counts` out".to_owned()));
+    }
     let ban = view.table("ban").and_then(|view| {
         let after = u64::try_from(view.integer("after")?).ok()?;
         Some(BanPlan { after, within: view.span("within")?, lasts: view.span("for")? })

@@ -433,6 +433,7 @@ fn what_is_wrong_with_a_limit_is_said_where_it_stands() {
         (with("zone = \"UTC\"\n"), "`zone` says nothing of a limit whose mode is `sliding`"),
         (with("mode = \"interpolated\"\nwindows = 1\n"), "one sub-window has no share"),
         (with("mode = \"calendar\"\n"), "`1m` is no time of a limit"),
+        (with("enforcement = \"shadow_ban\"\ncounts = \"allowed\"\n"), "a ban in the shadow counts all"),
         (with("also = [\"hour\"]\n"), "there is no other limit `hour`"),
         (with("[[limit.override]]\nkey = []\ncount = 1\n"), "the key of `calls` has 1 values"),
         (with("[[limit.override]]\nkey = [\"a\"]\n"), "it is not said what is excepted"),

@@ -160,12 +160,9 @@ pub(super) async fn auth(
 }
 
 async fn take(node: &Node, plan: &Plan, forward: &ForwardPlan, asked: &Asked) -> Vec<Taken> {
-    let limits = forward.limits.iter().filter_map(|name| plan.limit(name));
     // A limit that counts by what the request does not have does not count it.
-    let groups =
-        limits.filter_map(|limit| Group::of(&node.engine, plan, limit, |field| asked.field(field)).ok());
-    let groups: Vec<Group> = groups.collect();
-    let takes: Vec<_> = groups.iter().flat_map(|group| group.takes(None)).collect();
+    let group = Group::of_known(&node.engine, plan, &forward.limits, |field| asked.field(field));
+    let takes = group.takes(None);
     if takes.is_empty() { Vec::new() } else { node.engine.take(&takes, node.now()).await }
 }
 

@@ -24,31 +24,41 @@ const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 /// Where the problem types of draft-ietf-httpapi-ratelimit-headers are registered.
 const TYPES: &str = "https://iana.org/assignments/http-problem-types#";
 
-/// A limit and those that are taken with it, each with its key of one request.
+/// Limits that are taken together, each with its key of one request.
 pub(crate) struct Group(Vec<(Arc<LimitPlan>, LimitKey)>);
 
 impl Group {
-    /// The limit of this name and those that go with it. `value` gives the fields of the request.
-    pub(crate) fn of<'v>(
+    /// A limit and those that go with it. `value` gives the fields of the request.
+    fn of<'v>(
         engine: &Engine,
         plan: &Plan,
-        limit: &Arc<LimitPlan>,
+        limit: &LimitPlan,
         value: impl Fn(&str) -> Option<&'v str>,
     ) -> Result<Group, KeyError> {
-        let others = limit.also.iter().filter_map(|name| plan.limit(name));
-        let all = std::iter::once(limit).chain(others);
+        let all = plan.limits_of([&*limit.name]).into_iter();
         let keyed = all.map(|limit| Ok((Arc::clone(limit), engine.limit_key_of(limit, &value)?)));
         Ok(Group(keyed.collect::<Result<_, _>>()?))
     }
 
+    /// Those of these names and what goes with them that the request has the fields of.
+    pub(crate) fn of_known<'v>(
+        engine: &Engine,
+        plan: &Plan,
+        names: &[String],
+        value: impl Fn(&str) -> Option<&'v str>,
+    ) -> Group {
+        let all = plan.limits_of(names.iter().map(String::as_str)).into_iter();
+        Group(
+            all.filter_map(|limit| Some((Arc::clone(limit), engine.limit_key_of(limit, &value).ok()?)))
+                .collect(),
+        )
+    }
+
     /// All of them at once, at this cost or at their own.
     pub(crate) fn takes(&self, cost: Option<u64>) -> Vec<Take<'_>> {
-        let take = |(limit, key): &'_ (Arc<LimitPlan>, LimitKey)| (limit.cost, *key);
-        let costs = self.0.iter().map(take);
         self.0
             .iter()
-            .zip(costs)
-            .map(|((limit, _), (own, key))| Take { limit, key, cost: cost.unwrap_or(own) })
+            .map(|(limit, key)| Take { limit, key: *key, cost: cost.unwrap_or(limit.cost) })
             .collect()
     }
 }

@@ -43,11 +43,8 @@ impl Face {
             _ => None,
         };
         let by_recipient = |limit: &LimitPlan| limit.key.iter().any(|field| field.name == RECIPIENT);
-        let named = self.plan.limits.iter().filter_map(|name| plan.limit(name));
-        let with = named.flat_map(|limit| {
-            std::iter::once(limit).chain(limit.also.iter().filter_map(|name| plan.limit(name)))
-        });
-        let wanted = with.filter(|limit| match part {
+        let limits = plan.limits_of(self.plan.limits.iter().map(String::as_str)).into_iter();
+        let wanted = limits.filter(|limit| match part {
             Part::All => true,
             Part::Sender => !by_recipient(limit),
             Part::Recipient => by_recipient(limit),
