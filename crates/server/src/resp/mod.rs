@@ -17,11 +17,12 @@ mod table;
 mod take;
 
 use std::ops::ControlFlow;
+use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep};
 
 use self::codec::Decoder;
 use self::session::Session;
@@ -40,6 +41,9 @@ pub(crate) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop
     let mut session = Session::new(&face);
     let mut decoder = Decoder::default();
     let mut room: Option<OwnedSemaphorePermit> = None;
+    // Both live as long as the conversation: to wait for them anew with each read would cost as much as a take.
+    let mut stopping = pin!(stop.wanted());
+    let mut silence = pin!(sleep(face.idle()));
     loop {
         let going = hear(&mut session, &mut decoder, &mut stream).await;
         if going.is_break() {
@@ -55,14 +59,23 @@ pub(crate) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop
         }
         let input = decoder.room();
         input.reserve(READ_BYTES);
-        let read = tokio::select! {
-            biased;
-            read = timeout(face.idle(), stream.read_buf(input)) => read,
-            () = stop.wanted() => return,
+        let since = Instant::now();
+        let read = loop {
+            tokio::select! {
+                biased;
+                read = stream.read_buf(input) => break read,
+                () = &mut stopping => return,
+                () = &mut silence => {
+                    let end = since + face.idle();
+                    if end <= Instant::now() {
+                        return;
+                    }
+                    silence.as_mut().reset(end);
+                }
+            }
         };
-        match read {
-            Ok(Ok(read)) if read > 0 => {}
-            _ => return,
+        if !read.is_ok_and(|read| read > 0) {
+            return;
         }
     }
 }

@@ -187,7 +187,12 @@ impl<'f> Session<'f> {
         let engine = &self.face.node.engine;
         let amount = if name == Name::Set { "used" } else { "cost" };
         let words = Words::read(command, amount, engine, &engine.plan())?;
-        if words.peek || words.given != (name != Name::Reset) && name != Name::Refund {
+        let fits = match name {
+            Name::Set => words.given,
+            Name::Reset => !words.given,
+            _ => true,
+        };
+        if words.peek || !fits {
             return Err("ERR syntax error".to_owned());
         }
         let takes = words.takes();

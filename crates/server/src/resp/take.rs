@@ -151,6 +151,10 @@ fn seconds(span: Span) -> i64 {
     span.0.div_euclid(SECOND) + i64::from(span.0.rem_euclid(SECOND) > 0)
 }
 
+fn text(word: &[u8]) -> Result<&str, String> {
+    std::str::from_utf8(word).map_err(|_| format!("ERR '{}': expected UTF-8", quoted(word)))
+}
+
 impl Words {
     /// Reads `limit key... [COST n] [PEEK]`: as many words of key as the limit has fields. `amount` is what the number is
     /// called.
@@ -163,25 +167,20 @@ impl Words {
         engine: &Engine,
         plan: &Plan,
     ) -> Result<Words, String> {
-        let text = |word: &[u8]| match std::str::from_utf8(word) {
-            Ok(text) => Ok(text.to_owned()),
-            Err(_) => Err(format!("ERR '{}': expected UTF-8", quoted(word))),
-        };
         let name = text(command.get(1).unwrap_or_default())?;
-        let Some(limit) = plan.limit(&name) else {
+        let Some(limit) = plan.limit(name) else {
             let known: Vec<&str> = plan.limits.iter().take(20).map(|limit| &*limit.name).collect();
             let known = if known.is_empty() { "none is configured".to_owned() } else { known.join(", ") };
             return Err(format!("ERR there is no limit '{}'; there are: {known}", quoted(name.as_bytes())));
         };
-        let values: Vec<String> =
-            command.from(2).take(limit.key.len()).map(text).collect::<Result<_, _>>()?;
+        let values: Vec<&str> = command.from(2).take(limit.key.len()).map(text).collect::<Result<_, _>>()?;
         if values.len() < limit.key.len() {
             let fields: Vec<&str> = limit.key.iter().map(|field| field.name.as_str()).collect();
             return Err(format!("ERR the key of '{name}' has {} words: {}", fields.len(), fields.join(", ")));
         }
         let value = |field: &str| {
             let at = limit.key.iter().position(|known| known.name == field)?;
-            values.get(at).map(String::as_str)
+            values.get(at).copied()
         };
         let key =
             |limit: &LimitPlan| engine.limit_key_of(limit, value).map_err(|error| format!("ERR {error}"));

@@ -1,4 +1,4 @@
-//! Envoy's rate limit service, asked by a gRPC client over a socket.
+//! Envoy's rate limit service, asked by a gRPC client over a socket. Envoy itself is not among Debian's packages.
 
 use std::path::{Path, PathBuf};
 
