@@ -145,9 +145,9 @@ impl Store {
         copied: &[SegmentUsage],
     ) -> Option<SegmentUsage> {
         let mut segments = log.segments();
-        let mut gone = copied.iter().map(|segment| segment.id);
+        let is_gone = |segment: &SegmentUsage| copied.iter().any(|gone| gone.id == segment.id);
         // What has to be kept is no reason to write others again.
-        segments.retain(|segment| !stuck.contains(&segment.id) && !gone.any(|id| id == segment.id));
+        segments.retain(|segment| !stuck.contains(&segment.id) && !is_gone(segment));
         let sum = |of: fn(&SegmentUsage) -> u64| segments.iter().map(of).sum::<u64>();
         let (all, live) = (sum(|segment| segment.bytes), sum(|segment| segment.live_bytes));
         let sealed = segments.iter().filter(|segment| segment.sealed && segment.id <= newest);
@@ -158,8 +158,11 @@ impl Store {
         };
         let victim = *sealed.max_by_key(|segment| share(segment))?;
         let allowed = 2 * live.min(all) + 2 * self.segment_bytes();
+        // Once all keys are asked for one victim, others that are all but dead cost next to nothing.
+        let is_due =
+            all > allowed || victim.live_bytes == 0 || !copied.is_empty() && share(&victim) > 7 << 17;
         // A merge that frees next to nothing would go on for ever.
-        (share(&victim) > 1 << 17 && (all > allowed || victim.live_bytes == 0)).then_some(victim)
+        (share(&victim) > 1 << 17 && is_due).then_some(victim)
     }
 }
 

@@ -573,19 +573,31 @@ impl Shard {
         cold: &mut dyn FnMut(Position),
         epoch: u64,
     ) {
-        for number in self.index.slots_of(table) {
-            let Some(Entry { slot, reference, class, is_hot }) = self.index.at(number) else { continue };
-            if !is_hot {
-                let position = Position::from_bits(reference);
-                if meant(position) {
-                    cold(position);
+        /// Cells whose lines are asked for at once.
+        const TOGETHER: usize = 64;
+        let mut numbers = self.index.slots_of(table);
+        let mut hot: Vec<Entry> = Vec::with_capacity(TOGETHER);
+        loop {
+            for entry in numbers.by_ref().filter_map(|number| self.index.at(number)) {
+                if entry.is_hot {
+                    self.cells.prefetch(entry.reference, entry.class);
+                    hot.push(entry);
+                } else if meant(Position::from_bits(entry.reference)) {
+                    cold(Position::from_bits(entry.reference));
                 }
-                continue;
+                if hot.len() == TOGETHER {
+                    break;
+                }
             }
-            let header = self.cell(reference, class)[0];
-            let position = position_of(header);
-            if position != Position::NONE && meant(position) && header & DIRTY == 0 {
-                self.mark(self.index.hash_at(slot), reference, class, header, epoch);
+            if hot.is_empty() {
+                return;
+            }
+            for Entry { slot, reference, class, .. } in hot.drain(..) {
+                let header = self.cell(reference, class)[0];
+                let position = position_of(header);
+                if position != Position::NONE && meant(position) && header & DIRTY == 0 {
+                    self.mark(self.index.hash_at(slot), reference, class, header, epoch);
+                }
             }
         }
     }

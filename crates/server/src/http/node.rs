@@ -104,9 +104,16 @@ Tollhouse counts events by hashed keys over time windows, judges them by rules, 
 
 POST /v1/decide           decide on one event: application/json, message/rfc822 or text/plain (an access log's line)
 POST /v1/decide/batch     decide on many, one a line: application/x-ndjson or text/plain
+POST /v1/batch/observe    count many in columns: application/vnd.apache.arrow.stream, or JSON
+POST /v1/batch/decide     decide on many in columns
 POST /v1/observe          only count one event
 POST /v1/peek             only look up what is known of one event's keys
 GET  /v1/decisions/{id}   explain a past decision
+GET  /v1/decisions        what enforcement points are told of a value: ?ip=
+GET  /v1/decisions/stream what has changed of that, as CrowdSec's bouncers poll it: ?startup=true
+GET  /v1/decisions/ips    the addresses of that, one a line
+POST /v1/decisions        put a label on a key: {\"kind\": ..., \"label\": ..., \"value\": ..., \"for\": ...}
+DELETE /v1/decisions      have enforcement points let go of a value: ?value=
 POST /v1/feedback         say something about a past decision: {\"id\": ..., \"class\": ...}
 POST /v1/learn            say something about an event that was not decided here: ?class=
 GET  /v1/limits           list the limits

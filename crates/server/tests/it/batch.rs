@@ -221,6 +221,38 @@ fn what_is_no_batch_is_told() {
     });
 }
 
+/// Far more batches at once than there are places: each is counted whole and answered, or told that nothing of it was
+/// counted, and afterwards all is as before.
+#[test]
+fn a_flood_loses_nothing_that_was_answered() {
+    const ROWS: usize = 2000;
+    const SENDERS: usize = 100;
+    with_analytics(&[], |server| {
+        let users = RecordBatch::try_from_iter(vec![(
+            "user",
+            Arc::new(StringArray::from(vec!["ann"; ROWS])) as ArrayRef,
+        )])
+        .unwrap();
+        let body = stream(&[users]);
+        let answers: Vec<(u16, Vec<u8>)> = std::thread::scope(|scope| {
+            let senders: Vec<_> = (0..SENDERS)
+                .map(|_| scope.spawn(|| post(server, "/v1/batch/observe", &[ARROW], &body)))
+                .collect();
+            senders.into_iter().map(|sender| sender.join().unwrap()).collect()
+        });
+        let counted = answers.iter().filter(|(status, _)| *status == 200).count();
+        assert!(counted >= 1, "{:?}", answers.iter().map(|(status, _)| status).collect::<Vec<_>>());
+        for (status, body) in answers.iter().filter(|(status, _)| *status != 200) {
+            let problem: Value = serde_json::from_slice(body).unwrap();
+            assert_eq!((*status, &problem["type"]), (503, &json!("urn:tollhouse:problem:overloaded")));
+        }
+        let (status, last) = post(server, "/v1/batch/observe", &[ARROW], &body);
+        assert_eq!(status, 200);
+        let last = &objects(&records(&last))[ROWS - 1];
+        assert_eq!(last["user_lately.seen_1h"], json!((counted + 1) * ROWS));
+    });
+}
+
 /// A Python with what the examples need, made once: `TOLLHOUSE_PYTHON`, or an environment of its own beside what is
 /// built. `None`, and why on standard output, where there is none.
 fn python() -> Option<PathBuf> {

@@ -3,20 +3,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-const ROUTES: [(&str, &str); 23] = [
+const ROUTES: [(&str, &str); 30] = [
+    ("delete", "/v1/decisions"),
     ("get", "/"),
     ("get", "/healthz"),
     ("get", "/metrics"),
     ("get", "/openapi.json"),
     ("get", "/readyz"),
+    ("get", "/v1/decisions"),
+    ("get", "/v1/decisions/ips"),
+    ("get", "/v1/decisions/stream"),
     ("get", "/v1/decisions/{id}"),
     ("get", "/v1/pipelines"),
     ("get", "/v1/rules"),
     ("get", "/v1/rules/comparison"),
     ("get", "/v1/timeline"),
     ("get", "/v1/top"),
+    ("post", "/v1/batch/decide"),
+    ("post", "/v1/batch/observe"),
     ("post", "/v1/decide"),
     ("post", "/v1/decide/batch"),
+    ("post", "/v1/decisions"),
     ("post", "/v1/feedback"),
     ("post", "/v1/learn"),
     ("post", "/v1/observe"),

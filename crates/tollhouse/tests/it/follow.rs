@@ -5,15 +5,23 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::program::{Data, Server, run};
 
-fn line(second: u32, path: &str) -> String {
+/// A line of some seconds after the test began: a server lets go of what is older than it keeps.
+fn line(second: i64, path: &str) -> String {
+    static BEGAN: OnceLock<i64> = OnceLock::new();
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().cast_signed() - 60;
+    let time = event::Time::from_seconds(BEGAN.get_or_init(now) + second).to_string();
+    let [year, month, day, clock] = [&time[..4], &time[5..7], &time[8..10], &time[11..19]];
+    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let month = months[month.parse::<usize>().unwrap() - 1];
     format!(
-        "192.0.2.7 - - [17/May/2026:09:59:{second:02} +0000] \"GET /{path} HTTP/1.1\" 200 1 \"-\" \"Mozilla/5.0\"\n"
+        "192.0.2.7 - - [{day}/{month}/{year}:{clock} +0000] \"GET /{path} HTTP/1.1\" 200 1 \"-\" \"Mozilla/5.0\"\n"
     )
 }
 
@@ -101,7 +109,9 @@ fn rotations_and_restarts_lose_and_repeat_nothing() {
 fn pipes_and_json_logs_are_followed() {
     let data = Data::new(&["web"]);
     let server = Server::start(&data.path(), &[]);
-    let caddy = r#"{"ts":1779011990.5,"request":{"client_ip":"192.0.2.7","proto":"HTTP/2.0","method":"GET","host":"a.example","uri":"/.env","headers":{"User-Agent":["curl/8.0"]}},"size":1,"status":404}"#;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let caddy = r#"{"ts":NOW.5,"request":{"client_ip":"192.0.2.7","proto":"HTTP/2.0","method":"GET","host":"a.example","uri":"/.env","headers":{"User-Agent":["curl/8.0"]}},"size":1,"status":404}"#;
+    let caddy = caddy.replace("NOW", &now.to_string());
     let ran = run(["follow", "--json", "--server", &server.url, "-"], &format!("{caddy}\nnothing\n"));
     let ran = ran.expect(0);
     let decisions = ran.json();

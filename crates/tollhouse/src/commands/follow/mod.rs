@@ -12,7 +12,7 @@ mod nats;
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -96,7 +96,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Bad lines that are named one by one.
 const NAMED_MAX: u64 = 20;
 /// Bytes of the first line by which a stream is known.
-const KNOWN_BY: u64 = 4096;
+const KNOWN_BY: usize = 4096;
 
 /// Where it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -234,6 +234,10 @@ impl Follow<'_> {
     /// Takes a file until it was replaced by another; true if the user wants it to stop.
     fn whole(&mut self, path: &Path, mut opened: Opened, position: &mut Position) -> Result<bool, Failure> {
         loop {
+            // Truncated and written anew, perhaps to the same length: another stream in the same file.
+            if !opened.is_same().map_err(|error| self.unreadable(&error))? {
+                return Ok(false);
+            }
             let (lines, next) = opened.lines(position).map_err(|error| self.unreadable(&error))?;
             if !lines.is_empty() {
                 self.send(lines)?;
@@ -252,12 +256,8 @@ impl Follow<'_> {
             if self.interrupt.raised() {
                 return Ok(true);
             }
-            // Another file under this name, or less of the same: it was rotated, and there was nothing left in it.
-            let now = fs::metadata(path);
-            let replaced = match &now {
-                Ok(now) => (now.dev(), now.ino()) != opened.id || now.len() < position.offset,
-                Err(_) => false,
-            };
+            // Another file under this name: it was rotated, and there was nothing left in it.
+            let replaced = fs::metadata(path).is_ok_and(|now| (now.dev(), now.ino()) != opened.id);
             if replaced {
                 let (late, _) = opened.lines(position).map_err(|error| self.unreadable(&error))?;
                 if late.is_empty() {
@@ -391,15 +391,14 @@ impl Opened {
     fn new(path: &Path) -> io::Result<Option<Opened>> {
         let file = File::open(path)?;
         let metadata = file.metadata()?;
-        let mut reader = BufReader::with_capacity(256 << 10, file);
-        let mut first = Vec::new();
-        reader.by_ref().take(KNOWN_BY).read_until(b'\n', &mut first)?;
-        if !first.ends_with(b"\n") && (first.len() as u64) < KNOWN_BY {
-            return Ok(None);
-        }
-        let stream = Sha256::digest(&first).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        reader.seek(SeekFrom::Start(0))?;
+        let Some(stream) = stream_of(&file)? else { return Ok(None) };
+        let reader = BufReader::with_capacity(256 << 10, file);
         Ok(Some(Opened { reader, id: (metadata.dev(), metadata.ino()), stream, at: 0 }))
+    }
+
+    /// Whether it still begins as it did.
+    fn is_same(&self) -> io::Result<bool> {
+        Ok(stream_of(self.reader.get_ref())?.is_some_and(|stream| stream == self.stream))
     }
 
     fn length(&self) -> io::Result<u64> {
@@ -430,6 +429,25 @@ impl Opened {
         }
         Ok((lines, next))
     }
+}
+
+/// The hash of a file's first line; `None` as long as that is not whole. The file's own place stays.
+fn stream_of(file: &File) -> io::Result<Option<String>> {
+    let mut first = vec![0; KNOWN_BY];
+    let mut length = 0;
+    while length < first.len() {
+        match file.read_at(&mut first[length..], length as u64)? {
+            0 => break,
+            read => length += read,
+        }
+    }
+    first.truncate(length);
+    match first.iter().position(|byte| *byte == b'\n') {
+        Some(end) => first.truncate(end),
+        None if length < KNOWN_BY => return Ok(None),
+        None => {}
+    }
+    Ok(Some(Sha256::digest(&first).iter().take(8).map(|byte| format!("{byte:02x}")).collect()))
 }
 
 fn read_position(path: &Path) -> Result<Option<Position>, Failure> {
