@@ -17,6 +17,7 @@ pub mod classifier;
 mod contact;
 pub mod disguise;
 pub mod fingerprint;
+mod handwriting;
 mod html;
 pub mod imitation;
 pub mod json;

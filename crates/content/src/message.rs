@@ -27,7 +27,7 @@ use crate::mime::{self, Defect, Defects, Encoding, Field, Header, Part, Role};
 use crate::network::{Prefixes, is_public, network};
 use crate::pattern::TestPattern;
 use crate::reveal::{self, Revealed};
-use crate::{contact, imitation, phone, prose, redirect, text, wallet};
+use crate::{contact, handwriting, imitation, phone, prose, redirect, text, wallet};
 
 /// Most bytes of a message that are looked at.
 pub const MESSAGE_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -146,6 +146,9 @@ event::columns! {
         list_id: String "mail.list_id" "Identifier in the List-Id field",
         dkim_domains: List "mail.dkim_domains" "Domains that DKIM signatures name, not verified",
         header_order: String "mail.header_order" "Names of the header fields in order, repeats folded",
+        shapes: List "mail.shapes" "How the values of well-known header fields look: shapes of identifiers, dates, addresses and boundaries",
+        other_fields: String "mail.other_fields" "Header fields that few programs write, `name: value` a line, lower case; none that delivery, filters or lists add",
+        relays: List "mail.relays" "Names, networks and programs of the servers that handed it on before the client did",
         header_count: Integer "mail.header_count" "Number of header fields",
         received_count: Integer "mail.received_count" "Number of Received fields",
         has_subject: Bool "mail.has_subject" "Whether there is a Subject that is not empty",
@@ -425,6 +428,11 @@ fn header_features(
     facts.set(columns.header_count, header.count);
     facts.set(columns.received_count, header.all("Received").count());
     facts.set(columns.header_order, header_order(header));
+    let client = match facts.get(envelope.client_ip) {
+        Some(Value::Ip(ip)) => Some(*ip),
+        _ => None,
+    };
+    handwriting::fill(header, client, columns, facts);
 
     let subject = header.get("Subject").map(|field| cut(&field.unstructured())).unwrap_or_default();
     facts.set(columns.has_subject, !subject.is_empty());

@@ -7,13 +7,18 @@
 //! Sculley and Wachman, "Relaxed Online SVMs for Spam Filtering", 2007) see through spellings that words do not.
 //! Both are of the text as [`text::normalise`] writes it; what the text looked like before, capitals above all, is seen
 //! by runs of its own.
+//!
+//! Words, runs, and what is known beside the text are three views of an event. A text has hundreds of tokens and what
+//! is beside it a few dozen, so each view is judged for itself ([`crate::classifier`]).
 
 use event::Value;
 
 use crate::text;
 
-/// Most different tokens of an event that a classifier takes: whoever collects them leaves the others out.
-pub const TOKENS_MAX: usize = 1_600;
+/// Most different tokens of each view of an event that a classifier takes: whoever collects them leaves the others out.
+pub const TOKENS_MAX: [usize; VIEWS] = [800, 600, 400];
+/// Number of views.
+pub const VIEWS: usize = 3;
 /// Most words and pairs of one fact.
 pub const WORDS_MAX: usize = 1_000;
 /// Most runs of characters of one fact, normalised.
@@ -31,17 +36,44 @@ const WHOLE_BYTES_MAX: usize = 64;
 /// Characters of a run.
 const RUN: usize = 4;
 
+/// How a fact is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Into words and runs.
+    Text,
+    /// Into words; the items of a list are taken as they stand. For what is known beside the text.
+    Trait,
+}
+
+/// What a token is one of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum View {
+    /// The words of texts.
+    Words,
+    /// The runs of characters of texts.
+    Runs,
+    /// What is known beside the texts.
+    Traits,
+}
+
 /// Hands on the tokens of a fact, in the order in which they are found; the same may come several times. A fact that
 /// is missing is a token, too. Floats, times and bytes give none: they are hardly ever the same twice.
 ///
 /// A token is a text: what it is of, how it was cut, and what was cut.
-pub fn tokens(fact: &str, value: Option<&Value>, each: &mut dyn FnMut(&str)) {
+pub fn tokens(fact: &str, value: Option<&Value>, cut: Cut, each: &mut dyn FnMut(View, &str)) {
     let left = Left { words: WORDS_MAX, runs: RUNS_MAX, raw_runs: RAW_RUNS_MAX };
-    let mut cutter = Cutter { fact, token: String::new(), left, each };
+    let mut cutter = Cutter { fact, cut, token: String::new(), left, each };
     match value {
         None => cutter.give("missing", &[]),
         Some(Value::String(text)) => cutter.text(text),
-        Some(Value::List(items)) => items.iter().take(ITEMS_MAX).for_each(|item| cutter.text(item)),
+        Some(Value::List(items)) => {
+            for item in items.iter().take(ITEMS_MAX) {
+                match cut {
+                    Cut::Text => cutter.text(item),
+                    Cut::Trait => cutter.give("whole", &[text::truncate(item, WHOLE_BYTES_MAX)]),
+                }
+            }
+        }
         Some(value @ (Value::Integer(_) | Value::Bool(_) | Value::Ip(_))) => {
             cutter.give("whole", &[&value.to_string()]);
         }
@@ -51,9 +83,10 @@ pub fn tokens(fact: &str, value: Option<&Value>, each: &mut dyn FnMut(&str)) {
 
 struct Cutter<'a> {
     fact: &'a str,
+    cut: Cut,
     token: String,
     left: Left,
-    each: &'a mut dyn FnMut(&str),
+    each: &'a mut dyn FnMut(View, &str),
 }
 
 impl Cutter<'_> {
@@ -74,6 +107,9 @@ impl Cutter<'_> {
                 self.give("word", &[before, " ", word]);
             }
         }
+        if self.cut == Cut::Trait {
+            return;
+        }
         self.left.runs = self.runs("run", &normalised, self.left.runs);
         if written != normalised {
             self.left.raw_runs = self.runs("raw", written, self.left.raw_runs);
@@ -81,27 +117,42 @@ impl Cutter<'_> {
     }
 
     /// Gives at most so many runs of a text; answers how many may still come.
-    fn runs(&mut self, cut: &str, text: &str, left: usize) -> usize {
-        let starts = text.char_indices().map(|(at, _)| at).chain([text.len()]);
-        let mut last = [0; RUN];
-        for (number, end) in starts.enumerate() {
-            let start = std::mem::replace(&mut last[number % RUN], end);
-            if number >= RUN + left {
+    fn runs(&mut self, how: &str, text: &str, left: usize) -> usize {
+        let fixed = self.begin(how);
+        let mut starts = [0; RUN + 1];
+        let mut given = 0;
+        let ends = text.char_indices().map(|(at, _)| at).skip(1).chain([text.len()]);
+        for (number, end) in ends.enumerate() {
+            starts.rotate_left(1);
+            starts[RUN] = end;
+            if number + 1 < RUN {
+                continue;
+            }
+            if given == left {
                 return 0;
             }
-            if number >= RUN {
-                self.give(cut, &[&text[start..end]]);
-            }
+            given += 1;
+            self.token.truncate(fixed);
+            self.token.push_str(&text[starts[0]..end]);
+            (self.each)(View::Runs, &self.token);
         }
-        left.saturating_sub(text.chars().count().saturating_sub(RUN - 1))
+        left - given
     }
 
-    fn give(&mut self, cut: &str, parts: &[&str]) {
+    fn give(&mut self, how: &str, parts: &[&str]) {
+        self.begin(how);
+        parts.iter().for_each(|part| self.token.push_str(part));
+        let view = if self.cut == Cut::Text { View::Words } else { View::Traits };
+        (self.each)(view, &self.token);
+    }
+
+    /// Begins a token with what it is of; answers how long that is.
+    fn begin(&mut self, how: &str) -> usize {
         self.token.clear();
-        for part in [self.fact, " ", cut, " "].iter().chain(parts) {
+        for part in [self.fact, " ", how, " "] {
             self.token.push_str(part);
         }
-        (self.each)(&self.token);
+        self.token.len()
     }
 }
 
@@ -129,7 +180,7 @@ mod tests {
 
     fn cut(value: impl Into<Value>) -> Vec<String> {
         let mut list = Vec::new();
-        tokens("f", Some(&value.into()), &mut |token| list.push(token.to_owned()));
+        tokens("f", Some(&value.into()), Cut::Text, &mut |_, token| list.push(token.to_owned()));
         list
     }
 
@@ -165,8 +216,32 @@ mod tests {
     #[test]
     fn a_missing_fact_is_a_token() {
         let mut list = Vec::new();
-        tokens("a", None, &mut |token| list.push(token.to_owned()));
-        assert_eq!(list, ["a missing "]);
+        tokens("a", None, Cut::Text, &mut |view, token| list.push((view, token.to_owned())));
+        assert_eq!(list, [(View::Words, "a missing ".to_owned())]);
+    }
+
+    #[test]
+    fn a_trait_has_words_and_no_runs_and_the_items_of_a_list_stand_as_they_are() {
+        let mut list = Vec::new();
+        let mut each = |view, token: &str| {
+            assert_eq!(view, View::Traits);
+            list.push(token.to_owned());
+        };
+        tokens("a", Some(&"The Bat!".into()), Cut::Trait, &mut each);
+        tokens("b", Some(&vec!["Date Aa, 0".to_owned()].into()), Cut::Trait, &mut each);
+        assert_eq!(
+            list,
+            ["a whole the bat!", "a word the", "a word bat!", "a word the bat!", "b whole Date Aa, 0"]
+        );
+    }
+
+    #[test]
+    fn words_and_runs_are_views_of_their_own() {
+        let mut each = |view, token: &str| {
+            let is_run = token.starts_with("f run ") || token.starts_with("f raw ");
+            assert_eq!(view, if is_run { View::Runs } else { View::Words }, "{token}");
+        };
+        tokens("f", Some(&"Buy it now".into()), Cut::Text, &mut each);
     }
 
     proptest! {

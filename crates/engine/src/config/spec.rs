@@ -509,7 +509,13 @@ pub(super) static SECTIONS: &[Section] = &[
             required(
                 "of",
                 Shape::List(&Shape::Name),
-                "Facts whose tokens it learns. Feedback can only learn from those that are journalled",
+                "Texts whose words and runs of characters it learns. Feedback can only learn from facts that are journalled",
+            ),
+            setting(
+                "traits",
+                Shape::List(&Shape::Name),
+                Some("[]"),
+                "Facts that say what is known beside the texts: of these it learns words, and items of lists as they stand",
             ),
             setting(
                 "bad",

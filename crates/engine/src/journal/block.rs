@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use event::Time;
-use zstd::bulk::Decompressor;
+use zstd::bulk::{Compressor, Decompressor};
 
 use super::columns::Columns;
 use super::segment::{BLOCK_HEAD_BYTES, SegmentError};
@@ -141,5 +141,23 @@ pub(super) fn decompress(frame: &[u8], bytes: usize) -> io::Result<Vec<u8>> {
             none => none.insert(Decompressor::new()?),
         };
         context.decompress(frame, bytes)
+    })
+}
+
+/// zstd's own default.
+pub(super) const LEVEL: i32 = 3;
+
+/// One zstd frame of these bytes. Here, too, each thread keeps its context: clearing the memory of a new one costs more
+/// than to compress a block.
+pub(super) fn compress(raw: &[u8]) -> io::Result<Vec<u8>> {
+    thread_local! {
+        static CONTEXT: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    }
+    CONTEXT.with_borrow_mut(|context| {
+        let context = match context {
+            Some(context) => context,
+            none => none.insert(Compressor::new(LEVEL)?),
+        };
+        context.compress(raw)
     })
 }

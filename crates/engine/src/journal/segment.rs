@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use event::Time;
 
-use super::block::{Block, Head};
+use super::block::{Block, Head, compress};
 use super::{JournalError, Record, io_error, segment_error};
 use crate::id::RecordId;
 
@@ -18,8 +18,6 @@ const HEAD_BYTES: usize = 12;
 pub(super) const BLOCK_HEAD_BYTES: usize = 4 + 4 + 4 + 8 + 8 + 8 + 4;
 /// Largest block content, so that a damaged or hostile length costs no memory.
 const RAW_BYTES_MAX: usize = 128 << 20;
-/// zstd's own default.
-const LEVEL: i32 = 3;
 
 /// What is wrong with a segment.
 #[derive(Debug, thiserror::Error)]
@@ -404,7 +402,7 @@ impl Writer {
         count: u32,
         raw: &[u8],
     ) -> Result<Head, JournalError> {
-        let content = zstd::bulk::compress(raw, LEVEL).map_err(io_error(&self.path))?;
+        let content = compress(raw).map_err(io_error(&self.path))?;
         let mut block = Vec::with_capacity(BLOCK_HEAD_BYTES + content.len());
         block.extend_from_slice(&(content.len() as u32).to_le_bytes());
         block.extend_from_slice(&(raw.len() as u32).to_le_bytes());

@@ -1,5 +1,6 @@
 //! Classifiers: the facts whose tokens they learn, what feedback teaches them, and the columns that they fill.
 
+use content::token::Cut;
 use event::{Column, Kind, SchemaBuilder, Slot, Span, Type};
 use stats::Measure;
 
@@ -13,8 +14,8 @@ pub struct ClassifierPlan {
     pub kind: Kind,
     /// Its name.
     pub name: String,
-    /// The facts whose tokens it learns.
-    pub(crate) of: Vec<(String, Slot)>,
+    /// The facts whose tokens it learns, and how each is cut.
+    pub(crate) of: Vec<(String, Slot, Cut)>,
     /// Index of the kind each of whose keys has a classifier of its own.
     pub(crate) per: Option<usize>,
     /// Feedback classes that teach it that an event is bad, or good, or to forget what it was taught of it.
@@ -86,11 +87,12 @@ impl Draft<'_> {
             if !self.claim(view, name, kind, problems) {
                 continue;
             }
-            let facts = view.strings("of");
-            let of: Vec<(String, Slot)> = facts
-                .iter()
-                .map(|(name, origin)| ((*name).to_owned(), fact(builder.schema(), name, origin, problems)))
-                .collect();
+            let mut of: Vec<(String, Slot, Cut)> = Vec::new();
+            for (key, cut) in [("of", Cut::Text), ("traits", Cut::Trait)] {
+                for (name, origin) in view.strings(key) {
+                    of.push((name.to_owned(), fact(builder.schema(), name, origin, problems), cut));
+                }
+            }
             let per = view.str("per").and_then(|per| self.counted_kind(per, &view, problems));
             let classes = ["bad", "good", "forget"].map(|key| self.classes(&view, key, problems));
             let Some(columns) = columns(name, &view, builder, problems) else { continue };

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use content::classifier::{Judgement, Learned, lean, step};
-use content::token::{TOKENS_MAX, tokens};
+use content::classifier::{Judgement, Learned, of_each, step};
+use content::token::{TOKENS_MAX, VIEWS, tokens};
 use event::{Facts, Key, Secret, Shingle, Time, Value};
 use stats::{Add, Evidence, Observation, Quality, Request, View};
 
@@ -21,7 +21,10 @@ pub(crate) struct Tokens {
     all: Key,
     /// What was learned of this very event: of whatever has the same tokens.
     pub(crate) event: Key,
+    /// View after view, each in the order of the keys.
     tokens: Vec<Key>,
+    /// How many are of each view.
+    counts: [usize; VIEWS],
     owner: Option<Shingle>,
 }
 
@@ -34,16 +37,19 @@ impl Tokens {
         owner: Option<Shingle>,
         value: impl Fn(&str, event::Slot) -> Option<&'f Value>,
     ) -> Tokens {
-        let mut shingles: Vec<Shingle> = Vec::with_capacity(2 * TOKENS_MAX);
-        for (fact, slot) in &plan.of {
-            tokens(fact, value(fact, *slot), &mut |token| shingles.push(secret.shingle(token.as_bytes())));
+        let mut views: [Vec<Shingle>; VIEWS] = Default::default();
+        for (fact, slot, cut) in &plan.of {
+            let each = &mut |view, token: &str| views[view as usize].push(secret.shingle(token.as_bytes()));
+            tokens(fact, value(fact, *slot), *cut, each);
         }
-        shingles.sort_unstable();
-        shingles.dedup();
-        // As good as any choice: which ones these are nobody can foresee who does not know the secret.
-        shingles.truncate(TOKENS_MAX);
+        for (shingles, most) in views.iter_mut().zip(TOKENS_MAX) {
+            shingles.sort_unstable();
+            shingles.dedup();
+            // As good as any choice: which ones these are nobody can foresee who does not know the secret.
+            shingles.truncate(most);
+        }
         let mut name = b"event".to_vec();
-        shingles.iter().for_each(|shingle| name.extend_from_slice(&shingle.0.to_le_bytes()));
+        views.iter().flatten().for_each(|shingle| name.extend_from_slice(&shingle.0.to_le_bytes()));
         let key = |shingle: Shingle| {
             let shingle = owner.map_or(shingle, |owner| secret.pair(owner, shingle));
             Key { space: pipeline.space, kind: plan.kind, shingle }
@@ -51,7 +57,8 @@ impl Tokens {
         Tokens {
             all: key(secret.shingle(b"all")),
             event: key(secret.shingle(&name)),
-            tokens: shingles.into_iter().map(key).collect(),
+            tokens: views.iter().flatten().map(|shingle| key(*shingle)).collect(),
+            counts: views.map(|shingles| shingles.len()),
             owner,
         }
     }
@@ -79,37 +86,44 @@ impl Tokens {
 
     /// Looks at what was learned: of all, of the event, of each token.
     pub(crate) fn look(&self, time: Time) -> Request {
-        self.request(time, |_| Add::Nothing)
-    }
-
-    fn request(&self, time: Time, add: impl Fn(&Key) -> Add) -> Request {
         let keys = [self.all, self.event].into_iter().chain(self.tokens.iter().copied());
-        let observations = keys.map(|key| Observation { key, time, add: add(&key) }).collect();
+        let observations = keys.map(|key| Observation { key, time, add: Add::Nothing }).collect();
         Request { once: None, observations }
     }
 
     /// What is to be added so that the event counts as what is said of it, given the answer to [`Tokens::look`]; `None`
     /// if it does already. All of it is one request: kept or lost together in a crash.
     ///
-    /// What the event has taught before is taken back to the last bit: its own key keeps what that was.
+    /// What the event has taught before is taken back to the last bit: its own key keeps the step that it was, and what
+    /// a token's weight was changed by follows from that.
     pub(crate) fn lesson(&self, known: &Known, lesson: Lesson, time: Time) -> Option<Request> {
         if known.taught() == lesson {
             return None;
         }
-        let count = self.tokens.len();
         let before = known.event;
-        let all = known.all.plus(leaning(before, count).opposite());
+        let all = known.all.plus(before.opposite());
         let mut now = Evidence::default();
         if lesson != Lesson::Forget {
             let is_bad = lesson == Lesson::Bad;
-            let linear = known.judgement.linear - lean(before.weight as f64 * UNIT, count);
-            let step = step(linear, is_bad, count, all.weight as f64 * UNIT);
-            let weight = (step / UNIT).round() as i64;
+            let views = self.counts.iter().filter(|count| **count > 0).count();
+            let linear = known.judgement.linear - before.weight as f64 * UNIT * views as f64;
+            let weight = (step(linear, is_bad, all.weight as f64 * UNIT) / UNIT).round() as i64;
             now = Evidence { bad: i64::from(is_bad), good: i64::from(!is_bad), weight };
         }
         let change = now.plus(before.opposite());
-        let of_all = leaning(now, count).plus(leaning(before, count).opposite());
-        Some(self.request(time, |key| Add::Evidence(if *key == self.all { of_all } else { change })))
+        let observed = |key: Key, add: Evidence| Observation { key, time, add: Add::Evidence(add) };
+        let mut observations = Vec::with_capacity(self.tokens.len() + 2);
+        observations.extend([observed(self.all, change), observed(self.event, change)]);
+        let mut tokens = self.tokens.iter();
+        for count in self.counts {
+            let of_one = |event: Evidence| {
+                let weight = of_each(event.weight as f64, count).round() as i64;
+                Evidence { weight, ..event }
+            };
+            let change = of_one(now).plus(of_one(before).opposite());
+            observations.extend(tokens.by_ref().take(count).map(|key| observed(*key, change)));
+        }
+        Some(Request { once: None, observations })
     }
 
     /// Each token with what is known of it and what that adds, given the answer to [`Tokens::look`]. Their texts come
@@ -122,8 +136,8 @@ impl Tokens {
         value: impl Fn(&str) -> Option<&'f Value>,
     ) -> Vec<ExplainedToken> {
         let mut texts: HashMap<Key, String> = HashMap::new();
-        for (fact, _) in &plan.of {
-            tokens(fact, value(fact), &mut |token| {
+        for (fact, _, cut) in &plan.of {
+            tokens(fact, value(fact), *cut, &mut |_, token| {
                 texts.insert(self.key(secret, secret.shingle(token.as_bytes())), token.to_owned());
             });
         }
@@ -131,7 +145,7 @@ impl Tokens {
         let (all, _) = (next().unwrap_or_default(), next());
         let known: Vec<Evidence> = std::iter::from_fn(next).collect();
         let parts: Vec<Learned> = known.iter().map(|evidence| learned(*evidence)).collect();
-        let shares = Judgement::shares(learned(all), &parts);
+        let shares = Judgement::shares(learned(all), by_view(&parts, self.counts));
         let each = self.tokens.iter().zip(&known).zip(shares);
         each.filter_map(|((key, Evidence { bad, good, .. }), adds)| {
             Some(ExplainedToken { token: texts.remove(key)?, bad: *bad, good: *good, adds })
@@ -149,9 +163,13 @@ impl Tokens {
     }
 }
 
-/// What an event's evidence is for all events: its weight counts as often as it has tokens.
-fn leaning(of_event: Evidence, tokens: usize) -> Evidence {
-    Evidence { weight: (lean(of_event.weight as f64, tokens)).round() as i64, ..of_event }
+/// What was learned of tokens, view after view, apart.
+fn by_view(mut all: &[Learned], counts: [usize; VIEWS]) -> [&[Learned]; VIEWS] {
+    counts.map(|count| {
+        let (view, rest) = all.split_at(count.min(all.len()));
+        all = rest;
+        view
+    })
 }
 
 /// What a classifier knows of an event.
@@ -164,7 +182,7 @@ pub(crate) struct Known {
 
 impl Known {
     /// Of the answer to [`Tokens::look`]; `None` if it could not be read.
-    pub(crate) fn of<'v>(mut views: impl Iterator<Item = View<'v>>) -> Option<Known> {
+    pub(crate) fn of<'v>(asked: &Tokens, mut views: impl Iterator<Item = View<'v>>) -> Option<Known> {
         let mut next = || {
             let view = views.next().filter(|view| view.quality() != Quality::Missing)?;
             Some(Evidence::of(|window, column| view.sum(window, column)))
@@ -173,7 +191,7 @@ impl Known {
         // A token that cannot be read is as good as one that was never learned.
         let tokens: Vec<Learned> =
             views.map(|view| learned(Evidence::of(|window, column| view.sum(window, column)))).collect();
-        Some(Known { judgement: Judgement::of(learned(all), &tokens), all, event })
+        Some(Known { judgement: Judgement::of(learned(all), by_view(&tokens, asked.counts)), all, event })
     }
 
     /// What was said of the event last.

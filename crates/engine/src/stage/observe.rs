@@ -138,7 +138,7 @@ async fn ask(
     for Prepared { tokens, row, .. } in &mut prepared {
         for (plan, tokens) in row.pipeline.classifiers.iter().zip(tokens) {
             let Some(tokens) = tokens else { continue };
-            if let Some(known) = Known::of(outcomes.readings(at)) {
+            if let Some(known) = Known::of(tokens, outcomes.readings(at)) {
                 classify::fill(plan, tokens, &known, &mut row.facts);
             }
             at += 1;

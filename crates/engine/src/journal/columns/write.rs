@@ -21,6 +21,7 @@ use super::{
     Layout, MAGIC, OWN, REPORT, ReportDetail, own,
 };
 use crate::id::RecordId;
+use crate::journal::block::{LEVEL, compress};
 use crate::journal::segment::VERSION;
 use crate::journal::{JournalError, Record, Report, Row, io_error};
 
@@ -30,8 +31,6 @@ const GROUP_ROWS: usize = 8192;
 const GROUP_BYTES: usize = 8 << 20;
 /// The same of items of lists.
 const GROUP_ITEMS: usize = 1 << 20;
-/// As for blocks of rows.
-const LEVEL: i32 = 3;
 
 /// Writes a file. What was written of it is of no use before [`Writer::finish`].
 pub(in crate::journal) struct Writer {
@@ -196,7 +195,7 @@ impl Writer {
             return Err(io_error(&path)(too_large()));
         }
         let index = match self.form {
-            Form::Sealed => zstd::bulk::compress(&raw, LEVEL).map_err(io_error(&path))?,
+            Form::Sealed => compress(&raw).map_err(io_error(&path))?,
             Form::Bare => raw.clone(),
         };
         self.file.write_all(&index).map_err(io_error(&path))?;
