@@ -115,7 +115,10 @@ pub fn marked(message: &[u8], added: &[(&str, String)], stale: &[&str]) -> Vec<u
     let mut marked = Vec::with_capacity(message.len() + 1024);
     let start = mbox_line(message);
     marked.extend_from_slice(&message[..start]);
-    let line_feed: &[u8] = if message[..line_end(message)].ends_with(b"\r\n") { b"\r\n" } else { b"\n" };
+    let first_line = &message[..line_end(message)];
+    // A carriage return at the very end begins a line end that does not come.
+    let is_crlf = first_line.ends_with(b"\r\n") || first_line.ends_with(b"\r");
+    let line_feed: &[u8] = if is_crlf { b"\r\n" } else { b"\n" };
     let mut fields = Fields { rest: &message[start..] };
     let mut first = fields.next();
     // What continues no field stays on top, too: it would continue one that is put before it.
@@ -128,7 +131,7 @@ pub fn marked(message: &[u8], added: &[(&str, String)], stale: &[&str]) -> Vec<u
         marked.extend_from_slice(field.bytes);
     }
     if !added.is_empty() && !marked.is_empty() && !marked.ends_with(b"\n") {
-        marked.extend_from_slice(line_feed);
+        marked.extend_from_slice(if marked.ends_with(b"\r") { b"\n" } else { line_feed });
     }
     for (name, value) in added {
         put(&mut marked, name, value, line_feed);
@@ -253,6 +256,10 @@ mod tests {
         check("\nbody", "X-Spam-Flag: YES\nX-Spam-Report: \n\t  1.0 A\n\t* 2.0 B\n\nbody");
         check(" c\n", " c\nX-Spam-Flag: YES\nX-Spam-Report: \n\t  1.0 A\n\t* 2.0 B\n");
         check("Return-Path: a", "Return-Path: a\nX-Spam-Flag: YES\nX-Spam-Report: \n\t  1.0 A\n\t* 2.0 B\n");
+        check(
+            "Return-Path: a\r",
+            "Return-Path: a\r\nX-Spam-Flag: YES\r\nX-Spam-Report: \r\n\t  1.0 A\r\n\t* 2.0 B\r\n",
+        );
     }
 
     #[test]
