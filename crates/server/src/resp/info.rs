@@ -139,8 +139,8 @@ fn sections(face: &Face) -> Vec<(&'static str, Lines)> {
     ]
 }
 
-/// Answers `HELLO`, once it is granted.
-pub(super) fn hello(session: &Session<'_>, answers: &mut Answers) {
+/// Answers `HELLO`, once it is granted; `id` is that of the connection.
+pub(super) fn hello(id: i64, answers: &mut Answers) {
     answers.map(7);
     for (name, value) in [("server", "tollhouse"), ("version", VERSION)] {
         answers.bulk(name.as_bytes());
@@ -149,7 +149,7 @@ pub(super) fn hello(session: &Session<'_>, answers: &mut Answers) {
     answers.bulk(b"proto");
     answers.integer(if answers.resp3 { 3 } else { 2 });
     answers.bulk(b"id");
-    answers.integer(session.id);
+    answers.integer(id);
     for (name, value) in [("mode", "standalone"), ("role", "master")] {
         answers.bulk(name.as_bytes());
         answers.bulk(value.as_bytes());
@@ -165,15 +165,8 @@ pub(super) fn client<'a>(session: &mut Session<'_>, mut words: impl Iterator<Ite
     match (subcommand.as_slice(), words.as_slice()) {
         (b"setname", [name]) => session.rename(name),
         (b"getname", []) if session.name.is_empty() => session.answers.null(),
-        (b"getname", []) => {
-            let name = std::mem::take(&mut session.name);
-            session.answers.bulk(&name);
-            session.name = name;
-        }
-        (b"id", []) => {
-            let id = session.id;
-            session.answers.integer(id);
-        }
+        (b"getname", []) => session.answers.bulk(&session.name),
+        (b"id", []) => session.answers.integer(session.id),
         (b"info", []) => {
             let (proto, id) = (if session.answers.resp3 { 3 } else { 2 }, session.id);
             let name = String::from_utf8_lossy(&session.name).into_owned();

@@ -355,9 +355,7 @@ impl<'f> Session<'f> {
             self.name = name.to_vec();
         }
         self.answers.resp3 = resp3;
-        let mut answers = std::mem::take(&mut self.answers);
-        info::hello(self, &mut answers);
-        self.answers = answers;
+        info::hello(self.id, &mut self.answers);
     }
 
     /// Names the connection.
