@@ -139,11 +139,8 @@ fn check_batch(batch: &RecordBatch<'_>, columns: usize, body: &[u8]) -> Result<u
         }
     }
     // A view's values may lie in as many buffers as it says: no more than there are.
-    let variadic = batch.variadicBufferCounts().into_iter().flatten();
-    if variadic
-        .into_iter()
-        .any(|count| usize::try_from(count).is_ok_and(|count| count > buffers.len()) || count < 0)
-    {
+    let mut variadic = batch.variadicBufferCounts().into_iter().flatten();
+    if variadic.any(|count| usize::try_from(count).is_ok_and(|count| count > buffers.len()) || count < 0) {
         return Err(broken("there are fewer buffers"));
     }
     Ok(rows)

@@ -54,19 +54,29 @@ fn wait(server: &Server, count: u64) {
     }
 }
 
-fn follow(server: &Server, log: &Path, position: &Path) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_tollhouse"))
+/// A process that ends with the test.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn follow(server: &Server, log: &Path, position: &Path) -> Ends {
+    let child = Command::new(env!("CARGO_BIN_EXE_tollhouse"))
         .args(["follow", "--server", &server.url, "--position"])
         .args([position, log])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
+        .spawn();
+    Ends(child.unwrap())
 }
 
-fn end(mut child: Child, signal: Signal) {
-    kill_process(Pid::from_child(&child), signal).unwrap();
-    child.wait().unwrap();
+fn end(mut child: Ends, signal: Signal) {
+    kill_process(Pid::from_child(&child.0), signal).unwrap();
+    child.0.wait().unwrap();
 }
 
 #[test]
@@ -119,16 +129,6 @@ fn pipes_and_json_logs_are_followed() {
     assert!(decisions[0]["reasons"].to_string().contains("PROBE"), "{}", ran.stdout);
     assert!(ran.stderr.contains("1 events, 1 lines that were none"), "{}", ran.stderr);
     assert_eq!(seen(&server), 1);
-}
-
-/// A process that ends with the test.
-struct Ends(Child);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// NATS with JetStream on a free port, and a connection to it.
@@ -190,13 +190,13 @@ fn a_stream_of_nats_is_consumed_once() {
     let data = Data::new(&["web"]);
     let server = Server::start(&data.path(), &[]);
     let follow = |consumer: &str| {
-        Command::new(env!("CARGO_BIN_EXE_tollhouse"))
+        let child = Command::new(env!("CARGO_BIN_EXE_tollhouse"))
             .args(["follow", "--server", &server.url, "--stream", "LOGS", "--consumer", consumer])
             .args(["--nats", &format!("nats://127.0.0.1:{port}")])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .spawn()
-            .unwrap()
+            .spawn();
+        Ends(child.unwrap())
     };
     publish(&mut connection, "logs.a", &line(1, "a"));
     publish(&mut connection, "logs.b", &line(1, "a"));
