@@ -27,8 +27,8 @@ Examples:
 Messages are decided strictly in the order of the input, whatever the number of threads: each
 sees what those before it left. A file that cannot be read is said on standard error and passed
 over; the exit code is then 1. Nothing is looked up in name service without --dns, whose answers
-are those of today: old mail may have been signed by a key that is gone. Without --data (or TOLLHOUSE_DATA), --config and --server an engine
-in memory works by --preset, and nothing is kept.")]
+are those of today: old mail may have been signed by a key that is gone. Without --data (or
+TOLLHOUSE_DATA), --config and --server an engine in memory works by --preset, and nothing is kept.")]
 pub(crate) struct Args {
     #[command(flatten)]
     messages: MessageOptions,

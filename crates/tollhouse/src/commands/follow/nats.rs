@@ -278,8 +278,7 @@ mod tests {
         };
         check(b"MSG a 1 5\r\nhello\r\n", message("", None, b"hello"));
         check(b"MSG a 1 $JS.ACK.x 5\r\nhello\r\n", message("$JS.ACK.x", None, b"hello"));
-        let timeout = b"HMSG a 1 30 30\r\nNATS/1.0 408 Request Timeout\r\n\r\n";
-        check(timeout, None);
+        check(b"HMSG a 1 33 33\r\nNATS/1.0 408 Request Timeout\r\n\r\n\r\n", None);
         check(b"HMSG a 1 32 32\r\nNATS/1.0 408 Request Timeout\r\n\r\n\r\n", message("", Some(408), b""));
         check(b"HMSG a 1 r 18 20\r\nNATS/1.0\r\nA: b\r\n\r\nhi\r\n", message("r", None, b"hi"));
         check(b"MSG a 1 5\r\nhell", None);
