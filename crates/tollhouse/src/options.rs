@@ -273,7 +273,8 @@ struct Lookups {
 /// An engine of this process. What it holds is on disk once it is closed, and it is closed however the command ends.
 pub(crate) struct Local {
     engine: Arc<Engine>,
-    lookups: Option<Lookups>,
+    /// Name service, where it is asked. In a box, as most commands have none.
+    lookups: Option<Box<Lookups>>,
     /// Whether the user wants to stop.
     pub(crate) interrupt: Interrupt,
     closed: bool,
@@ -298,13 +299,13 @@ impl Local {
             Failure::new("no resolvers are configured, so nothing can be looked up")
                 .help("add --set 'dns.resolvers=[\"127.0.0.1\"]', or name them in [dns] of the configuration")
         })?;
-        self.lookups = Some(Lookups { service, runtime });
+        self.lookups = Some(Box::new(Lookups { service, runtime }));
         Ok(())
     }
 
     /// All of an event that comes before statistics; waits for name service, where it is asked.
     pub(crate) fn prepare(&self, pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> Prepared {
-        match &self.lookups {
+        match self.lookups.as_deref() {
             None => self.engine.prepare(pipeline, event, arrival),
             Some(Lookups { service, runtime }) => {
                 runtime.block_on(service.prepare(&self.engine, pipeline, event, arrival))
