@@ -43,7 +43,7 @@ fn all_problems_are_found_at_once() {
         "input = \"message\"\nspace = -1\n[server]\nlisten = 8080\ntimeout = \"soon\"\n\
          [[rule]]\nname = \"X\"\nscore = 1\nwhen = \"mail.size > 'a'\"\n",
         &[
-            "2:9: `space` cannot be -1 / an integer from 0 to 65535",
+            "2:9: `space` cannot be -1 / an integer from 0 to 65533",
             "4:10: `listen` cannot be 8080 / expected an IP address and a port",
             "5:11: `timeout` cannot be \"soon\" / a length of time",
             "9:9: `X`: an integer is not compared with a string",

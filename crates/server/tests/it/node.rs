@@ -3,13 +3,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-const ROUTES: [(&str, &str); 23] = [
+const ROUTES: [(&str, &str); 31] = [
     ("get", "/"),
     ("get", "/healthz"),
     ("get", "/metrics"),
     ("get", "/openapi.json"),
     ("get", "/readyz"),
     ("get", "/v1/decisions/{id}"),
+    ("get", "/v1/limits"),
+    ("get", "/v1/limits/{name}/overrides"),
     ("get", "/v1/pipelines"),
     ("get", "/v1/rules"),
     ("get", "/v1/rules/comparison"),
@@ -19,6 +21,11 @@ const ROUTES: [(&str, &str); 23] = [
     ("post", "/v1/decide/batch"),
     ("post", "/v1/feedback"),
     ("post", "/v1/learn"),
+    ("post", "/v1/limits/{name}/peek"),
+    ("post", "/v1/limits/{name}/refund"),
+    ("post", "/v1/limits/{name}/reset"),
+    ("post", "/v1/limits/{name}/settle"),
+    ("post", "/v1/limits/{name}/take"),
     ("post", "/v1/observe"),
     ("post", "/v1/peek"),
     ("post", "/v1/report"),
@@ -27,6 +34,7 @@ const ROUTES: [(&str, &str); 23] = [
     ("post", "/v1/rules/reload"),
     ("post", "/v1/rules/rollback"),
     ("post", "/v1/snapshots"),
+    ("put", "/v1/limits/{name}/overrides"),
 ];
 
 #[test]
