@@ -117,8 +117,13 @@ DELETE /v1/decisions      have enforcement points let go of a value: ?value=
 POST /v1/feedback         say something about a past decision: {\"id\": ..., \"class\": ...}
 POST /v1/learn            say something about an event that was not decided here: ?class=
 GET  /v1/limits           list the limits
-POST /v1/limits/{name}/take  take from a limit: {\"key\": {...}, \"cost\": 1}; also peek, refund, settle, reset
-PUT  /v1/limits/{name}/overrides  let a limit be another for a key, for a while
+POST /v1/limits/{name}/take      take from a limit: {\"key\": {...}, \"cost\": 1}
+POST /v1/limits/{name}/peek      what a take would be answered
+POST /v1/limits/{name}/refund    give back: {\"key\": {...}, \"amount\": 1}
+POST /v1/limits/{name}/settle    settle what was taken for a cost that was not known
+POST /v1/limits/{name}/reset     make a key as if it had used nothing
+GET  /v1/limits/{name}/overrides the overrides that were posted
+PUT  /v1/limits/{name}/overrides let a limit be another for a key
 POST /v1/report           take in a mail in which somebody reports mail: message/rfc822
 GET  /v1/timeline         all that is kept of one key: ?kind=&value=
 GET  /v1/top              what is hot: ?kind=&counter=&window=&limit=

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-const ROUTES: [(&str, &str); 30] = [
+const ROUTES: [(&str, &str); 38] = [
     ("delete", "/v1/decisions"),
     ("get", "/"),
     ("get", "/healthz"),
@@ -14,6 +14,8 @@ const ROUTES: [(&str, &str); 30] = [
     ("get", "/v1/decisions/ips"),
     ("get", "/v1/decisions/stream"),
     ("get", "/v1/decisions/{id}"),
+    ("get", "/v1/limits"),
+    ("get", "/v1/limits/{name}/overrides"),
     ("get", "/v1/pipelines"),
     ("get", "/v1/rules"),
     ("get", "/v1/rules/comparison"),
@@ -26,6 +28,11 @@ const ROUTES: [(&str, &str); 30] = [
     ("post", "/v1/decisions"),
     ("post", "/v1/feedback"),
     ("post", "/v1/learn"),
+    ("post", "/v1/limits/{name}/peek"),
+    ("post", "/v1/limits/{name}/refund"),
+    ("post", "/v1/limits/{name}/reset"),
+    ("post", "/v1/limits/{name}/settle"),
+    ("post", "/v1/limits/{name}/take"),
     ("post", "/v1/observe"),
     ("post", "/v1/peek"),
     ("post", "/v1/report"),
@@ -34,6 +41,7 @@ const ROUTES: [(&str, &str); 30] = [
     ("post", "/v1/rules/reload"),
     ("post", "/v1/rules/rollback"),
     ("post", "/v1/snapshots"),
+    ("put", "/v1/limits/{name}/overrides"),
 ];
 
 #[test]
