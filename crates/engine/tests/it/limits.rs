@@ -312,7 +312,7 @@ fn limits_of_other_formats_share_their_kinds_and_not_their_keys() {
     };
     let told =
         |taken: Vec<Taken>| taken.iter().map(|taken| (taken.allowed, taken.remaining)).collect::<Vec<_>>();
-    let noon = Time::from_seconds(1_800_000_000 - 1_800_000_000 % 60 + 30);
+    let noon = START + Span::seconds(30);
     assert_eq!(told(each(noon)), [(true, 1), (true, 0), (false, 0), (true, 1)]);
     let next = each(noon + Span::seconds(30));
     assert_eq!(next[0].reset_after, Span::minutes(1));
@@ -392,8 +392,7 @@ fn rules_ask_limits_that_events_take_from() {
     let plan = engine.plan();
     let pipeline = plan.pipeline(None).unwrap();
     let event = |ip: &str, names: &[&str]| {
-        let mut event = event::Event::default();
-        event.time = Some(START);
+        let mut event = event::Event { time: Some(START), ..event::Event::default() };
         event.fields.push(("ip".to_owned(), event::Value::from(ip)));
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         event.fields.push(("names".to_owned(), event::Value::from(names)));
