@@ -316,13 +316,16 @@ fn times(pipeline: &Pipeline, column: Option<&Column<'_>>, rows: usize, arrival:
     ((0..rows).map(time).collect(), clamped)
 }
 
+/// A fact, how it is normalised, and the shingles of the rows.
+type Hashed = ((Slot, Normalise), Arc<Spread<Shingle>>);
+
 /// Shingles of columns, each made once for all that ask for the same.
 struct Hashing<'a, 'b> {
     pipeline: &'a Pipeline,
     rows: usize,
     secret: &'a Secret,
     brought: Vec<(Slot, &'a Column<'b>)>,
-    done: Vec<((Slot, Normalise), Arc<Spread<Shingle>>)>,
+    done: Vec<Hashed>,
 }
 
 impl Hashing<'_, '_> {
