@@ -129,7 +129,9 @@ fn windows(view: View<'_>, said: &[String], problems: &mut Problems) -> (Kept, b
 }
 
 fn track(name: &str, view: View<'_>, schema: &Schema, problems: &mut Problems) -> Option<Kept> {
-    if let Some(key) = ["counts", "windows", "readings"].into_iter().find(|key| view.is_given(key)) {
+    // An empty list, which kept versions have, asks for nothing.
+    let asks = |key: &&str| view.is_given(key) && !view.strings(key).is_empty();
+    if let Some(key) = ["counts", "windows", "readings"].into_iter().find(asks) {
         let message = format!("`{name}` has `track` and `{key}`");
         let help = match key {
             "readings" => {

@@ -31,7 +31,10 @@ fn meant(domains: &Domains, domain: &str, entries: &[(&str, &str)]) -> Option<St
     Some(format!("{} {rate}{flags}{shared}", rule.path))
 }
 
-fn check(files: &[&str], domain: &str, cases: &[(&[(&str, &str)], Option<&str>)]) {
+/// Entries of a descriptor, and what they mean.
+type Case<'a> = (&'a [(&'a str, &'a str)], Option<&'a str>);
+
+fn check(files: &[&str], domain: &str, cases: &[Case<'_>]) {
     let domains = read(files, true).unwrap();
     for (entries, expected) in cases {
         assert_eq!(meant(&domains, domain, entries).as_deref(), *expected, "{entries:?}");

@@ -7,6 +7,7 @@ use std::process::Command;
 use engine::journal::export::{self, Filter};
 use engine::{Directory, Engine};
 use event::Time;
+use judge::{Effect, Verdict};
 
 use crate::corpora;
 
@@ -39,6 +40,11 @@ pub(crate) fn labelled_mail(directory: &Directory) -> (Engine, Vec<engine::Decis
     }
     assert!(labelled > 20, "{labelled}");
     (engine, decisions, labelled)
+}
+
+/// Whether a rule has set the action, whatever the score.
+pub(crate) fn is_set(verdict: &Verdict) -> bool {
+    verdict.effects.iter().any(|due| matches!(due.effect, Effect::Set(_)))
 }
 
 /// A Python with what reads tables, made once: `TOLLHOUSE_PYTHON`, or an environment of its own beside what is built.

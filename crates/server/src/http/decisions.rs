@@ -132,7 +132,7 @@ fn scope(told: &Told) -> &str {
 fn any(list: Option<&str>, fits: impl Fn(&str) -> bool) -> Option<bool> {
     let mut items = list?.split(',').map(str::trim).filter(|item| !item.is_empty()).peekable();
     items.peek()?;
-    Some(items.any(|item| fits(item)))
+    Some(items.any(fits))
 }
 
 impl StreamParams {

@@ -37,7 +37,7 @@ use crate::options::JsonOption;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  tollhouse follow --server http://127.0.0.1:8377 --position nginx.position /var/log/nginx/access.log
+  tollhouse follow --server http://127.0.0.1:8377 --position at.json /var/log/nginx/access.log
   journalctl -fu caddy -o cat | tollhouse follow --server http://127.0.0.1:8377 -
   tollhouse follow --server http://127.0.0.1:8377 --position old.position --once access.log.1
   tollhouse follow --server http://127.0.0.1:8377 --nats nats://127.0.0.1:4222 --stream EVENTS
