@@ -140,7 +140,7 @@ fn what_spamassassin_had_learned_is_learned_from_the_mail() {
     let mail = home.path().join("mail");
     fs::create_dir(&mail).unwrap();
     let message = |number: usize, what: &str| {
-        let line_end = if number % 2 == 0 { "\n" } else { "\r\n" };
+        let line_end = if number.is_multiple_of(2) { "\n" } else { "\r\n" };
         format!(
             "Received: from x by y; Sun, 17 May 2026 10:00:00 +0000\nFrom: a{number}@{what}.example\n\
              To: =?utf-8?q?B=C3=B6b?= <b@example.net>,\n\tc@example.net\nDate: Sun, 17 May 2026 10:00:00 +0000\n\
