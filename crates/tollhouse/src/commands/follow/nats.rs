@@ -7,6 +7,7 @@
 //! What is not acknowledged comes again, to this process or the next one. A message is named after its stream and its
 //! sequence number there, so it counts once. (docs.nats.io, "Client Protocol"; ADR-13, "Pull Subscribe internals".)
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -25,7 +26,6 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// After so long an unacknowledged message comes again.
 const ACK_WAIT: Duration = Duration::from_secs(60);
 const PORT: u16 = 4222;
-const INBOX: &str = "_INBOX.tollhouse";
 
 /// A message of a stream.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,6 +57,8 @@ pub(super) struct Consumer {
     reader: BufReader<TcpStream>,
     stream: String,
     consumer: String,
+    /// Where the server answers: a subject of this connection's own, or several would hear each other's messages.
+    inbox: String,
 }
 
 fn invalid(why: impl Into<String>) -> io::Error {
@@ -83,7 +85,8 @@ impl Consumer {
         connection.set_write_timeout(Some(SILENCE))?;
         connection.set_nodelay(true)?;
         let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
-        let mut open = Consumer { reader: BufReader::new(connection), stream, consumer };
+        let inbox = format!("_INBOX.tollhouse-{:016x}", RandomState::new().build_hasher().finish());
+        let mut open = Consumer { reader: BufReader::new(connection), stream, consumer, inbox };
         if !matches!(read(&mut open.reader)?, Op::Info) {
             return Err(invalid("this is no NATS server"));
         }
@@ -96,7 +99,7 @@ impl Consumer {
             Some(None) => options["auth_token"] = json!(user),
             None => {}
         }
-        open.write(&format!("CONNECT {options}\r\nSUB {INBOX}.* 1\r\nPING\r\n"))?;
+        open.write(&format!("CONNECT {options}\r\nSUB {} 1\r\nPING\r\n", open.inbox))?;
         open.create()?;
         Ok(open)
     }
@@ -105,9 +108,10 @@ impl Consumer {
         self.reader.get_mut().write_all(text.as_bytes())
     }
 
-    fn publish(&mut self, subject: &str, reply: &str, body: &Value) -> io::Result<()> {
+    /// Asks something that is answered to the inbox.
+    fn ask(&mut self, subject: &str, body: &Value) -> io::Result<()> {
         let body = body.to_string();
-        self.write(&format!("PUB {subject} {reply} {}\r\n{body}\r\n", body.len()))
+        self.write(&format!("PUB {subject} {} {}\r\n{body}\r\n", self.inbox, body.len()))
     }
 
     fn create(&mut self) -> io::Result<()> {
@@ -129,7 +133,7 @@ impl Consumer {
                 "ack_wait": ACK_WAIT.as_nanos() as u64,
             },
         });
-        self.publish(&subject, &format!("{INBOX}.create"), &config)?;
+        self.ask(&subject, &config)?;
         match self.next()? {
             Op::Message { status: Some(503), .. } => Err(invalid("the server has no JetStream")),
             Op::Message { payload, .. } => match serde_json::from_slice(&payload) {
@@ -159,7 +163,7 @@ impl Consumer {
     pub(super) fn take(&mut self, most: usize) -> io::Result<Vec<Message>> {
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", self.stream, self.consumer);
         let wanted = json!({"batch": most, "expires": WAIT.as_nanos() as u64});
-        self.publish(&subject, &format!("{INBOX}.next"), &wanted)?;
+        self.ask(&subject, &wanted)?;
         let mut messages = Vec::new();
         while messages.len() < most {
             match self.next()? {
