@@ -1,0 +1,201 @@
+//! What a node asks of the cluster, in terms of statistics: the seam between what a node keeps and what goes over
+//! wires. Behind [`Remote`] is a real cluster, or a model of one in tests.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use event::{Key, Shingle, Time};
+use stats::limit::Flow;
+use stats::portable::{Content, Definition};
+
+/// A future that answers later.
+pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// One of the equal parts that all keys are divided into by the leading bits of their shingles. All keys of one lie in
+/// one slot of the cluster, so a script can change any of them together; pairs are in the partition of their owners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Partition(pub u16);
+
+/// Into how many parts the keys are divided: a power of two, the same for all nodes and for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partitions(u16);
+
+impl Partitions {
+    /// As many as a cluster has slots, the most there can be.
+    pub const MAX: u16 = 1 << 14;
+
+    /// `None` where it is no power of two, or too many.
+    pub fn new(count: u16) -> Option<Partitions> {
+        (count.is_power_of_two() && count <= Partitions::MAX).then_some(Partitions(count))
+    }
+
+    /// How many there are.
+    pub fn count(self) -> u16 {
+        self.0
+    }
+
+    /// Where a key is.
+    pub fn of(self, shingle: Shingle) -> Partition {
+        Partition((shingle.0 >> 48) as u16 >> (16 - self.0.trailing_zeros()))
+    }
+}
+
+/// What all cells of one definition have in common.
+#[derive(Clone, Debug)]
+pub struct Form {
+    /// A hash of the definition. It is in the names of cells, so that what is written under one definition is never
+    /// read under another.
+    pub id: u32,
+    /// What is kept. Of a pair it is the distinct count's.
+    pub definition: Definition,
+}
+
+/// A key under its definition. For the pair of an exact distinct count, the kind is that of the count with
+/// [`Cell::PAIR`] set, and the shingle is the pair's.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Whose.
+    pub key: Key,
+    /// Of which form.
+    pub form: Arc<Form>,
+}
+
+impl Cell {
+    /// The bit that tells the kind of pairs from that of their owners.
+    pub const PAIR: u16 = 0x8000;
+}
+
+/// All that the cluster keeps of a cell, or a part that is to be added.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Image {
+    /// First event.
+    pub first: Time,
+    /// Last event.
+    pub last: Time,
+    /// What was counted.
+    pub content: Content,
+}
+
+/// What happens to a cell.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// It has seen what the image has seen, too.
+    Merge(Image),
+    /// It is the owner of a distinct count, and has seen a value: the event is seen, and one is added to the period of
+    /// `time` if the pair's mark for that period is not there yet and would be kept. The mark is there afterwards.
+    Unique {
+        /// The pair's shingle.
+        pair: Shingle,
+        /// When.
+        time: Time,
+    },
+    /// Something happens to the bucket of a `stats::Measure::Gcra`.
+    Flow {
+        /// When.
+        now: Time,
+        /// What.
+        flow: Flow,
+    },
+}
+
+/// A change of one cell.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// Which.
+    pub cell: Cell,
+    /// What happens to it.
+    pub change: Change,
+}
+
+/// Changes of one partition, which are made all or not at all, and once however often they are sent.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// Where all its cells are.
+    pub partition: Partition,
+    /// The node's batches of a partition are numbered from one, without a gap. The partition remembers the last that it
+    /// has from each node.
+    pub number: u64,
+    /// A cell that has expired at this time is nothing to add to: it begins anew.
+    pub horizon: Time,
+    /// In order.
+    pub writes: Arc<[Write]>,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// It was made now.
+    Now,
+    /// It had been made before.
+    Before,
+    /// The one before it is not there: a replica that had not got it took its master's place. Nothing was made. The
+    /// batches after this number are to be sent again.
+    Behind(u64),
+}
+
+/// Cells of one partition, to be read together.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// Where they all are.
+    pub partition: Partition,
+    /// Which.
+    pub cells: Vec<Cell>,
+}
+
+/// What was read of a partition, all at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The node's last batch that the images include.
+    pub number: u64,
+    /// One a cell, in order; `None` for what is not there.
+    pub images: Vec<Option<Image>>,
+}
+
+/// A mark that a request wants to be the first to leave.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// A cell of a `stats::Measure::Once`.
+    pub cell: Cell,
+    /// The request's time.
+    pub time: Time,
+    /// Who claims: the same token may claim again, and is told the same.
+    pub token: [u8; 16],
+}
+
+/// Why the cluster has not answered. What was to be changed may have been changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The shard did not answer in time, or its connection broke.
+    #[error("{0}")]
+    Unreachable(Arc<str>),
+    /// The shard's circuit is open: it was not asked.
+    #[error("the shard of partition {} is not asked for now: it did not answer before", .0.0)]
+    Open(Partition),
+    /// The slot is being moved and its keys lie apart: to be tried again. Nothing was changed.
+    #[error("partition {} is being moved", .0.0)]
+    Moving(Partition),
+    /// The shard has no memory left. Nothing was changed.
+    #[error("{0}")]
+    Full(Arc<str>),
+    /// What was answered is not what was asked for.
+    #[error("{0}")]
+    Unexpected(Arc<str>),
+}
+
+/// A cluster. Every call answers within its time, one answer for each thing asked, in order; what goes to one shard goes
+/// in one round trip.
+pub trait Remote: Send + Sync {
+    /// Reads cells.
+    fn read(&self, asked: Vec<Read>, within: Duration) -> Later<'_, Vec<Result<Found, Failure>>>;
+
+    /// Makes batches.
+    fn write(&self, batches: Vec<Batch>, within: Duration) -> Later<'_, Vec<Result<Written, Failure>>>;
+
+    /// Leaves marks: true for each that nobody else had left, by the rule of `stats::Measure::Once`.
+    fn claim(&self, claims: Vec<Claim>, within: Duration) -> Later<'_, Vec<Result<bool, Failure>>>;
+
+    /// The node's last batch of each partition, in their order.
+    fn numbers(&self, within: Duration) -> Later<'_, Vec<Result<u64, Failure>>>;
+}
