@@ -38,9 +38,14 @@ impl Partitions {
 
     /// Where a key is.
     pub fn of(self, shingle: Shingle) -> Partition {
-        Partition((shingle.0 >> 48) as u16 >> (16 - self.0.trailing_zeros()))
+        let bits = self.0.trailing_zeros();
+        Partition(shingle.route().checked_shr(Shingle::ROUTE_BITS - bits).unwrap_or(0))
     }
 }
+
+/// The latest time that the cluster keeps, in the year 2255; the earliest is as long before 1970. What is beyond is
+/// kept as one of the two: its scripts count in floating-point numbers.
+pub const TIME_MAX: Time = Time((1 << 53) - 1);
 
 /// What all cells of one definition have in common.
 #[derive(Clone, Debug)]
@@ -117,6 +122,9 @@ pub struct Batch {
     /// The node's batches of a partition are numbered from one, without a gap. The partition remembers the last that it
     /// has from each node.
     pub number: u64,
+    /// The number of the batch that the partition must have before it: one less, unless batches between are lost and
+    /// cannot be sent again.
+    pub previous: u64,
     /// A cell that has expired at this time is nothing to add to: it begins anew.
     pub horizon: Time,
     /// In order.
@@ -128,7 +136,7 @@ pub struct Batch {
 pub enum Written {
     /// It was made now.
     Now,
-    /// It had been made before.
+    /// It had been made before, or a later one was.
     Before,
     /// The one before it is not there: a replica that had not got it took its master's place. Nothing was made. The
     /// batches after this number are to be sent again.
@@ -198,4 +206,21 @@ pub trait Remote: Send + Sync {
 
     /// The node's last batch of each partition, in their order.
     fn numbers(&self, within: Duration) -> Later<'_, Vec<Result<u64, Failure>>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_are_the_leading_bits() {
+        let of = |count, shingle| Partitions::new(count).unwrap().of(Shingle(shingle));
+        assert_eq!(of(1, u64::MAX), Partition(0));
+        assert_eq!(of(2, 1 << 63), Partition(1));
+        assert_eq!(of(1024, 0xffc0 << 48), Partition(1023));
+        assert_eq!(of(16384, 0x0007 << 48), Partition(1));
+        for count in [0, 3, 1 << 15] {
+            assert_eq!(Partitions::new(count), None);
+        }
+    }
 }
