@@ -44,7 +44,11 @@ const EVIDENCE: u8 = 5;
 const GCRA: u8 = 6;
 
 impl Definition {
-    pub(crate) fn new(space: Space, kind: Kind, statistic: &Statistic) -> Result<Definition, CatalogError> {
+    /// That of a configured statistic.
+    ///
+    /// # Errors
+    /// If its layout does not fit.
+    pub fn new(space: Space, kind: Kind, statistic: &Statistic) -> Result<Definition, CatalogError> {
         let measure = without_windows(statistic.measure.clone())
             .map_err(|error| CatalogError::Layout { name: statistic.name.clone(), error })?;
         let (statistic, kind_name) = (statistic.name.clone(), statistic.kind_name.clone());
@@ -63,12 +67,18 @@ impl Definition {
         }
     }
 
-    fn meaning(&self) -> String {
+    /// What a number of a kind must go on to mean: its form and names, as people read them.
+    pub fn meaning(&self) -> String {
         format!("{} `{}` of `{}`", self.form().1, self.statistic, self.kind_name)
     }
 
+    /// A hash of all of it, the same on every machine and in every release.
+    pub fn id(&self) -> u32 {
+        fnv(&self.bytes())
+    }
+
     /// As words, that can be told from their beginning: the number of bytes, and the bytes.
-    pub(crate) fn encode(&self) -> Vec<u64> {
+    pub fn encode(&self) -> Vec<u64> {
         pack(&self.bytes())
     }
 
@@ -125,7 +135,8 @@ impl Definition {
         bytes
     }
 
-    pub(crate) fn decode(words: &[u64]) -> Option<Definition> {
+    /// Reads what [`Definition::encode`] has made; `None` for anything else.
+    pub fn decode(words: &[u64]) -> Option<Definition> {
         let bytes = unpack(words)?;
         let mut reader = Reader(&bytes);
         let [FORMAT, form] = reader.array()? else { return None };
@@ -169,7 +180,10 @@ impl Definition {
     }
 
     /// The operations on its cells, but for readings over windows.
-    pub(crate) fn plan(&self) -> Result<Plan, LayoutError> {
+    ///
+    /// # Errors
+    /// If its measure does not fit.
+    pub fn plan(&self) -> Result<Plan, LayoutError> {
         Plan::over(&self.measure, &[])
     }
 }
@@ -248,7 +262,7 @@ impl Registry {
         let plan = definition
             .plan()
             .map_err(|error| CatalogError::Layout { name: definition.statistic.clone(), error })?;
-        let hash = fnv(&definition.bytes());
+        let hash = definition.id();
         let wanted = (hash ^ hash >> 15 ^ hash >> 30) as u16;
         let number = (0..Registry::NUMBERS)
             .map(|step| wanted.wrapping_add(step) % Registry::NUMBERS)

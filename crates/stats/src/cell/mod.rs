@@ -215,7 +215,7 @@ impl Plan {
 
     /// What the values of a limit's reading say is used, see [`crate::limit::interpolated`].
     #[inline]
-    pub(crate) fn used(&self, values: &[u64], now: Time, is_interpolated: bool) -> u64 {
+    pub fn used(&self, values: &[u64], now: Time, is_interpolated: bool) -> u64 {
         let value = |at: usize| values.get(at).copied().unwrap_or(0);
         match &self.0 {
             Form::Windows(plan) if is_interpolated => plan.interpolated(value(0), value(1), now),
@@ -248,7 +248,7 @@ impl Plan {
     }
 
     /// Puts an estimate of the number of events into a track's reading.
-    pub(crate) fn estimate(&self, events: u64, out: &mut [u64]) {
+    pub fn estimate(&self, events: u64, out: &mut [u64]) {
         let count = self.track_columns().iter().position(|column| *column == Column::Count);
         if let Some(value) = count.and_then(|at| out.get_mut(at)) {
             *value = events;
@@ -376,8 +376,9 @@ impl Plan {
         rows
     }
 
-    /// All that a cell holds, spelled out; [`Plan::restore`] makes the cell of it again. Allocates.
-    pub(crate) fn content(&self, words: &[u64]) -> Option<Content> {
+    /// All that a cell holds beside its times, spelled out; [`Plan::restore`] makes the cell of it again. `None` of what
+    /// has seen nothing, but for windows, which then have no buckets. Allocates.
+    pub fn content(&self, words: &[u64]) -> Option<Content> {
         match &self.0 {
             Form::Windows(_) => Some(Content::Buckets(self.rows(words))),
             Form::Track(plan) => plan.totals(words).map(Content::Totals),
@@ -387,8 +388,12 @@ impl Plan {
         }
     }
 
-    /// The cell that has seen what is spelled out, which may come from anywhere.
-    pub(crate) fn restore(
+    /// The cell that has seen what is spelled out, which may come from anywhere. Words are as many as the content needs,
+    /// or as many as the plan's cells have at most.
+    ///
+    /// # Errors
+    /// Says what it cannot be.
+    pub fn restore(
         &self,
         first: Time,
         last: Time,
