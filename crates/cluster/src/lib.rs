@@ -10,3 +10,4 @@
 //! The crate knows the network; what a count means it leaves to `stats`.
 
 pub mod remote;
+pub mod wire;

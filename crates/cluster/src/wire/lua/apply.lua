@@ -4,7 +4,11 @@
 local batch = cmsgpack.unpack(ARGV[1])
 local number, previous = batch[1], batch[2]
 local has = tonumber(call('GET', KEYS[1])) or 0
-if has >= number then return { 1, has, 0 } end
+if has >= number then
+  -- A write, so that who waits for replicas waits for what was made before, too.
+  call('PEXPIRE', KEYS[1], batch[4])
+  return { 1, has, 0 }
+end
 if has < previous then return { 2, has, 0 } end
 horizon = batch[3]
 -- First of all: it is refused, and nothing is changed, where there is no memory.
