@@ -256,27 +256,14 @@ impl Cluster {
                 drop(inner);
                 let mut kicked = pin!(kicked);
                 poll_fn(|context| {
-                    let woken = rest.as_mut().poll(context).is_ready() || kicked.as_mut().poll(context).is_ready();
+                    let woken =
+                        rest.as_mut().poll(context).is_ready() || kicked.as_mut().poll(context).is_ready();
                     if woken { Poll::Ready(()) } else { Poll::Pending }
                 })
                 .await;
             }
         }));
         Ok(Cluster { inner })
-    }
-
-    /// Replaces the catalog between two requests. A kind whose definition changes counts from nothing: the cells of each
-    /// definition are apart, so that nodes with the old catalog and nodes with the new one do not disturb each other.
-    /// What was added under the old one is still sent.
-    ///
-    /// # Errors
-    /// [`LedgerError::Catalog`] if a kind number would change its meaning. The old catalog then stays.
-    pub fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError> {
-        let _only = lock(&self.inner.changing);
-        let before = self.inner.world();
-        let world = World::new(catalog, Some(&before), self.inner.shards.len())?;
-        *self.inner.world.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(world);
-        Ok(())
     }
 
     /// The catalog in force.
@@ -516,6 +503,17 @@ impl Ledger for Cluster {
         Box::pin(async move { self.inner.hottest((space, kind), counter, window, now, limit) })
     }
 
+    /// A kind whose definition changes counts from nothing: the cells of each definition are apart, so that nodes with
+    /// the old catalog and nodes with the new one do not disturb each other. What was added under the old one is still
+    /// sent.
+    fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError> {
+        let _only = lock(&self.inner.changing);
+        let before = self.inner.world();
+        let world = World::new(catalog, Some(&before), self.inner.shards.len())?;
+        *self.inner.world.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(world);
+        Ok(())
+    }
+
     fn maintain(&self, now: Time) -> Result<(), LedgerError> {
         self.inner.horizon.fetch_max(now.0, Ordering::AcqRel);
         self.inner.sweep();
@@ -536,7 +534,9 @@ impl Ledger for Cluster {
             }
             inner.kick.notify(1);
             if drained.wait_deadline(end).is_none() {
-                tracing::warn!("the cluster has not taken everything: what is left is sent after the next opening");
+                tracing::warn!(
+                    "the cluster has not taken everything: what is left is sent after the next opening"
+                );
                 break;
             }
         }
@@ -555,7 +555,8 @@ impl Ledger for Cluster {
         };
         for shard in &inner.shards {
             let shard = lock(shard);
-            census.cells += shard.iter().filter(|(id, entry)| id.kind & Cell::PAIR == 0 && entry.holds()).count() as u64;
+            census.cells +=
+                shard.iter().filter(|(id, entry)| id.kind & Cell::PAIR == 0 && entry.holds()).count() as u64;
             census.memory_bytes += shard.bytes() as u64;
             census.dirty_bytes += shard.parts.iter().map(|part| part.pending_bytes as u64).sum::<u64>();
             census.evictions += shard.evictions;

@@ -20,6 +20,7 @@ mod observe;
 mod reads;
 pub mod remote;
 mod surroundings;
+pub mod wire;
 mod world;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -115,6 +115,8 @@ pub struct Engine {
     watched: Mutex<Files>,
     secret: Secret,
     ledger: Home,
+    /// Held where the ledger does not lock the directory.
+    _lock: Option<store::FileDevice>,
     journal: Option<Journal>,
     /// `None` for an engine in memory.
     directory: Option<Directory>,
@@ -172,6 +174,9 @@ pub enum OpenError {
     /// What stands over the configuration cannot be had.
     #[error("{0}")]
     Resume(String),
+    /// The cluster that statistics live in.
+    #[error("{0}")]
+    Cluster(String),
     /// The operating system's random source.
     #[error("no random secret could be made: {0}")]
     Random(String),
@@ -278,7 +283,7 @@ impl Engine {
     }
 
     /// The same with a ledger that the caller opens, with the plan in force: what was posted to the data directory
-    /// stands over the one given here. It has to lock the directory.
+    /// stands over the one given here. The directory is locked by then.
     pub fn open_over(
         directory: &Directory,
         plan: Plan,
@@ -286,6 +291,10 @@ impl Engine {
     ) -> Result<Engine, OpenError> {
         let secret = directory.secret()?;
         let (plan, mut state, shelf, config) = reload::resume(directory, plan)?;
+        let lock = match &plan.node.cluster {
+            Some(_) => Some(store::FileDevice::open(directory.ledger_path()).map_err(OpenError::Device)?),
+            None => None,
+        };
         let ledger = ledger(&plan)?;
         let journal =
             Journal::open(&directory.journal_path(), plan.node.journal.clone(), plan.node.durability)?;
@@ -312,6 +321,7 @@ impl Engine {
             changing: Mutex::default(),
             secret,
             ledger,
+            _lock: lock,
             journal: Some(journal),
             directory: Some(directory.clone()),
             snapshot: Mutex::default(),
@@ -340,6 +350,7 @@ impl Engine {
             changing: Mutex::default(),
             secret,
             ledger: Home::Embedded(ledger),
+            _lock: None,
             journal: None,
             directory: None,
             snapshot: Mutex::default(),

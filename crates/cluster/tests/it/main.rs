@@ -1,0 +1,5 @@
+//! The wires against real servers, which the tests start and stop.
+
+mod forms;
+mod servers;
+mod support;
