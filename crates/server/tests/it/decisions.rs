@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use engine::{Directory, preset};
 use serde_json::{Value, json};
 
-use crate::harness::{JSON, LOG, PROBE, Running, check_problem, start};
+use crate::harness::{JSON, LOG, PROBE, Running, check_problem, configure, start};
 
 const LABELS: &str = "
 [[label]]
@@ -40,8 +40,7 @@ effects = [\"mark ip as scanner for 1h\", \"mark ip as noted for 1h\"]
 
 fn directory(path: &Path) -> Directory {
     let directory = Directory::create(path, &[preset::find("web").unwrap()]).unwrap();
-    let config = std::fs::read_to_string(directory.config_path()).unwrap();
-    std::fs::write(directory.config_path(), config + LABELS).unwrap();
+    configure(&directory, LABELS);
     directory
 }
 

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use redis::{Connection, Value};
 
-use crate::harness::{Running, start, with_listener};
+use crate::harness::{Running, configure, obedient, start, with_listener};
 use crate::python::python;
 
 /// Limits beside the presets, and a pipeline of plain events.
@@ -42,9 +42,8 @@ enforcement = \"shadow_ban\"
 
 fn with_resp(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
     let parent = tempfile::tempdir().unwrap();
-    let directory = crate::harness::obedient(&parent.path().join("data"));
-    let config = std::fs::read_to_string(directory.config_path()).unwrap();
-    std::fs::write(directory.config_path(), config + LIMITS).unwrap();
+    let directory = obedient(&parent.path().join("data"));
+    configure(&directory, LIMITS);
     let own = [("listener.m.protocol", "resp"), ("listener.m.listen", "127.0.0.1:0")];
     let running = start(&directory, &[&own[..], settings].concat());
     test(&running);
