@@ -9,6 +9,7 @@ use crate::catalog::{Catalog, CatalogError, Measure, Statistic};
 use crate::cell::Plan;
 pub(super) use crate::definition::PAIR;
 use crate::definition::{Defined, Definition, Registry};
+use crate::layout::Column;
 use crate::ledger::{Add, LedgerError, Observation, Request};
 use crate::sketch::Sketch;
 
@@ -175,6 +176,10 @@ impl Planned {
             // Marks of a run are set before its observations, so a reading could come from after its request.
             (_, Measure::Once { .. }) => self.unfit("marks of requests are not observed"),
             (Add::Nothing, _) | (Add::Value(_), Measure::Track(_)) => Ok(()),
+            (Add::Lower(_), Measure::Track(track)) => match track.columns().contains(&Column::Max) {
+                true => Ok(()),
+                false => self.unfit("it keeps no greatest value"),
+            },
             (Add::Evidence(_), Measure::Evidence { .. }) | (Add::Flow(_), Measure::Gcra) => Ok(()),
             (Add::Take(take), Measure::Windows(layout)) if layout.is_limit() => {
                 if take.interpolated && layout.windows().len() < 2 {
