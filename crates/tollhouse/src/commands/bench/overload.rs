@@ -11,17 +11,22 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use engine::{Config, Directory, Engine, Overrides, Plan, RecordId, preset};
 use serde::Serialize;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 use super::Served;
+use super::events::cpu;
 use crate::clock;
 use crate::console::{DIM, Output};
 use crate::exit::{Exit, Failure};
@@ -32,8 +37,6 @@ use crate::tally::per_second;
 const SENDERS: usize = 16;
 /// How long a client waits for an answer: longer than the server may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A client's thread needs little.
-const STACK_BYTES: usize = 256 << 10;
 
 /// Ten times as many decisions asked as can be made, by a server in a process of its own that is killed at the end
 #[derive(clap::Args)]
@@ -66,11 +69,13 @@ struct Measured {
     capacity_per_s: f64,
     capacity_p50_ms: f64,
     capacity_p99_ms: f64,
+    capacity_server_cores: f64,
     asked_per_s: f64,
     asked_times_capacity: f64,
     served_per_s: f64,
     served_p50_ms: f64,
     served_p99_ms: f64,
+    server_cores: f64,
     shed: u64,
     shed_p99_ms: f64,
     other: u64,
@@ -117,7 +122,9 @@ fn measure(args: &Args) -> Result<Measured, Failure> {
     fs::write(directory.config_path(), text).map_err(Failure::new)?;
     let mut server = Served::start(&data)?;
     let address = server.address.trim_start_matches("http://").to_owned();
-    let clients = Clients { address, number: AtomicU64::new(0), stopped: AtomicBool::new(false) };
+    let stopped = AtomicBool::new(false);
+    let clients = Clients { address, server: server.child.id(), number: AtomicU64::new(0), stopped };
+    let clients = Arc::new(clients);
     let (few, seconds) = (args.places, Duration::from_secs(args.seconds));
     let short = (seconds / 4).clamp(Duration::from_secs(1), Duration::from_secs(10));
     let many = args.places * args.times;
@@ -162,11 +169,13 @@ fn measure(args: &Args) -> Result<Measured, Failure> {
         capacity_per_s: capacity.served_per_s(),
         capacity_p50_ms: quantile(&capacity.took, 0.5),
         capacity_p99_ms: quantile(&capacity.took, 0.99),
+        capacity_server_cores: capacity.cores(),
         asked_per_s: per_second(overload.asked, overload.wall),
         asked_times_capacity: per_second(overload.asked, overload.wall) / capacity.served_per_s().max(1e-9),
         served_per_s: overload.served_per_s(),
         served_p50_ms: quantile(&overload.took, 0.5),
         served_p99_ms: quantile(&overload.took, 0.99),
+        server_cores: overload.cores(),
         shed: overload.shed.len() as u64,
         shed_p99_ms: quantile(&overload.shed, 0.99),
         other: overload.other,
@@ -185,6 +194,8 @@ fn measure(args: &Args) -> Result<Measured, Failure> {
 /// Those who ask.
 struct Clients {
     address: String,
+    /// The process of the server.
+    server: u32,
     /// How many messages were sent, so that no two are the same.
     number: AtomicU64,
     /// The server is about to be killed: a connection that breaks is the end then.
@@ -195,6 +206,8 @@ struct Clients {
 #[derive(Default)]
 struct Phase {
     wall: Duration,
+    /// Processor time of the server.
+    cpu: Duration,
     asked: u64,
     /// Of those that were decided.
     took: Vec<Duration>,
@@ -209,6 +222,10 @@ struct Phase {
 impl Phase {
     fn served_per_s(&self) -> f64 {
         per_second(self.took.len() as u64, self.wall)
+    }
+
+    fn cores(&self) -> f64 {
+        self.cpu.as_secs_f64() / self.wall.as_secs_f64().max(1e-9)
     }
 
     fn add(&mut self, other: Phase) {
@@ -226,47 +243,56 @@ fn quantile(sorted: &[Duration], share: f64) -> f64 {
 }
 
 impl Clients {
-    /// Asks on so many connections for a time, at least once: together at this rate, or each as soon as it is answered.
-    fn ask(&self, connections: u32, rate: Option<f64>, time: Duration) -> Result<Phase, Failure> {
-        let began = Instant::now();
+    /// Asks on so many connections for a time, at least once: together at this rate, or each as soon as it is answered. All
+    /// clients are one thread, which takes no more than its share of the processors from the server.
+    fn ask(self: &Arc<Self>, connections: u32, rate: Option<f64>, time: Duration) -> Result<Phase, Failure> {
         let pause = rate.map(|rate| Duration::from_secs_f64(f64::from(connections) / rate.max(1.0)));
-        let mut all = Phase::default();
-        thread::scope(|scope| {
-            let clients: Vec<_> = (0..connections)
-                .map(|client| {
-                    // They begin one after the other within the first pause.
-                    let offset = pause.map_or(Duration::ZERO, |pause| pause * client / connections);
-                    let run = move || self.one(began, offset, pause, time);
-                    thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, run)
-                })
-                .collect();
-            for client in clients {
-                let client = client.map_err(Failure::new)?;
-                all.add(client.join().map_err(|_| Failure::new("a client has failed"))?);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let before = cpu(self.server)?;
+        let began = Instant::now();
+        let mut all = runtime.map_err(Failure::new)?.block_on(async {
+            let mut clients = JoinSet::new();
+            for client in 0..connections {
+                // They begin one after the other within the first pause.
+                let offset = pause.map_or(Duration::ZERO, |pause| pause * client / connections);
+                clients.spawn(Arc::clone(self).one(began, offset, pause, time));
             }
-            Ok::<_, Failure>(())
+            let mut all = Phase::default();
+            while let Some(phase) = clients.join_next().await {
+                all.add(phase.map_err(Failure::new)?);
+            }
+            Ok::<_, Failure>(all)
         })?;
         all.wall = began.elapsed();
+        // A server that was killed meanwhile tells nothing any more.
+        all.cpu = cpu(self.server).unwrap_or(before).saturating_sub(before);
         all.took.sort_unstable();
         all.shed.sort_unstable();
         Ok(all)
     }
 
     /// One connection.
-    fn one(&self, began: Instant, offset: Duration, pause: Option<Duration>, time: Duration) -> Phase {
+    async fn one(
+        self: Arc<Self>,
+        began: Instant,
+        offset: Duration,
+        pause: Option<Duration>,
+        time: Duration,
+    ) -> Phase {
         let mut phase = Phase::default();
         let mut stream = None;
         for turn in 0.. {
             if let Some(pause) = pause {
                 // Who is late asks at once.
-                thread::sleep((offset + pause * turn).saturating_sub(began.elapsed()));
+                sleep((offset + pause * turn).saturating_sub(began.elapsed())).await;
             }
             if turn > 0 && began.elapsed() >= time {
                 break;
             }
             let number = self.number.fetch_add(1, Ordering::Relaxed);
             let asked = Instant::now();
-            match self.decide(&mut stream, number) {
+            let answered = timeout(PATIENCE, self.decide(&mut stream, number)).await;
+            match answered.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                 Ok((200, body)) => match id(&body) {
                     Some(id) => {
                         phase.took.push(asked.elapsed());
@@ -289,13 +315,16 @@ impl Clients {
         phase
     }
 
-    fn decide(&self, stream: &mut Option<BufReader<TcpStream>>, number: u64) -> io::Result<(u16, Vec<u8>)> {
+    async fn decide(
+        &self,
+        stream: &mut Option<BufReader<TcpStream>>,
+        number: u64,
+    ) -> io::Result<(u16, Vec<u8>)> {
         let stream = match stream {
             Some(stream) => stream,
             None => {
-                let new = TcpStream::connect(&self.address)?;
+                let new = TcpStream::connect(&self.address).await?;
                 new.set_nodelay(true)?;
-                new.set_read_timeout(Some(PATIENCE))?;
                 stream.insert(BufReader::new(new))
             }
         };
@@ -305,18 +334,18 @@ impl Clients {
             self.address,
             message.len()
         );
-        stream.get_mut().write_all(&[head.as_bytes(), message.as_bytes()].concat())?;
-        answer(stream)
+        stream.get_mut().write_all(&[head.as_bytes(), message.as_bytes()].concat()).await?;
+        answer(stream).await
     }
 }
 
 /// Status and body of an answer.
-fn answer(stream: &mut impl BufRead) -> io::Result<(u16, Vec<u8>)> {
+async fn answer(stream: &mut (impl AsyncBufRead + Unpin)) -> io::Result<(u16, Vec<u8>)> {
     let mut line = String::new();
     let (mut status, mut length) = (None, 0);
     loop {
         line.clear();
-        if stream.read_line(&mut line)? == 0 {
+        if stream.read_line(&mut line).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let text = line.trim_end();
@@ -327,7 +356,7 @@ fn answer(stream: &mut impl BufRead) -> io::Result<(u16, Vec<u8>)> {
             }
             (Some(status), None) => {
                 let mut body = Vec::new();
-                stream.take(length).read_to_end(&mut body)?;
+                stream.take(length).read_to_end(&mut body).await?;
                 return Ok((status, body));
             }
             (Some(_), Some((name, value))) if name.eq_ignore_ascii_case("content-length") => {
