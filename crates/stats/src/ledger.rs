@@ -35,6 +35,9 @@ pub enum Add {
     Counters(Amounts),
     /// An event of a [`crate::Measure::Track`], with its value if it has one.
     Value(Option<i64>),
+    /// Brings the greatest value of a [`crate::Measure::Track`] that has one down to this, if it is above: what was said
+    /// of a key is taken back. It counts no event and makes no cell. When two ledgers are merged the greater value stays.
+    Lower(i64),
     /// What a classifier has learned, to a [`crate::Measure::Evidence`].
     Evidence(Evidence),
     /// What is taken from a limit of [`crate::Measure::limit`]. The reading is as of the latest event if that comes

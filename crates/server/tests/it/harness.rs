@@ -40,6 +40,13 @@ pub(crate) fn directory(path: &Path) -> Directory {
     Directory::create(path, &presets).unwrap()
 }
 
+/// Adds lines to the configuration of a data directory.
+pub(crate) fn configure(directory: &Directory, more: &str) {
+    let path = directory.config_path();
+    let config = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(path, config + more).unwrap();
+}
+
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     /// Where mail servers may ask, by the listener's name.
@@ -103,8 +110,7 @@ effects = [\"set shadow\"]
 /// A data directory whose default pipeline does what messages ask for.
 pub(crate) fn obedient(path: &Path) -> Directory {
     let directory = directory(path);
-    let config = std::fs::read_to_string(directory.config_path()).unwrap();
-    std::fs::write(directory.config_path(), config + ORDERS).unwrap();
+    configure(&directory, ORDERS);
     directory
 }
 
