@@ -30,6 +30,14 @@ pub(crate) fn long_message() -> String {
     format!("{MESSAGE}{}", "They are long.\r\n".repeat(100))
 }
 
+/// A message that nobody reads within a millisecond: 8 MiB in base64.
+pub(crate) fn slow_message() -> String {
+    let content = format!("{}\r\n", "QUJDREVGR0hJSktMTU5PUFFSU1RVVldY".repeat(2)).repeat(128 << 10);
+    let part = "Content-Type: application/x; name=a.bin\r\nContent-Transfer-Encoding: base64\r\n\r\n";
+    let (head, _) = MESSAGE.split_once("\r\n\r\n").unwrap();
+    format!("{head}\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n{part}{content}--b--\r\n")
+}
+
 /// A request that nobody but a scanner sends.
 pub(crate) const PROBE: &str =
     r#"192.0.2.7 - - [17/May/2026:09:59:30 +0000] "GET /.env HTTP/1.1" 404 10 "-" "curl/8.0""#;
