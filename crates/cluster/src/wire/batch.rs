@@ -193,7 +193,10 @@ fn merge(
         return Err("the first event is after the last");
     }
     match (measure, content) {
-        (Measure::Windows(_) | Measure::Distinct { .. } | Measure::Once { .. }, Content::Buckets(buckets)) => {
+        (
+            Measure::Windows(_) | Measure::Distinct { .. } | Measure::Once { .. },
+            Content::Buckets(buckets),
+        ) => {
             let Some(frame) = Frame::of(measure) else { return Err("it has no windows") };
             at.begin(pack, 4);
             pack.time(*first);

@@ -221,9 +221,7 @@ async fn connect(address: Address, dial: Dial) -> Result<MultiplexedConnection, 
     let failed = |error: redis::RedisError| Arc::<str>::from(format!("{announced}: {error}"));
     let target = match settings.tls {
         None => ConnectionAddr::Tcp(at.host, at.port),
-        Some(_) => {
-            ConnectionAddr::TcpTls { host: at.host, port: at.port, insecure: false, tls_params: None }
-        }
+        Some(_) => ConnectionAddr::TcpTls { host: at.host, port: at.port, insecure: false, tls_params: None },
     };
     let mut user = RedisConnectionInfo::default().set_skip_set_lib_name();
     if let Some(username) = &settings.username {
@@ -236,9 +234,7 @@ async fn connect(address: Address, dial: Dial) -> Result<MultiplexedConnection, 
     let info = info.set_redis_settings(user).set_tcp_settings(TcpSettings::default().set_nodelay(true));
     let client = match settings.tls {
         None => Client::open(info),
-        Some(_) => {
-            Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert: authorities })
-        }
+        Some(_) => Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert: authorities }),
     };
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(settings.connect_within))

@@ -143,9 +143,10 @@ impl Wire {
         let settings = Arc::new(settings);
         let path = settings.tls.as_ref().and_then(|tls| tls.authorities.clone());
         let authorities = match path {
-            Some(path) => Some(std::fs::read(&path).map_err(|error| {
-                OpenError::Authorities { path: path.display().to_string(), error }
-            })?),
+            Some(path) => Some(
+                std::fs::read(&path)
+                    .map_err(|error| OpenError::Authorities { path: path.display().to_string(), error })?,
+            ),
             None => None,
         };
         if settings.tls.is_some() {
@@ -212,7 +213,8 @@ impl Wire {
         let task = self.runtime.spawn(call);
         Box::pin(async move {
             task.await.unwrap_or_else(|_| {
-                let gone = || Err(Failure::Unreachable("the runtime of the cluster's wires has ended".into()));
+                let gone =
+                    || Err(Failure::Unreachable("the runtime of the cluster's wires has ended".into()));
                 (0..count).map(|_| gone()).collect()
             })
         })
@@ -487,8 +489,7 @@ impl Inner {
             command.arg(self.names.number(partition));
             Errand { partition, command }
         };
-        let errands: Vec<Errand> =
-            (0..self.settings.partitions.count()).map(Partition).map(errand).collect();
+        let errands: Vec<Errand> = (0..self.settings.partitions.count()).map(Partition).map(errand).collect();
         let answers = self.run(Line::Reads, &errands, deadline).await;
         let number = |(errand, answer): (&Errand, Result<Value, Trouble>)| {
             let value = answer.map_err(|trouble| named(trouble, errand.partition))?;

@@ -86,12 +86,17 @@ fn events(plan: &Plan, random: &mut Random, measure: &Measure, now: Time) -> Vec
         match measure {
             Measure::Track(_) => plan.add_value(&mut words, time, (random.below(4) > 0).then_some(value)),
             Measure::Evidence { .. } => {
-                let evidence = Evidence { bad: value, good: random.below(3) as i64 - 1, weight: -value.max(-9) };
+                let evidence =
+                    Evidence { bad: value, good: random.below(3) as i64 - 1, weight: -value.max(-9) };
                 plan.add_evidence(&mut words, time, evidence);
             }
             Measure::Gcra => plan.flow(&mut words, time, &Flow::Set { ahead: value.max(0) }),
             Measure::Approx { .. } => (0..1 + random.below(200)).for_each(|_| {
-                plan.add_hash(&mut words, time, random.below(1 << 11).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 3);
+                plan.add_hash(
+                    &mut words,
+                    time,
+                    random.below(1 << 11).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 3,
+                );
             }),
             _ => {
                 let counters = measure.counters().len() as u64;
@@ -114,7 +119,11 @@ fn change(plan: &Plan, random: &mut Random, measure: &Measure, now: Time) -> (Ch
             0 => Flow::Back { cost },
             1 => Flow::Set { ahead: cost },
             2 => Flow::Add { cost },
-            _ => Flow::Take { cost, burst: 1 + random.below(20_000_000_000) as i64, counts_all: random.below(2) == 0 },
+            _ => Flow::Take {
+                cost,
+                burst: 1 + random.below(20_000_000_000) as i64,
+                counts_all: random.below(2) == 0,
+            },
         };
         return (Change::Flow { now, flow }, Vec::new());
     }
@@ -187,7 +196,8 @@ fn a_batch_counts_once_and_none_is_left_out() {
     let mut words = Vec::new();
     plan.add(&mut words, at, [(0, 1)]);
     let image = Image { first: at, last: at, content: plan.content(&words).unwrap() };
-    let numbered = |number| batch(partition, number, Time(i64::MIN), vec![(key.clone(), Change::Merge(image.clone()))]);
+    let numbered =
+        |number| batch(partition, number, Time(i64::MIN), vec![(key.clone(), Change::Merge(image.clone()))]);
     let count = || match wired.read_one(partition, &[key.clone()]).unwrap().images.remove(0) {
         Some(Image { content: Content::Buckets(buckets), .. }) => buckets[0].counts[0],
         other => panic!("{other:?}"),
@@ -219,7 +229,8 @@ fn a_mark_is_left_by_one() {
     let wired = Wired::open(settings(cluster.addresses(), 1));
     let form = form(11, Measure::Once { window: Span::minutes(1) });
     let at = Time::from_seconds(1_750_000_020);
-    let claim = |shingle: u64, time: Time, token: u8| Claim { cell: cell(&form, shingle), time, token: [token; 16] };
+    let claim =
+        |shingle: u64, time: Time, token: u8| Claim { cell: cell(&form, shingle), time, token: [token; 16] };
     let ask = |claims: Vec<Claim>| {
         let answers = pollster::block_on(wired.wire.claim(claims, WITHIN));
         answers.into_iter().map(Result::unwrap).collect::<Vec<_>>()
@@ -237,7 +248,8 @@ fn a_mark_is_left_by_one() {
     let plan = Plan::new(&form.definition.measure).unwrap();
     let words = plan.restore(image.first, image.last, &image.content).unwrap();
     assert!(plan.fine(&words, plan.bucket(at + Span::minutes(2))).0);
-    let wrong = Claim { cell: cell(&crate::support::form(0, measures().remove(0)), 1), time: at, token: [0; 16] };
+    let wrong =
+        Claim { cell: cell(&crate::support::form(0, measures().remove(0)), 1), time: at, token: [0; 16] };
     let answer = pollster::block_on(wired.wire.claim(vec![wrong, claim(5, at, 1)], WITHIN));
     assert!(matches!(answer[..], [Err(Failure::Unexpected(_)), Ok(true)]), "{answer:?}");
 }

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 /// How long servers may take to become what they are asked to be.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// After so long without a word a server counts as down, in milliseconds.
-pub(crate) const NODE_TIMEOUT: u64 = 1500;
+pub(crate) const NODE_TIMEOUT: u64 = 2000;
 
 /// Whether servers can be started; says so if not.
 pub(crate) fn are_there() -> bool {
@@ -35,15 +35,17 @@ pub(crate) struct Server {
 }
 
 fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a free port").port()
+    TcpListener::bind(("127.0.0.1", 0))
+        .and_then(|listener| listener.local_addr())
+        .expect("a free port")
+        .port()
 }
 
 impl Server {
     /// Starts one in a directory of its own, with more options.
     pub(crate) fn start(directory: PathBuf, options: &[&str]) -> Server {
         let options = options.iter().map(|option| (*option).to_owned()).collect();
-        let mut server =
-            Server { port: free_port(), bus: free_port(), process: None, directory, options };
+        let mut server = Server { port: free_port(), bus: free_port(), process: None, directory, options };
         std::fs::create_dir_all(&server.directory).expect("a directory");
         server.again();
         server
@@ -54,7 +56,13 @@ impl Server {
         let mut command = Command::new("redis-server");
         command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
         command.args(["--cluster-enabled", "yes", "--cluster-port", &self.bus.to_string()]);
-        command.args(["--cluster-node-timeout", &NODE_TIMEOUT.to_string(), "--repl-diskless-sync-delay", "0"]);
+        command.args([
+            "--cluster-node-timeout",
+            &NODE_TIMEOUT.to_string(),
+            "--repl-diskless-sync-delay",
+            "0",
+        ]);
+        command.args(["--cluster-require-full-coverage", "no"]);
         command.arg("--dir").arg(&self.directory).args(&self.options);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         self.process = Some(command.spawn().expect("redis-server starts"));
@@ -67,8 +75,10 @@ impl Server {
 
     /// What the server says to a command.
     pub(crate) fn cli(&self, arguments: &[&str]) -> String {
-        let output =
-            Command::new("redis-cli").args(["-h", "127.0.0.1", "-p", &self.port.to_string()]).args(arguments).output();
+        let output = Command::new("redis-cli")
+            .args(["-h", "127.0.0.1", "-p", &self.port.to_string()])
+            .args(arguments)
+            .output();
         output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
     }
 

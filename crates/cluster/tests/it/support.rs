@@ -40,13 +40,8 @@ fn windows(counters: &[&str], tiers: &[&str], keep: Option<Span>) -> Measure {
 pub(crate) fn measures() -> Vec<Measure> {
     let decayed = |minutes, weight| Column::Decayed { half_life: Span::minutes(minutes), weight };
     let track = |columns: &[Column]| Measure::Track(Track::new(columns.to_vec(), Span::minutes(30)).unwrap());
-    let columns = [
-        Column::Sum,
-        Column::Min,
-        Column::Max,
-        decayed(1, Weight::One),
-        decayed(60, Weight::Value),
-    ];
+    let columns =
+        [Column::Sum, Column::Min, Column::Max, decayed(1, Weight::One), decayed(60, Weight::Value)];
     vec![
         windows(&["seen"], &["10s x 6"], None),
         windows(&["seen", "spam", "~spam"], &["10s x 6", "1m x 5"], None),
@@ -88,7 +83,8 @@ pub(crate) struct Wired {
 
 impl Wired {
     pub(crate) fn open(settings: Settings) -> Wired {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let partitions = settings.partitions;
         let wire = runtime.block_on(Wire::open(settings, runtime.handle().clone())).unwrap();
         Wired { wire, partitions, _runtime: runtime }
