@@ -1,16 +1,16 @@
-//! What keys cost a server, beside one key for each bucket. For people:
+//! What keys cost a server, beside one key for each bucket: bytes, and its CPU time. For people:
 //!
 //! ```sh
-//! cargo test --release -p tollhouse-cluster --test it -- --ignored --nocapture memory
+//! cargo test --release -p tollhouse-cluster --test it -- --ignored --nocapture --test-threads 1 figures
 //! ```
 
-use cluster::remote::{Cell, Change, Image};
+use cluster::remote::{Cell, Change, Image, Read, Remote};
 use event::{Span, Time};
 use redis::Connection;
 use stats::{Column, Layout, Measure, Plan, Track, Weight};
 
 use crate::servers::Cluster;
-use crate::support::{Random, Wired, batch, cell, form, settings};
+use crate::support::{Random, WITHIN, Wired, batch, cell, form, settings};
 
 /// Keys of each kind.
 const KEYS: u64 = 4000;
@@ -114,5 +114,95 @@ fn memory() {
         naive(&mut connection, &naive_keys);
         let theirs = (used(&mut connection) - before) as f64 / KEYS as f64;
         println!("| {name} | {ours:.0} | {theirs:.0} | {:.2} |", ours / theirs);
+    }
+}
+
+/// CPU time of the server, in microseconds.
+fn cpu(connection: &mut Connection) -> f64 {
+    let info: String = redis::cmd("INFO").arg("cpu").query(connection).unwrap();
+    let of = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|seconds| seconds.trim().parse::<f64>().ok()).unwrap()
+    };
+    (of("used_cpu_user:") + of("used_cpu_sys:")) * 1e6
+}
+
+#[test]
+#[ignore = "prints figures for people"]
+fn time() {
+    const PARTITIONS: u64 = 64;
+    const EACH: u64 = 100;
+    const ROUNDS: u64 = 20;
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let wired = Wired::open(settings(cluster.addresses(), 1));
+    let url = format!("redis://{}/", cluster.servers[0].address());
+    let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
+    let tiers = ["10m x 144", "1d x 14"].map(|tier| tier.parse().unwrap());
+    let counters = vec!["seen".to_owned(), "spam".to_owned()];
+    let measure = Measure::Windows(Layout::new(counters, &tiers, vec![], None).unwrap());
+    let (plan, form) = (Plan::new(&measure).unwrap(), form(0, measure));
+    let cells =
+        |partition: u64| (0..EACH).map(|number| cell(&form, partition << 54 | number)).collect::<Vec<_>>();
+    println!("| what is done to a key | server's CPU, us | one key a bucket | ratio |\n|---|---|---|---|");
+    let now = |round: u64| Time::from_seconds(1_750_000_000 + (round * 45).cast_signed());
+    let mut figures = Vec::new();
+    for rounds in [0..1, 1..ROUNDS] {
+        let keys = (PARTITIONS * EACH * (rounds.end - rounds.start)) as f64;
+        let before = cpu(&mut connection);
+        for round in rounds.clone() {
+            let mut words = Vec::new();
+            plan.add(&mut words, now(round), [(0, 1)]);
+            let content = plan.content(&words).unwrap();
+            let image = Image { first: now(round), last: now(round), content };
+            let batches = (0..PARTITIONS).map(|partition| {
+                let writes = cells(partition).into_iter().map(|cell| (cell, Change::Merge(image.clone())));
+                let partition = wired.partitions.of(event::Shingle(partition << 54));
+                batch(partition, round + 1, Time(i64::MIN), writes.collect())
+            });
+            let written = pollster::block_on(wired.wire.write(batches.collect(), WITHIN));
+            assert!(written.iter().all(Result::is_ok), "{written:?}");
+        }
+        let ours = (cpu(&mut connection) - before) / keys;
+        let before = cpu(&mut connection);
+        for round in rounds.clone() {
+            let bucket = now(round).bucket(Span::minutes(10));
+            for partition in 0..PARTITIONS {
+                let rows = |number| (partition << 54 | number, vec![(0, bucket, 1)]);
+                naive(&mut connection, &(0..EACH).map(rows).collect::<Vec<_>>());
+            }
+        }
+        figures.push((ours, (cpu(&mut connection) - before) / keys));
+    }
+    let keys = (PARTITIONS * EACH * ROUNDS) as f64;
+    let before = cpu(&mut connection);
+    for _ in 0..ROUNDS {
+        let read = |partition: u64| {
+            let cells = cells(partition);
+            Read { partition: wired.of(&cells[0]), cells }
+        };
+        let found = pollster::block_on(wired.wire.read((0..PARTITIONS).map(read).collect(), WITHIN));
+        assert!(found.iter().flatten().all(|found| found.number == ROUNDS), "all was written");
+    }
+    let ours = (cpu(&mut connection) - before) / keys;
+    let before = cpu(&mut connection);
+    let bucket = now(0).bucket(Span::minutes(10));
+    for _ in 0..ROUNDS {
+        for partition in 0..PARTITIONS {
+            let mut pipeline = redis::pipe();
+            for number in 0..EACH {
+                // The last hour: six buckets and the current one.
+                let names = (0..7).map(|back| {
+                    format!("tollhouse:from:{:016x}:0:{}", partition << 54 | number, bucket - back)
+                });
+                names.for_each(|name| {
+                    pipeline.cmd("GET").arg(name);
+                });
+            }
+            pipeline.query::<Vec<Option<u64>>>(&mut connection).unwrap();
+        }
+    }
+    figures.push((ours, (cpu(&mut connection) - before) / keys));
+    for (name, (ours, theirs)) in ["made", "changed", "read (an hour)"].into_iter().zip(figures) {
+        println!("| {name} | {ours:.2} | {theirs:.2} | {:.2} |", ours / theirs);
     }
 }
