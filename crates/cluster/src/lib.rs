@@ -10,4 +10,5 @@
 //! The crate knows the network; what a count means it leaves to `stats`.
 
 pub mod remote;
+pub mod sizing;
 pub mod wire;
