@@ -7,8 +7,31 @@
 //! flush   ─► a partition's deltas become one numbered batch ─► Remote::write ─► journal let go
 //! ```
 //!
-//! The crate knows the network; what a count means it leaves to `stats`.
+//! The crate knows the network; what a count means it leaves to `stats`. `docs/cluster.md` says what is promised.
 
+mod cache;
+mod cluster;
+mod counts;
+mod delta;
+mod flush;
+mod intent;
+mod journal;
+mod observe;
+mod reads;
 pub mod remote;
 pub mod sizing;
+mod surroundings;
 pub mod wire;
+mod world;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use cluster::{Cluster, Settings};
+pub use counts::Metrics;
+pub use journal::{count_records, identity};
+pub use surroundings::{Surroundings, Task, Threads};
+
+// A panic elsewhere leaves what these guard usable: it is changed in one step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

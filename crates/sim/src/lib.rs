@@ -8,6 +8,8 @@
 //!
 //! `cargo run --release -p tollhouse-sim --example sim -- 0..10000` runs many; `./test` runs a few.
 //!
+//! [`suite`] is what every home of the ledger has to pass, without a simulation.
+//!
 //! What a seed does not fix: the ledger's flusher is a thread of its own. A simulation waits for it whenever it asks
 //! for a flush, and intervals are longer than a run, so that the order of steps is fixed but for two things: without a
 //! promised durability the flusher wakes up every second, and a flush that was asked for may still be ending when the
@@ -19,6 +21,7 @@ mod model;
 mod runner;
 mod simulation;
 mod spec;
+pub mod suite;
 
 pub use log::simulate_log;
 pub use runner::{run, seeds};

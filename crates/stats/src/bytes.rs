@@ -3,12 +3,17 @@
 use crate::layout::Shape;
 
 /// Appends seven bits a byte, least significant first.
-pub(crate) fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
+pub fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
         value >>= 7;
     }
     bytes.push(value as u8);
+}
+
+/// Appends a signed number so that small magnitudes stay short.
+pub fn push_zigzag(bytes: &mut Vec<u8>, value: i64) {
+    push_varint(bytes, ((value << 1) ^ (value >> 63)).cast_unsigned());
 }
 
 /// Appends a length and the text.
@@ -37,20 +42,24 @@ pub(crate) fn unpack(words: &[u64]) -> Option<Vec<u8>> {
 }
 
 /// Takes values from the front of untrusted bytes; `None` where they end early or are not well-formed.
-pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(crate) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+    /// So many bytes.
+    pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(taken)
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    /// The same as an array.
+    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.take(N)?.try_into().ok()
     }
 
-    pub(crate) fn varint(&mut self) -> Option<u64> {
+    /// What [`push_varint`] has appended; also where it is longer than it need be.
+    pub fn varint(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let (&byte, rest) = self.0.split_first()?;
@@ -67,7 +76,8 @@ impl<'a> Reader<'a> {
         None
     }
 
-    pub(crate) fn zigzag(&mut self) -> Option<i64> {
+    /// What [`push_zigzag`] has appended.
+    pub fn zigzag(&mut self) -> Option<i64> {
         let value = self.varint()?;
         Some((value >> 1).cast_signed() ^ -((value & 1).cast_signed()))
     }
@@ -97,11 +107,6 @@ mod tests {
         assert_eq!(pack(b"123456789"), [9, 0x3837_3635_3433_3231, 0x39]);
         assert_eq!(unpack(&[u64::MAX, 1]), None);
         assert_eq!(unpack(&[]), None);
-    }
-
-    /// Signed numbers so that small magnitudes stay short. Only stores of format 1 have any.
-    fn push_zigzag(bytes: &mut Vec<u8>, value: i64) {
-        push_varint(bytes, ((value << 1) ^ (value >> 63)).cast_unsigned());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use event::{Kind, Space, Span};
 
 use crate::cell::Approx;
 use crate::layout::{Layout, LayoutError, Shape, Tier, Track, Trail};
+use crate::ledger::{Add, LedgerError, Observation};
 use crate::sketch::SketchOptions;
 
 /// A configured statistic for one kind.
@@ -20,6 +21,59 @@ pub struct Statistic {
     pub measure: Measure,
     /// Whether a key must be seen several times before it gets a cell.
     pub admit: Option<Admit>,
+}
+
+impl Statistic {
+    /// Whether an observation fits it.
+    ///
+    /// # Errors
+    /// [`LedgerError::Unfit`] says what does not.
+    #[inline]
+    pub fn check(&self, Observation { key, add, .. }: &Observation) -> Result<(), LedgerError> {
+        match (add, &self.measure) {
+            // Marks of a run are set before its observations, so a reading could come from after its request.
+            (_, Measure::Once { .. }) => self.unfit("marks of requests are not observed"),
+            (Add::Nothing, _) | (Add::Value(_), Measure::Track(_)) => Ok(()),
+            (Add::Evidence(_), Measure::Evidence { .. }) | (Add::Flow(_), Measure::Gcra) => Ok(()),
+            (Add::Take(take), Measure::Windows(layout)) if layout.is_limit() => {
+                if take.interpolated && layout.windows().len() < 2 {
+                    return self.unfit("one sub-window has no share");
+                }
+                Ok(())
+            }
+            (Add::GiveBack { .. }, Measure::Windows(layout)) if layout.is_limit() => Ok(()),
+            (Add::Counters(amounts), Measure::Windows(layout)) => {
+                // Those that hold what was taken back are in no reading, and can be added to.
+                let counters = layout.counters().len();
+                if amounts.iter().any(|(counter, _)| usize::from(counter) >= counters) {
+                    return self.unfit("there are fewer counters");
+                }
+                Ok(())
+            }
+            (Add::Distinct { pair }, Measure::Distinct { .. } | Measure::Approx { .. }) => {
+                if pair.route() != key.shingle.route() {
+                    return self.unfit("the pair is not routed like its owner: make it with `Secret::pair`");
+                }
+                Ok(())
+            }
+            _ => self.unfit("it takes another kind of addition"),
+        }
+    }
+
+    /// Whether its cells are marks of requests.
+    ///
+    /// # Errors
+    /// [`LedgerError::Unfit`] if not.
+    pub fn check_mark(&self) -> Result<(), LedgerError> {
+        match self.measure {
+            Measure::Once { .. } => Ok(()),
+            _ => self.unfit("it holds no marks of requests"),
+        }
+    }
+
+    fn unfit<T>(&self, why: &str) -> Result<T, LedgerError> {
+        Err(LedgerError::Unfit { statistic: self.name.clone(), why: why.to_owned() })
+    }
 }
 
 /// A sketch in front of a statistic: a key gets a cell once it was seen so often. Until then its readings are

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use event::{Key, Kind, Shingle, Space, Span, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::CatalogError;
+use crate::catalog::{Catalog, CatalogError};
 use crate::layout::LayoutError;
 use crate::limit::{Flow, Take};
 
@@ -235,7 +235,55 @@ impl Brief {
     };
 }
 
+/// A reading but for its values, as a home tells it.
+#[derive(Clone, Copy, Debug)]
+pub struct Told {
+    /// How far it can be trusted.
+    pub quality: Quality,
+    /// The key's first and last event.
+    pub times: Option<(Time, Time)>,
+    /// See [`Reading::fresh`].
+    pub fresh: bool,
+    /// Values that it has for each window, see [`crate::Plan::columns`].
+    pub columns: u8,
+}
+
 impl Outcomes {
+    /// Answers in which nothing is known of any key, to requests of so many observations each: for homes to fill in.
+    pub fn blank(observations: impl IntoIterator<Item = usize>) -> Outcomes {
+        let mut outcomes = Outcomes::default();
+        let mut end = 0;
+        for count in observations {
+            end += count;
+            outcomes.requests.push((end as u32, false));
+        }
+        outcomes.readings.resize(end, Brief::NEW);
+        outcomes
+    }
+
+    /// Says that a request's mark was there already.
+    pub fn set_duplicate(&mut self, request: usize) {
+        if let Some((_, duplicate)) = self.requests.get_mut(request) {
+            *duplicate = true;
+        }
+    }
+
+    /// Tells a reading, by its place among all of them. The values may be none, which are all zero.
+    pub fn tell(&mut self, reading: usize, told: Told, values: &[u64]) {
+        let Some(brief) = self.readings.get_mut(reading) else { return };
+        let (first, last) = told.times.map_or((i64::MAX, i64::MIN), |(first, last)| (first.0, last.0));
+        *brief = Brief {
+            first,
+            last,
+            start: self.values.len() as u32,
+            width: values.len() as u16,
+            columns: told.columns,
+            quality: told.quality,
+            fresh: told.fresh,
+        };
+        self.values.extend_from_slice(values);
+    }
+
     /// How many requests were answered.
     pub fn len(&self) -> usize {
         self.requests.len()
@@ -488,6 +536,13 @@ pub enum LedgerError {
         /// The device's answer.
         why: Arc<str>,
     },
+    /// The cluster did not say in time whether a request's mark was there. Nothing of that request was added, nor of
+    /// those without a mark that were sent with it: all of them may be sent again.
+    #[error("the cluster did not answer in time: {why}")]
+    Unreachable {
+        /// What came instead of an answer.
+        why: Arc<str>,
+    },
     /// The ledger was closed.
     #[error("the ledger is closed")]
     Closed,
@@ -533,6 +588,14 @@ pub trait Ledger: Send + Sync {
         now: Time,
         limit: usize,
     ) -> Answer<'a, Vec<(Key, u64)>>;
+
+    /// Replaces the catalog between two requests. Cells are translated when they are next used: counters by name,
+    /// buckets into the finest tier whose width is a multiple of theirs; counters that are gone and buckets that fit
+    /// nowhere are dropped. Distinct counts and marks survive only while their period stays the same.
+    ///
+    /// # Errors
+    /// [`LedgerError::Catalog`] if a kind number would change its meaning; the store's. The old catalog then stays.
+    fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError>;
 
     /// Writes what is dirty, lets go of what has expired at `now`, and tidies the disk a little. To be called on an
     /// interval, from a thread that may block. What has expired is gone even if a later `now` is earlier.

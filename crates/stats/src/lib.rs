@@ -12,7 +12,7 @@
 //!
 //! The crate knows keys and counts: not what a kind means, not what is decided by a reading, and no async runtime.
 
-mod bytes;
+pub mod bytes;
 mod catalog;
 mod cell;
 mod definition;
@@ -34,6 +34,6 @@ pub use embedded::{
 pub use layout::{Column, Layout, LayoutError, Shape, Tier, TierError, Track, Value, Weight};
 pub use ledger::{
     Add, Amounts, Answer, Bucket, Census, Evidence, Ledger, LedgerError, Observation, Once, Outcome,
-    Outcomes, Quality, Reading, Request, Timeline, View,
+    Outcomes, Quality, Reading, Request, Timeline, Told, View,
 };
 pub use sketch::{Sketch, SketchError, SketchOptions};

@@ -2,7 +2,7 @@
 
 use event::{Secret, Time};
 use stats::limit::Flow;
-use stats::{Add, Ledger, Observation, Request, View};
+use stats::{Add, Observation, Request, View};
 
 use super::decide::{Asked, Decided};
 use super::{KeyError, LimitKey, LimitPlan, Take, Taken};

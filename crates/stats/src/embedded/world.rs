@@ -9,7 +9,7 @@ use crate::catalog::{Catalog, CatalogError, Measure, Statistic};
 use crate::cell::Plan;
 pub(super) use crate::definition::PAIR;
 use crate::definition::{Defined, Definition, Registry};
-use crate::ledger::{Add, LedgerError, Observation, Request};
+use crate::ledger::{LedgerError, Request};
 use crate::sketch::Sketch;
 
 /// Space and kind of the images that hold definitions; no pair can have them, see [`Catalog::KINDS`].
@@ -140,9 +140,7 @@ impl World {
         }
         if let Some(once) = &request.once {
             let planned = self.planned(once.key.space, once.key.kind)?;
-            if !matches!(planned.statistic.measure, Measure::Once { .. }) {
-                return planned.unfit("it holds no marks of requests");
-            }
+            planned.statistic.check_mark()?;
         }
         let mut last: Option<(Space, Kind, u16)> = None;
         for observation in &request.observations {
@@ -152,7 +150,7 @@ impl World {
                 _ => self.find(space, kind)?,
             };
             last = Some((space, kind, number));
-            self.plans[usize::from(number)].check(observation)?;
+            self.plans[usize::from(number)].statistic.check(observation)?;
             plans.push(number);
         }
         Ok(())
@@ -165,42 +163,6 @@ impl World {
 }
 
 impl Planned {
-    fn unfit<T>(&self, why: &str) -> Result<T, LedgerError> {
-        Err(LedgerError::Unfit { statistic: self.statistic.name.clone(), why: why.to_owned() })
-    }
-
-    #[inline]
-    fn check(&self, Observation { key, add, .. }: &Observation) -> Result<(), LedgerError> {
-        match (add, &self.statistic.measure) {
-            // Marks of a run are set before its observations, so a reading could come from after its request.
-            (_, Measure::Once { .. }) => self.unfit("marks of requests are not observed"),
-            (Add::Nothing, _) | (Add::Value(_), Measure::Track(_)) => Ok(()),
-            (Add::Evidence(_), Measure::Evidence { .. }) | (Add::Flow(_), Measure::Gcra) => Ok(()),
-            (Add::Take(take), Measure::Windows(layout)) if layout.is_limit() => {
-                if take.interpolated && layout.windows().len() < 2 {
-                    return self.unfit("one sub-window has no share");
-                }
-                Ok(())
-            }
-            (Add::GiveBack { .. }, Measure::Windows(layout)) if layout.is_limit() => Ok(()),
-            (Add::Counters(amounts), Measure::Windows(layout)) => {
-                // Those that hold what was taken back are in no reading, and can be added to.
-                let counters = layout.counters().len();
-                if amounts.iter().any(|(counter, _)| usize::from(counter) >= counters) {
-                    return self.unfit("there are fewer counters");
-                }
-                Ok(())
-            }
-            (Add::Distinct { pair }, Measure::Distinct { .. } | Measure::Approx { .. }) => {
-                if pair.route() != key.shingle.route() {
-                    return self.unfit("the pair is not routed like its owner: make it with `Secret::pair`");
-                }
-                Ok(())
-            }
-            _ => self.unfit("it takes another kind of addition"),
-        }
-    }
-
     /// Whether a cell that saw its last event then is gone.
     #[inline]
     pub(super) fn is_gone(&self, last: Time, horizon: i64) -> bool {

@@ -1,307 +1,88 @@
 //! Random histories against a model that keeps every event in a list.
 
-use std::collections::BTreeMap;
-
-use event::{Key, Kind, Span, Time};
-use stats::{Add, Bucket, Embedded, Ledger, Measure, Outcome, Quality, Request, Shape, Timeline};
+use sim::suite::model::{Subject, check};
+use stats::{Embedded, Ledger};
 use store::MemoryDevice;
 
 use crate::support::*;
 
-/// When, and how much was added to which counters.
-type Seen = (Time, Vec<(u8, u64)>);
-
-#[derive(Clone, Default)]
-struct Model {
-    cells: BTreeMap<Key, Vec<Seen>>,
-    horizon: i64,
-}
-
-fn shape(kind: Kind) -> (Shape, Vec<String>) {
-    let catalog = catalog();
-    let measure = &catalog.get(SPACE, Kind(kind.0 & 0x7fff)).unwrap().measure;
-    let shape = match measure {
-        Measure::Windows(layout) => layout.shape().clone(),
-        Measure::Distinct { tier, .. } => Shape::new(1, &[*tier], None).unwrap(),
-        Measure::Once { window } => {
-            Shape::new(1, &[stats::Tier { width: *window, buckets: 1 }], None).unwrap()
-        }
-        _ => unreachable!("{kind:?}"),
-    };
-    (shape, measure.counters())
-}
-
-/// What each kind's readings sum: tier, bucket width, window, and whether whole periods are counted.
-fn readings(kind: Kind) -> Vec<(usize, i64, i64, bool)> {
-    match kind {
-        MASS => vec![(0, 10, 20, false), (0, 10, 60, false), (1, 60, 300, false)],
-        VISITS => vec![(0, 60, 120, false)],
-        DISTINCT => vec![(0, 60, 60, true), (0, 60, 180, true)],
-        _ => vec![],
-    }
-}
-
-impl Model {
-    fn live(&mut self, key: Key) -> &mut Vec<Seen> {
-        let horizon = self.horizon;
-        let events = self.cells.entry(key).or_default();
-        let last = events.iter().map(|(time, _)| *time).max();
-        if last.is_some_and(|last| shape(key.kind).0.expires(last).0 <= horizon) {
-            events.clear();
-        }
-        events
-    }
-
-    /// The buckets that are kept, by tier and number.
-    fn kept(&mut self, key: Key) -> BTreeMap<(usize, i64), Vec<u64>> {
-        let (shape, counters) = shape(key.kind);
-        let width = shape.fine().width;
-        let events = self.live(key);
-        let mut kept = BTreeMap::new();
-        let Some(head) = events.iter().map(|(time, _)| time.bucket(width)).max() else { return kept };
-        for (time, amounts) in events {
-            let mut place = (0, time.bucket(width));
-            if place.1 < head - i64::from(shape.fine().buckets) {
-                let Some(coarse) = shape.coarse() else { continue };
-                place = (1, time.bucket(coarse.width));
-                if place.1 < Time(head * width.0).bucket(coarse.width) - i64::from(coarse.buckets) {
-                    continue;
-                }
-            }
-            for (counter, amount) in amounts {
-                if *amount > 0 {
-                    let counts = kept.entry(place).or_insert(vec![0; counters.len()]);
-                    counts[usize::from(*counter)] += *amount;
-                }
-            }
-        }
-        kept
-    }
-
-    fn sums(&mut self, key: Key, now: Time) -> Vec<Vec<u64>> {
-        let (shape, counters) = shape(key.kind);
-        let kept = self.kept(key);
-        let mut all = Vec::new();
-        for (tier, width, window, periods) in readings(key.kind) {
-            let width = Span::seconds(width);
-            let oldest = (now - Span::seconds(window)).bucket(width) + i64::from(periods);
-            let mut sums = vec![0; counters.len()];
-            for ((of, bucket), counts) in &kept {
-                let start = Time(bucket * if *of == 0 { shape.fine().width.0 } else { width.0 });
-                if *of <= tier && (oldest..=now.bucket(width)).contains(&start.bucket(width)) {
-                    sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
-                }
-            }
-            all.push(sums);
-        }
-        all
-    }
-
-    fn timeline(&mut self, key: Key) -> Option<Timeline> {
-        let (shape, counters) = shape(key.kind);
-        let kept = self.kept(key);
-        let events = self.live(key);
-        let first = events.iter().map(|(time, _)| *time).min()?;
-        let last = events.iter().map(|(time, _)| *time).max()?;
-        let mut buckets = Vec::new();
-        for tier in [1, 0] {
-            let width =
-                if tier == 0 { shape.fine().width } else { shape.coarse().unwrap_or(shape.fine()).width };
-            for ((_, bucket), counts) in kept.iter().filter(|((of, _), _)| *of == tier) {
-                buckets.push(Bucket { start: Time(bucket * width.0), width, counts: counts.clone() });
-            }
-        }
-        Some(Timeline { counters, first, last, buckets })
-    }
-
-    /// Applies a request and checks what the ledger answered.
-    fn observe(&mut self, request: &Request, outcome: &Outcome, context: &str) {
-        let mut duplicate = false;
-        if let Some(once) = &request.once {
-            let near = |bucket: i64| (bucket - once.time.bucket(Span::minutes(1))).abs() <= 1;
-            duplicate = self.kept(once.key).keys().any(|(_, bucket)| near(*bucket));
-            if !duplicate {
-                self.live(once.key).push((once.time, vec![(0, 1)]));
-            }
-        }
-        assert_eq!(outcome.duplicate, duplicate, "{context}");
-        for (observation, reading) in request.observations.iter().zip(&outcome.readings) {
-            let (key, time) = (observation.key, observation.time);
-            let sums = self.sums(key, time);
-            let found: Vec<Vec<u64>> = sums
-                .iter()
-                .enumerate()
-                .map(|(window, sums)| (0..sums.len()).map(|counter| reading.sum(window, counter)).collect())
-                .collect();
-            assert_eq!(found, sums, "{context}: {observation:?}");
-            let events = self.live(key);
-            assert_eq!(
-                reading.first,
-                events.iter().map(|(time, _)| *time).min(),
-                "{context}: {observation:?}"
-            );
-            assert_eq!(
-                reading.last,
-                events.iter().map(|(time, _)| *time).max(),
-                "{context}: {observation:?}"
-            );
-            assert_eq!(reading.quality, Quality::Exact, "{context}");
-            match &observation.add {
-                Add::Value(_) | Add::Evidence(_) | Add::Take(_) | Add::GiveBack { .. } | Add::Flow(_) => {
-                    unreachable!("the catalog has no tracks, no classifiers and no limits")
-                }
-                Add::Nothing => assert!(!reading.fresh, "{context}"),
-                Add::Counters(amounts) => {
-                    if !duplicate {
-                        self.live(key).push((time, amounts.iter().collect()));
-                    }
-                }
-                Add::Distinct { pair } => {
-                    let pair = Key { kind: Kind(key.kind.0 | 0x8000), shingle: *pair, ..key };
-                    let bucket = time.bucket(Span::minutes(1));
-                    let head = self.live(pair).iter().map(|(time, _)| time.bucket(Span::minutes(1))).max();
-                    let forgotten = head.is_some_and(|head| bucket < head - 2);
-                    let fresh = !forgotten && !self.kept(pair).contains_key(&(0, bucket));
-                    assert_eq!(reading.fresh, fresh, "{context}: {observation:?}");
-                    if !duplicate {
-                        if fresh {
-                            self.live(pair).push((time, vec![(0, 1)]));
-                        }
-                        self.live(key).push((time, vec![(0, u64::from(fresh))]));
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn universe() -> Vec<Key> {
-    [MASS, VISITS, DISTINCT, ONCE]
-        .into_iter()
-        .flat_map(|kind| (0..15).map(move |number| key(kind, number)))
-        .collect()
-}
-
-/// Whether a ledger holds what the model holds.
-fn agrees(ledger: &dyn Ledger, model: &mut Model) -> Result<(), String> {
-    for key in universe() {
-        let (found, expected) = (pollster::block_on(ledger.timeline(key)).unwrap(), model.timeline(key));
-        if found != expected {
-            return Err(format!("{key:?}: found {found:?}, expected {expected:?}"));
-        }
-    }
-    Ok(())
-}
-
-fn random_request(random: &mut Random, now: i64) -> Request {
-    let time = |random: &mut Random| {
-        at(now - 60 + random.below(80) as i64 - (random.below(5) / 4 * random.below(600)) as i64)
-    };
-    let mut observations = Vec::new();
-    for _ in 0..random.below(5) {
-        let (number, time) = (random.below(15), time(random));
-        observations.push(match random.below(10) {
-            0..4 => add(key(MASS, number), time, [(0, random.below(3)), (1, random.below(2))]),
-            4..6 => add(key(VISITS, number), time, [(0, 1)]),
-            6..9 => distinct(key(DISTINCT, number), time, random.below(6)),
-            _ => peek(key([MASS, VISITS, DISTINCT][random.below(3) as usize], number), time),
-        });
-    }
-    match random.below(3) {
-        0 => once(random.below(15), time(random), observations),
-        _ => request(observations),
-    }
-}
-
 #[derive(Clone, Copy, PartialEq)]
-enum Home {
+enum Kept {
     Memory,
     Sync,
     Interval,
     None,
 }
 
-fn check(seed: u64, home: Home, memory_bytes: usize) {
-    let mut random = Random(seed);
-    let mut device = MemoryDevice::new();
-    let open = |device: &MemoryDevice| match home {
-        Home::Memory => Embedded::in_memory(catalog(), 64 << 20).unwrap(),
-        Home::Sync => embedded(device, memory_bytes, "sync"),
-        Home::Interval => embedded(device, memory_bytes, "1h"),
-        Home::None => embedded(device, memory_bytes, "none"),
-    };
-    let mut ledger = open(&device);
-    let mut model = Model { horizon: i64::MIN, ..Model::default() };
-    // What a crash may leave: the states since the last one that is certainly on disk.
-    let mut possible = vec![model.clone()];
-    let mut now = 10_000;
-    for step in 0..250 {
-        let context = format!("seed {seed}, step {step}");
-        match random.below(100) {
-            0..80 => {
-                let requests: Vec<Request> =
-                    (0..1 + random.below(4)).map(|_| random_request(&mut random, now)).collect();
-                let outcomes = observe(&ledger, &requests);
-                assert_eq!(outcomes.len(), requests.len());
-                for (request, outcome) in requests.iter().zip(&outcomes) {
-                    model.observe(request, outcome, &context);
-                }
-                if home == Home::Sync {
-                    possible.clear();
-                }
-                possible.push(model.clone());
-            }
-            80..87 => now += random.below(200) as i64,
-            87..92 => {
-                let now = at(now - random.below(100) as i64);
-                ledger.maintain(now).unwrap();
-                model.horizon = model.horizon.max(now.0);
-                for key in universe() {
-                    model.live(key);
-                }
-                possible = vec![model.clone()];
-            }
-            92..95 if home != Home::Memory => {
-                ledger.close().unwrap();
-                drop(ledger);
-                ledger = open(&device);
-                possible = vec![model.clone()];
-            }
-            95..98 if home == Home::Sync || home == Home::Interval => {
-                let image = device.crash(random.below(u64::MAX));
-                drop(ledger);
-                device = image;
-                ledger = open(&device);
-                let mut misfit = String::new();
-                let held = possible.iter_mut().rev().find_map(|state| match agrees(&ledger, state) {
-                    Ok(()) => Some(state.clone()),
-                    Err(difference) => {
-                        misfit = difference;
-                        None
-                    }
-                });
-                model =
-                    held.unwrap_or_else(|| panic!("{context}: no state that a crash may leave: {misfit}"));
-                possible = vec![model.clone()];
-            }
-            _ => {
-                if let Err(difference) = agrees(&ledger, &mut model) {
-                    panic!("{context}: {difference}");
-                }
-            }
+struct Home {
+    kept: Kept,
+    memory_bytes: usize,
+    device: MemoryDevice,
+    ledger: Option<Embedded>,
+}
+
+impl Home {
+    fn new(kept: Kept, memory_bytes: usize) -> Home {
+        let mut home = Home { kept, memory_bytes, device: MemoryDevice::new(), ledger: None };
+        home.open();
+        home
+    }
+
+    fn open(&mut self) {
+        let open = |durability| embedded(&self.device, self.memory_bytes, durability);
+        self.ledger = Some(match self.kept {
+            Kept::Memory => Embedded::in_memory(catalog(), 64 << 20).unwrap(),
+            Kept::Sync => open("sync"),
+            Kept::Interval => open("1h"),
+            Kept::None => open("none"),
+        });
+    }
+}
+
+impl Subject for Home {
+    fn ledger(&self) -> &dyn Ledger {
+        self.ledger.as_ref().unwrap()
+    }
+
+    fn reopen(&mut self) -> bool {
+        if self.kept == Kept::Memory {
+            return false;
         }
+        self.ledger().close().unwrap();
+        self.ledger = None;
+        self.open();
+        true
+    }
+
+    fn crash(&mut self, seed: u64) -> bool {
+        if !matches!(self.kept, Kept::Sync | Kept::Interval) {
+            return false;
+        }
+        let image = self.device.crash(seed);
+        self.ledger = None;
+        self.device = image;
+        self.open();
+        true
+    }
+
+    fn keeps_every_answer(&self) -> bool {
+        self.kept == Kept::Sync
+    }
+
+    fn marks_expire(&self) -> bool {
+        true
     }
 }
 
 #[test]
 fn random_histories_agree_with_a_list_of_events() {
     for seed in 0..8 {
-        check(seed, Home::Memory, 64 << 20);
+        check(seed, &mut Home::new(Kept::Memory, 64 << 20));
         // With 4 KiB nearly every cell is read back each time, and segments are merged all the while.
         for memory_bytes in [4 << 10, 64 << 20] {
-            check(seed, Home::Sync, memory_bytes);
-            check(seed, Home::Interval, memory_bytes);
-            check(seed, Home::None, memory_bytes);
+            for kept in [Kept::Sync, Kept::Interval, Kept::None] {
+                check(seed, &mut Home::new(kept, memory_bytes));
+            }
         }
     }
 }

@@ -1,0 +1,351 @@
+//! What a node knows of the cluster's cells: the image last read of each, and what was added here since.
+//!
+//! ```text
+//! entry     image (with the number of the node's last batch that it includes) + sent + pending = what a reading sees
+//! pending   ─ cut ─► sent ─ acknowledged, and folded when it is next in the way ─► image
+//! ```
+//!
+//! **What an image includes** is said by the number that came with it: `sent` is added to it only if that is later.
+//! So nothing has to be done to the cells of a batch when it is acknowledged. An image that is older than what was
+//! folded here already is void.
+//!
+//! **Budget.** Entries without additions of their own, and that no running request has looked at, are evicted by CLOCK
+//! (Corbató, A paging experiment with the Multics system, 1968) where their images need more than the budget. Additions
+//! cannot be evicted: flushes bound them.
+//!
+//! Keys that the cluster does not have are kept, too: what was looked for once is not asked for again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use event::{Key, Kind, Shingle, Space, Time};
+use event_listener::Event;
+use hashbrown::HashMap;
+use stats::Plan;
+
+use crate::delta::{Delta, Op};
+use crate::flush::Part;
+use crate::remote::Cell;
+
+/// A key as it is looked up, with [`Cell::PAIR`] in the kind of pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct CellId {
+    pub(crate) space: u16,
+    pub(crate) kind: u16,
+    pub(crate) shingle: u64,
+}
+
+impl CellId {
+    pub(crate) fn of(key: Key) -> CellId {
+        CellId { space: key.space.0, kind: key.kind.0, shingle: key.shingle.0 }
+    }
+
+    pub(crate) fn pair(key: Key, pair: Shingle) -> CellId {
+        CellId { kind: key.kind.0 | Cell::PAIR, shingle: pair.0, ..CellId::of(key) }
+    }
+
+    pub(crate) fn key(self) -> Key {
+        Key { space: Space(self.space), kind: Kind(self.kind), shingle: Shingle(self.shingle) }
+    }
+
+    /// A hash of all of it, for sketches.
+    pub(crate) fn mixed(self) -> u64 {
+        let kind = u64::from(self.space) << 16 | u64::from(self.kind);
+        self.shingle ^ kind.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+/// A call to the cluster that some entries wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Flight {
+    ended: AtomicBool,
+    end: Event,
+}
+
+impl Flight {
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    pub(crate) async fn wait(&self) {
+        loop {
+            let end = self.end.listen();
+            if self.has_ended() {
+                return;
+            }
+            end.await;
+        }
+    }
+}
+
+/// Ends a flight when it is dropped, whatever became of it.
+pub(crate) struct Landing(pub(crate) Arc<Flight>);
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Ordering::Release);
+        self.0.end.notify(usize::MAX);
+    }
+}
+
+/// What was cut for a batch.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    pub(crate) number: u64,
+    pub(crate) delta: Arc<Delta>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// Of its definition.
+    pub(crate) form: u32,
+    /// No words are those of a cell that is not there. `None` is unknown.
+    pub(crate) image: Option<Vec<u64>>,
+    /// The last of the node's batches that the image includes.
+    pub(crate) number: u64,
+    /// When the image was asked for.
+    pub(crate) read_at: Duration,
+    pub(crate) sent: Option<Sent>,
+    pub(crate) pending: Option<Box<Delta>>,
+    pub(crate) flight: Option<Arc<Flight>>,
+    /// The last request that has looked at it.
+    stamp: u64,
+    was_used: bool,
+}
+
+impl Entry {
+    /// Memory of an entry beside its words: in the table, and its place in the ring.
+    const BYTES: usize = size_of::<(CellId, Entry)>() * 8 / 7 + size_of::<CellId>() + 1;
+
+    fn new(form: u32) -> Entry {
+        Entry {
+            form,
+            image: None,
+            number: 0,
+            read_at: Duration::ZERO,
+            sent: None,
+            pending: None,
+            flight: None,
+            stamp: 0,
+            was_used: false,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        Entry::BYTES + 8 * self.image.as_ref().map_or(0, Vec::capacity)
+    }
+
+    /// The call that is about to read it.
+    pub(crate) fn flying(&self) -> Option<&Arc<Flight>> {
+        self.flight.as_ref().filter(|flight| !flight.has_ended())
+    }
+
+    /// What was sent and is not in the image.
+    fn unseen(&self) -> Option<&Delta> {
+        self.sent.as_ref().filter(|sent| sent.number > self.number).map(|sent| &*sent.delta)
+    }
+
+    /// The cell as it is known here.
+    pub(crate) fn show<'a>(&'a self, plan: &Plan, room: &'a mut Vec<u64>) -> &'a [u64] {
+        let image = self.image.as_deref().unwrap_or_default();
+        let (sent, pending) = (self.unseen(), self.pending.as_deref());
+        if sent.is_none() && pending.is_none() {
+            return image;
+        }
+        room.clear();
+        room.extend_from_slice(image);
+        [sent, pending].into_iter().flatten().for_each(|delta| delta.show(plan, room));
+        room
+    }
+
+    /// Makes what was sent, and acknowledged, a part of the image.
+    pub(crate) fn fold(&mut self, plan: &Plan) {
+        let Some(sent) = self.sent.take() else { return };
+        if sent.number > self.number {
+            self.number = sent.number;
+            if let Some(image) = &mut self.image {
+                sent.delta.show(plan, image);
+            }
+        }
+    }
+
+    /// Takes an image that was asked for at a time; false if it lacks what is folded here.
+    pub(crate) fn arrive(&mut self, number: u64, words: Vec<u64>, asked: Duration) -> bool {
+        if number < self.number {
+            return false;
+        }
+        (self.image, self.number, self.read_at) = (Some(words), number, asked);
+        true
+    }
+
+    /// Forgets what has expired: it begins anew.
+    pub(crate) fn expire(&mut self) {
+        if let Some(sent) = self.sent.take() {
+            self.number = self.number.max(sent.number);
+        }
+        self.pending = None;
+        self.image = self.image.take().map(|_| Vec::new());
+    }
+
+    /// Whether its cell is known to hold anything.
+    pub(crate) fn holds(&self) -> bool {
+        self.pending.is_some()
+            || self.sent.is_some()
+            || self.image.as_ref().is_some_and(|image| !image.is_empty())
+    }
+}
+
+/// One of the shares of the cache, with the partitions whose keys it holds.
+pub(crate) struct Shard {
+    pub(crate) parts: Vec<Part>,
+    /// Images that were asked for before this are not to be used any more.
+    pub(crate) invalidated: Duration,
+    cells: HashMap<CellId, Entry>,
+    ring: Vec<CellId>,
+    hand: usize,
+    bytes: usize,
+    budget: usize,
+    pub(crate) evictions: u64,
+}
+
+impl Shard {
+    pub(crate) fn new(parts: Vec<Part>, budget: usize) -> Shard {
+        Shard {
+            parts,
+            invalidated: Duration::ZERO,
+            cells: HashMap::new(),
+            ring: Vec::new(),
+            hand: 0,
+            bytes: 0,
+            budget,
+            evictions: 0,
+        }
+    }
+
+    pub(crate) fn get(&self, id: CellId) -> Option<&Entry> {
+        self.cells.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: CellId) -> Option<&mut Entry> {
+        self.cells.get_mut(&id)
+    }
+
+    /// An entry for a cell of a form. The additions of one of another form that was in its place go on to be sent.
+    pub(crate) fn entry(&mut self, id: CellId, form: u32, part: usize, stamp: u64) -> &mut Entry {
+        if self.cells.get(&id).is_some_and(|entry| entry.form != form) {
+            self.replace(id, form, part);
+        }
+        let Shard { cells, ring, bytes, .. } = self;
+        let entry = cells.entry(id).or_insert_with(|| {
+            ring.push(id);
+            let entry = Entry::new(form);
+            *bytes += entry.bytes();
+            entry
+        });
+        entry.stamp = entry.stamp.max(stamp);
+        entry.was_used = true;
+        entry
+    }
+
+    #[cold]
+    fn replace(&mut self, id: CellId, form: u32, part: usize) {
+        let Some(entry) = self.cells.get_mut(&id) else { return };
+        let before = entry.bytes();
+        let mut old = std::mem::replace(entry, Entry::new(form));
+        self.bytes = (self.bytes + entry.bytes()).saturating_sub(before);
+        if let (Some(delta), Some(part)) = (old.pending.take(), self.parts.get_mut(part)) {
+            part.orphans.push((id, old.form, Arc::from(delta)));
+        }
+    }
+
+    /// Adds to a cell, which has an entry.
+    pub(crate) fn add(&mut self, id: CellId, part: usize, plan: &Plan, op: &Op) {
+        self.change(id, part, |delta| delta.add(plan, op));
+    }
+
+    /// Sets the mark of a pair, which its owner's addition brings to the cluster.
+    pub(crate) fn mark(&mut self, id: CellId, part: usize, plan: &Plan, time: Time) {
+        self.change(id, part, |delta| delta.believe(plan, time));
+    }
+
+    fn change(&mut self, id: CellId, part: usize, change: impl FnOnce(&mut Delta)) {
+        let (Some(entry), Some(part)) = (self.cells.get_mut(&id), self.parts.get_mut(part)) else { return };
+        let before = entry.pending.as_ref().map_or(0, |delta| delta.bytes());
+        let delta = entry.pending.get_or_insert_with(|| {
+            part.dirty.push(id);
+            Box::default()
+        });
+        change(delta);
+        part.pending_bytes += delta.bytes().saturating_sub(before);
+    }
+
+    /// Takes an image in; false if it is void.
+    pub(crate) fn arrive(
+        &mut self,
+        id: CellId,
+        form: u32,
+        number: u64,
+        words: Vec<u64>,
+        asked: Duration,
+    ) -> bool {
+        let Some(entry) = self.cells.get_mut(&id).filter(|entry| entry.form == form) else { return true };
+        let before = entry.bytes();
+        let taken = entry.arrive(number, words, asked);
+        self.bytes = (self.bytes + entry.bytes()).saturating_sub(before);
+        taken
+    }
+
+    /// Makes room, where there is too little: not by what requests from `running` on have looked at. Looks at no more
+    /// than so many entries.
+    pub(crate) fn evict(&mut self, running: u64, mut steps: usize) {
+        while self.bytes > self.budget && steps > 0 && !self.ring.is_empty() {
+            steps -= 1;
+            self.hand %= self.ring.len();
+            let id = self.ring[self.hand];
+            let part = self.part_of(id);
+            let Some(entry) = self.cells.get_mut(&id) else {
+                self.ring.swap_remove(self.hand);
+                continue;
+            };
+            let acknowledged = self.parts.get(part).map_or(0, |part| part.acknowledged);
+            let is_needed = entry.pending.is_some()
+                || entry.sent.as_ref().is_some_and(|sent| sent.number > acknowledged)
+                || entry.flying().is_some()
+                || entry.stamp >= running;
+            if is_needed || entry.was_used {
+                entry.was_used = false;
+                self.hand += 1;
+                continue;
+            }
+            self.bytes = self.bytes.saturating_sub(entry.bytes());
+            self.cells.remove(&id);
+            self.ring.swap_remove(self.hand);
+            self.evictions += 1;
+        }
+    }
+
+    /// The place of a key's partition among those of the shard.
+    pub(crate) fn part_of(&self, id: CellId) -> usize {
+        let route = usize::from(Shingle(id.shingle).route());
+        let bits = self.parts.first().map_or(0, |part| part.shift);
+        (route >> bits) % self.parts.len().max(1)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&CellId, &Entry)> {
+        self.cells.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&CellId, &mut Entry)> {
+        self.cells.iter_mut()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Corrects what is counted after images were changed in place.
+    pub(crate) fn recount(&mut self) {
+        self.bytes = self.cells.values().map(Entry::bytes).sum();
+    }
+}

@@ -1,0 +1,580 @@
+//! [`Cluster`]: a node's ledger.
+
+use std::collections::{BTreeSet, BinaryHeap};
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use event::{Key, Kind, Space, Span, Time};
+use event_listener::{Event, Listener};
+use hashbrown::HashMap;
+use stats::random::Random;
+use stats::{
+    Answer, Catalog, CatalogError, Census, Durability, Ledger, LedgerError, Measure, Outcomes, Plan, Request,
+    Timeline,
+};
+use store::Device;
+
+use crate::cache::{CellId, Shard};
+use crate::counts::{Counts, Metrics};
+use crate::delta::Delta;
+use crate::flush::Part;
+use crate::intent::Intents;
+use crate::journal::{Added, Journal, Options, Record, Token};
+use crate::lock;
+use crate::reads::Lookup;
+use crate::remote::{Cell, Partition, Partitions, Remote};
+use crate::surroundings::Surroundings;
+use crate::world::{Known, World};
+
+/// Shares of the cache, each with a lock.
+const SHARDS: usize = 64;
+
+/// How a node uses its cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Into how many parts keys are divided: as the cluster has it.
+    pub partitions: Partitions,
+    /// When additions are safe from a crash of this node.
+    pub durability: Durability,
+    /// How long a partition's additions are summed before they are sent.
+    pub flush_every: Duration,
+    /// Additions of one partition, in bytes of memory, that are sent before that.
+    pub flush_bytes: usize,
+    /// How old an image may be that is answered without reading a newer one.
+    pub fresh_for: Duration,
+    /// How old one may be that is answered while a newer one is read.
+    pub stale_for: Duration,
+    /// The longest that the cluster is waited for in one call. What is not there by then is missing in readings.
+    pub within: Duration,
+    /// Budget for images in memory.
+    pub cache_bytes: usize,
+    /// A segment of the journal that has reached this length is followed by a new one.
+    pub segment_bytes: u64,
+    /// The longest that the journal may be: beyond it additions are refused.
+    pub journal_bytes_max: u64,
+    /// How long an acknowledged batch is kept, so that it can be sent again if a failover loses it.
+    pub retain: Duration,
+    /// The longest that closing waits for the cluster. What it has not taken by then is sent after the next opening.
+    pub drain: Duration,
+}
+
+impl Settings {
+    /// The defaults: a second, ten seconds, a quarter of a second, 256 MiB of images, a GiB of journal.
+    pub fn new(partitions: Partitions) -> Settings {
+        Settings {
+            partitions,
+            durability: Durability::Sync,
+            flush_every: Duration::from_secs(1),
+            flush_bytes: 256 << 10,
+            fresh_for: Duration::from_secs(1),
+            stale_for: Duration::from_secs(10),
+            within: Duration::from_millis(250),
+            cache_bytes: 256 << 20,
+            segment_bytes: 16 << 20,
+            journal_bytes_max: 1 << 30,
+            retain: Duration::from_secs(30),
+            drain: Duration::from_secs(20),
+        }
+    }
+}
+
+/// Statistics in a cluster, with a cache and a journal in this process.
+pub struct Cluster {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) remote: Arc<dyn Remote>,
+    pub(crate) surroundings: Arc<dyn Surroundings>,
+    pub(crate) settings: Settings,
+    pub(crate) partitions: Partitions,
+    pub(crate) shards: Vec<Mutex<Shard>>,
+    /// Partitions of a shard.
+    width: usize,
+    world: RwLock<Arc<World>>,
+    /// Held while the catalog is replaced.
+    changing: Mutex<()>,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) intents: Intents,
+    /// Read while something is added and put into the journal, written while a batch is cut.
+    pub(crate) adding: RwLock<()>,
+    /// What expires at or before this is gone.
+    pub(crate) horizon: AtomicI64,
+    pub(crate) running: Running,
+    pub(crate) counts: Counts,
+    pub(crate) random: Mutex<Random>,
+    token: AtomicU64,
+    pub(crate) asking: Mutex<Asking>,
+    /// When the journal was last written, and trimmed.
+    pub(crate) tended: Mutex<(Duration, Duration)>,
+    pub(crate) is_checking: AtomicBool,
+    pub(crate) is_recovering: AtomicBool,
+    /// The journal may not grow.
+    pub(crate) is_full: AtomicBool,
+    pub(crate) is_closed: AtomicBool,
+    pub(crate) is_draining: AtomicBool,
+    /// Notified by each tick while the node drains.
+    pub(crate) drained: Event,
+    /// Wakes the flusher.
+    pub(crate) kick: Event,
+}
+
+/// Whether the cluster was asked which batches it has.
+#[derive(Default)]
+pub(crate) struct Asking {
+    pub(crate) is_done: bool,
+    pub(crate) is_busy: bool,
+    pub(crate) attempts: u32,
+    pub(crate) not_before: Duration,
+}
+
+/// The calls that are at work, so that what they have looked up stays.
+#[derive(Default)]
+pub(crate) struct Running {
+    next: AtomicU64,
+    stamps: Mutex<BTreeSet<u64>>,
+}
+
+pub(crate) struct Run<'a> {
+    running: &'a Running,
+    pub(crate) stamp: u64,
+}
+
+impl Running {
+    pub(crate) fn begin(&self) -> Run<'_> {
+        let mut stamps = lock(&self.stamps);
+        let stamp = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        stamps.insert(stamp);
+        Run { running: self, stamp }
+    }
+
+    /// The stamp of the one that began first.
+    pub(crate) fn oldest(&self) -> u64 {
+        lock(&self.stamps).first().copied().unwrap_or(u64::MAX)
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        lock(&self.running.stamps).remove(&self.stamp);
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").finish_non_exhaustive()
+    }
+}
+
+/// What a journal says is not in the cluster.
+type Replays = HashMap<Partition, std::collections::BTreeMap<u64, HashMap<(CellId, u32), Delta>>>;
+
+impl Cluster {
+    /// Opens a node: reads the journal in `device`, which is this node's alone, and begins to send what is in it. The
+    /// cluster need not be there.
+    ///
+    /// # Errors
+    /// [`LedgerError::Catalog`] if the catalog does not fit itself or what is in the journal;
+    /// [`LedgerError::Poisoned`] if the journal cannot be read or written.
+    pub fn open(
+        remote: Arc<dyn Remote>,
+        device: Arc<dyn Device>,
+        catalog: Catalog,
+        settings: Settings,
+        surroundings: Arc<dyn Surroundings>,
+    ) -> Result<Cluster, LedgerError> {
+        let count = settings.partitions.count();
+        let mut records = Vec::new();
+        let options = Options {
+            durability: settings.durability,
+            segment_bytes: settings.segment_bytes,
+            partitions: usize::from(count),
+        };
+        let journal =
+            Journal::open(device, surroundings.clone(), options, &mut |record| records.push(record));
+        let journal = journal.map_err(|error| LedgerError::Poisoned { why: error.to_string().into() })?;
+        let shards = SHARDS.min(usize::from(count));
+        let world = World::new(catalog, None, shards)?;
+        let (world, mut replays, intents) = replay(world, records)?;
+        let mut random = Random::new(surroundings.seed());
+        let latest = journal.latest();
+        let width = usize::from(count) / shards;
+        let shift = event::Shingle::ROUTE_BITS - count.trailing_zeros();
+        let now = surroundings.now();
+        let part = |number: u16| {
+            let partition = Partition(number);
+            let due = now + settings.flush_every.mul_f64(random.unit());
+            let latest = latest.get(usize::from(number)).copied().unwrap_or(0);
+            let mut part = Part::new(partition, shift, latest, due);
+            part.replays = replays.remove(&partition).unwrap_or_default();
+            part
+        };
+        let parts: Vec<Part> = (0..count).map(part).collect();
+        let mut parts = parts.into_iter();
+        let budget = settings.cache_bytes / shards;
+        let shards: Vec<Mutex<Shard>> = (0..shards)
+            .map(|_| Mutex::new(Shard::new(parts.by_ref().take(width).collect(), budget)))
+            .collect();
+        let inner = Arc::new(Inner {
+            remote,
+            settings,
+            partitions: settings.partitions,
+            shards,
+            width,
+            world: RwLock::new(Arc::new(world)),
+            changing: Mutex::default(),
+            journal: Arc::new(journal),
+            intents,
+            adding: RwLock::default(),
+            horizon: AtomicI64::new(i64::MIN),
+            running: Running::default(),
+            counts: Counts::default(),
+            token: AtomicU64::new(random.bits()),
+            random: Mutex::new(random),
+            asking: Mutex::default(),
+            tended: Mutex::new((now, now)),
+            is_checking: AtomicBool::new(false),
+            is_recovering: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+            is_draining: AtomicBool::new(false),
+            drained: Event::new(),
+            kick: Event::new(),
+            surroundings: surroundings.clone(),
+        });
+        let weak = Arc::downgrade(&inner);
+        surroundings.spawn(Box::pin(async move {
+            while let Some(inner) = weak.upgrade() {
+                let kicked = inner.kick.listen();
+                inner.tick();
+                let mut rest = inner.surroundings.sleep(inner.pause());
+                drop(inner);
+                let mut kicked = pin!(kicked);
+                poll_fn(|context| {
+                    let woken =
+                        rest.as_mut().poll(context).is_ready() || kicked.as_mut().poll(context).is_ready();
+                    if woken { Poll::Ready(()) } else { Poll::Pending }
+                })
+                .await;
+            }
+        }));
+        Ok(Cluster { inner })
+    }
+
+    /// The catalog in force.
+    pub fn catalog(&self) -> Catalog {
+        self.inner.world().catalog.clone()
+    }
+
+    /// Lets no image be used that was asked for before now: after cells were changed by others than nodes, as when a
+    /// subject is erased, or an export was brought in. Other nodes have to be told, too.
+    pub fn invalidate(&self) {
+        let now = self.inner.surroundings.now() + Duration::from_nanos(1);
+        for shard in &self.inner.shards {
+            lock(shard).invalidated = now;
+        }
+    }
+
+    /// Takes no more additions and sends what there is; true when the cluster has all of it.
+    pub async fn drain(&self) -> bool {
+        let inner = &self.inner;
+        inner.is_closed.store(true, Ordering::Release);
+        inner.is_draining.store(true, Ordering::Release);
+        let end = inner.surroundings.now() + inner.settings.drain;
+        loop {
+            let drained = inner.drained.listen();
+            if inner.is_clean() {
+                return true;
+            }
+            if inner.surroundings.now() >= end {
+                return false;
+            }
+            inner.kick.notify(1);
+            drained.await;
+        }
+    }
+
+    /// What this node has done and holds.
+    pub fn metrics(&self) -> Metrics {
+        let inner = &self.inner;
+        let mut metrics = inner.counts.metrics();
+        for shard in &inner.shards {
+            let shard = lock(shard);
+            metrics.evictions += shard.evictions;
+            metrics.entries += shard.iter().count() as u64;
+            metrics.cache_bytes += shard.bytes() as u64;
+            for part in &shard.parts {
+                metrics.pending_bytes += part.pending_bytes as u64;
+                metrics.waiting_partitions += u64::from(part.waiting.is_some());
+            }
+        }
+        metrics.undecided = inner.intents.len() as u64;
+        metrics.journal_bytes = inner.journal.bytes();
+        metrics.full = inner.is_full.load(Ordering::Acquire);
+        metrics
+    }
+}
+
+/// Sorts what a journal says: forms, batches, and intents without an answer.
+fn replay(mut world: World, records: Vec<Record>) -> Result<(World, Replays, Intents), LedgerError> {
+    let (mut replays, mut intents) = (Replays::new(), HashMap::new());
+    for record in records {
+        match record {
+            Record::Form(form, words) => {
+                if world.forms.contains_key(&form) {
+                    continue;
+                }
+                let stored = || CatalogError::Stored(format!("form {form:08x} of the journal"));
+                let definition = stats::portable::Definition::decode(&words).ok_or_else(stored)?;
+                world.forms.insert(form, Arc::new(Known::new(definition)?));
+            }
+            Record::Intent(token, request) => {
+                intents.insert(token, request);
+            }
+            Record::Addition { had, refused, added } => {
+                for token in had.iter().chain(&refused) {
+                    intents.remove(token);
+                }
+                for Added { partition, number, cell, form, op } in added {
+                    if let Some(known) = world.forms.get(&form) {
+                        let batch = replays.entry(partition).or_default().entry(number).or_default();
+                        batch.entry((cell, form)).or_default().add(&known.plan, &op);
+                    }
+                }
+            }
+            Record::Numbers(_) | Record::Checkpoint => {}
+        }
+    }
+    let restored = Intents::default();
+    for (token, request) in intents {
+        restored.restore(token, request);
+    }
+    Ok((world, replays, restored))
+}
+
+impl Inner {
+    pub(crate) fn world(&self) -> Arc<World> {
+        self.world.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The shard of a partition, and its place in it.
+    pub(crate) fn place(&self, partition: Partition) -> (usize, usize) {
+        let number = usize::from(partition.0);
+        (number / self.width, number % self.width)
+    }
+
+    /// One that nobody has had.
+    pub(crate) fn token(&self) -> Token {
+        let mut token = [0; size_of::<Token>()];
+        let number = self.token.fetch_add(1, Ordering::Relaxed);
+        let (first, last) = token.split_at_mut(8);
+        first.copy_from_slice(&self.surroundings.seed().to_le_bytes());
+        last.copy_from_slice(&number.to_le_bytes());
+        token
+    }
+
+    /// Takes in which batch a partition has, where that is not known.
+    pub(crate) fn met(&self, partition: Partition, number: u64) {
+        if !self.is_known(partition) {
+            self.learn(partition, number);
+        }
+    }
+
+    async fn timeline(self: &Arc<Inner>, key: Key) -> Result<Option<Timeline>, LedgerError> {
+        let world = self.world();
+        let planned = world.planned(key.space, key.kind)?;
+        let is_mark = matches!(planned.statistic.measure, Measure::Once { .. });
+        let (id, form) = (CellId::of(key), planned.known.form.id);
+        let (shard, at) = self.place(self.partitions.of(key.shingle));
+        let run = self.running.begin();
+        let age = self.age(self.surroundings.now());
+        let mut lookup = Lookup::default();
+        {
+            let mut shard = lock(&self.shards[shard]);
+            let entry = shard.entry(id, form, at, run.stamp);
+            if is_mark {
+                // Claims do not go through the cache.
+                entry.image = None;
+            }
+            lookup.look(&mut shard, id, form, &age, run.stamp);
+        }
+        self.read(lookup, &world).await;
+        let mut shard = lock(&self.shards[shard]);
+        let entry = shard.entry(id, form, at, run.stamp);
+        if !age.is_usable(entry) {
+            return Err(LedgerError::Unreachable { why: "the key could not be read".into() });
+        }
+        let mut room = Vec::new();
+        let plan = &planned.plan;
+        let words = entry.show(plan, &mut room);
+        let Some((first, last)) = plan.times(words) else { return Ok(None) };
+        // Marks expire by the cluster's own clock.
+        if !is_mark && plan.expires_after(last).0 <= self.horizon.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        let counters = planned.statistic.measure.shown();
+        Ok(Some(Timeline { counters, first, last, buckets: plan.net_rows(words) }))
+    }
+
+    fn hottest(
+        &self,
+        (space, kind): (Space, Kind),
+        counter: u8,
+        window: Span,
+        now: Time,
+        limit: usize,
+    ) -> Result<Vec<(Key, u64)>, LedgerError> {
+        let world = self.world();
+        let planned = world.planned(space, kind)?;
+        let plan = Plan::over(&planned.statistic.measure, &[window])?;
+        if usize::from(counter) >= plan.columns() {
+            let why = "there are fewer counters".to_owned();
+            return Err(LedgerError::Unfit { statistic: planned.statistic.name.clone(), why });
+        }
+        let horizon = self.horizon.load(Ordering::Acquire);
+        // The least of the best on top, so that it can be replaced.
+        let mut best = BinaryHeap::new();
+        let (mut values, mut room) = (vec![0; plan.reading()], Vec::new());
+        for shard in &self.shards {
+            for (id, entry) in lock(shard).iter() {
+                if (id.space, id.kind, entry.form) != (space.0, kind.0, planned.known.form.id) {
+                    continue;
+                }
+                let words = entry.show(&plan, &mut room);
+                if plan.last(words).is_none_or(|last| plan.expires_after(last).0 <= horizon) {
+                    continue;
+                }
+                plan.read(words, now, &mut values);
+                let sum = values.get(usize::from(counter)).copied().unwrap_or(0);
+                if sum > 0 {
+                    best.push((std::cmp::Reverse(sum), id.key()));
+                    if best.len() > limit {
+                        best.pop();
+                    }
+                }
+            }
+        }
+        Ok(best.into_sorted_vec().into_iter().map(|(sum, key)| (key, sum.0)).collect())
+    }
+
+    /// Lets go of what has expired.
+    fn sweep(&self) {
+        let (world, horizon) = (self.world(), self.horizon.load(Ordering::Acquire));
+        let mut room = Vec::new();
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            for (_, entry) in shard.iter_mut() {
+                if let Some(known) = world.forms.get(&entry.form)
+                    && entry.holds()
+                    && known.plan.expires(entry.show(&known.plan, &mut room)).0 <= horizon
+                {
+                    entry.expire();
+                }
+            }
+            shard.recount();
+        }
+    }
+}
+
+impl Ledger for Cluster {
+    fn observe<'a>(&'a self, requests: &'a [Request]) -> Answer<'a, Outcomes> {
+        Box::pin(self.inner.observe(requests))
+    }
+
+    fn timeline<'a>(&'a self, key: Key) -> Answer<'a, Option<Timeline>> {
+        Box::pin(self.inner.timeline(key))
+    }
+
+    /// Only over what this node has in memory.
+    fn hottest<'a>(
+        &'a self,
+        space: Space,
+        kind: Kind,
+        counter: u8,
+        window: Span,
+        now: Time,
+        limit: usize,
+    ) -> Answer<'a, Vec<(Key, u64)>> {
+        Box::pin(async move { self.inner.hottest((space, kind), counter, window, now, limit) })
+    }
+
+    /// A kind whose definition changes counts from nothing: the cells of each definition are apart, so that nodes with
+    /// the old catalog and nodes with the new one do not disturb each other. What was added under the old one is still
+    /// sent.
+    fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError> {
+        let _only = lock(&self.inner.changing);
+        let before = self.inner.world();
+        let world = World::new(catalog, Some(&before), self.inner.shards.len())?;
+        *self.inner.world.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(world);
+        Ok(())
+    }
+
+    fn maintain(&self, now: Time) -> Result<(), LedgerError> {
+        self.inner.horizon.fetch_max(now.0, Ordering::AcqRel);
+        self.inner.sweep();
+        self.inner.journal.check()
+    }
+
+    /// Sends everything, for as long as [`Settings::drain`] says, and syncs the journal. What the cluster has not taken by
+    /// then is no error: it is sent after the next opening.
+    fn close(&self) -> Result<(), LedgerError> {
+        let inner = &self.inner;
+        inner.is_closed.store(true, Ordering::Release);
+        inner.is_draining.store(true, Ordering::Release);
+        let end = Instant::now() + inner.settings.drain;
+        loop {
+            let drained = inner.drained.listen();
+            if inner.is_clean() {
+                break;
+            }
+            inner.kick.notify(1);
+            if drained.wait_deadline(end).is_none() {
+                tracing::warn!(
+                    "the cluster has not taken everything: what is left is sent after the next opening"
+                );
+                break;
+            }
+        }
+        inner.journal.close()
+    }
+
+    fn census(&self) -> Census {
+        let inner = &self.inner;
+        let mut census = Census {
+            memory_bytes: inner.world().sketch_bytes(),
+            disk_bytes: inner.journal.bytes(),
+            loads: inner.counts.metrics().reads,
+            damaged: inner.counts.metrics().unsound,
+            full: inner.is_full.load(Ordering::Acquire),
+            ..Census::default()
+        };
+        for shard in &inner.shards {
+            let shard = lock(shard);
+            census.cells +=
+                shard.iter().filter(|(id, entry)| id.kind & Cell::PAIR == 0 && entry.holds()).count() as u64;
+            census.memory_bytes += shard.bytes() as u64;
+            census.dirty_bytes += shard.parts.iter().map(|part| part.pending_bytes as u64).sum::<u64>();
+            census.evictions += shard.evictions;
+        }
+        census.keys = census.cells;
+        match inner.journal.check() {
+            Err(LedgerError::Full { .. }) => census.full = true,
+            Err(_) => census.poisoned = true,
+            Ok(()) => {}
+        }
+        census
+    }
+}
+
+impl Drop for Cluster {
+    /// Ends the background work. What was not sent stays in the journal.
+    fn drop(&mut self) {
+        self.inner.is_closed.store(true, Ordering::Release);
+        self.inner.kick.notify(1);
+    }
+}

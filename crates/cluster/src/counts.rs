@@ -1,0 +1,102 @@
+//! What a node counts of its own work.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::reads::Lookup;
+
+/// What a node has done since it was opened, and what it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Metrics {
+    /// Cells that were answered from memory.
+    pub hits: u64,
+    /// Cells that were answered from memory with an older image, while a newer was read.
+    pub soft_hits: u64,
+    /// Cells that were not answered before they were read.
+    pub misses: u64,
+    /// Cells that the cluster was asked for.
+    pub reads: u64,
+    /// Calls in which it was.
+    pub read_calls: u64,
+    /// Parts of these calls, one a partition, that failed.
+    pub read_failures: u64,
+    /// Images that are no cells of their definition.
+    pub unsound: u64,
+    /// Batches that were sent, again or for the first time.
+    pub batches: u64,
+    /// Changes of cells in them.
+    pub writes: u64,
+    /// Batches that were not acknowledged, and are sent again.
+    pub write_failures: u64,
+    /// Marks that were claimed, again or for the first time.
+    pub claims: u64,
+    /// Batches that a failover has lost, and that could not be sent again.
+    pub lost_batches: u64,
+    /// Times that the journal was written anew because it was too long.
+    pub checkpoints: u64,
+    /// Entries that were let go of to make room.
+    pub evictions: u64,
+    /// Keys in memory, also those that the cluster does not have.
+    pub entries: u64,
+    /// Memory of images.
+    pub cache_bytes: u64,
+    /// Memory of what was added and is not in a batch.
+    pub pending_bytes: u64,
+    /// Partitions of which the cluster has not acknowledged everything.
+    pub waiting_partitions: u64,
+    /// Requests of which the cluster has not said whether they were the first.
+    pub undecided: u64,
+    /// Length of the journal.
+    pub journal_bytes: u64,
+    /// Nothing is added for now because the journal may not grow.
+    pub full: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Counts {
+    hits: AtomicU64,
+    soft_hits: AtomicU64,
+    misses: AtomicU64,
+    pub(crate) reads: AtomicU64,
+    pub(crate) read_calls: AtomicU64,
+    pub(crate) read_failures: AtomicU64,
+    pub(crate) unsound: AtomicU64,
+    pub(crate) batches: AtomicU64,
+    pub(crate) writes: AtomicU64,
+    pub(crate) write_failures: AtomicU64,
+    claims: AtomicU64,
+    pub(crate) lost_batches: AtomicU64,
+    pub(crate) checkpoints: AtomicU64,
+}
+
+impl Counts {
+    pub(crate) fn looked(&self, lookup: &Lookup) {
+        self.hits.fetch_add(lookup.hits, Ordering::Relaxed);
+        self.soft_hits.fetch_add(lookup.soft_hits, Ordering::Relaxed);
+        self.misses.fetch_add(lookup.misses, Ordering::Relaxed);
+    }
+
+    pub(crate) fn claims(&self, count: usize) {
+        self.claims.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// What is counted here; the rest is zero.
+    pub(crate) fn metrics(&self) -> Metrics {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Metrics {
+            hits: of(&self.hits),
+            soft_hits: of(&self.soft_hits),
+            misses: of(&self.misses),
+            reads: of(&self.reads),
+            read_calls: of(&self.read_calls),
+            read_failures: of(&self.read_failures),
+            unsound: of(&self.unsound),
+            batches: of(&self.batches),
+            writes: of(&self.writes),
+            write_failures: of(&self.write_failures),
+            claims: of(&self.claims),
+            lost_batches: of(&self.lost_batches),
+            checkpoints: of(&self.checkpoints),
+            ..Metrics::default()
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What was added to a cell here, and is not known to be in the cluster.
+//!
+//! An [`Op`] is an addition that no longer depends on what is there: what a take adds has been decided. Journals keep
+//! these. A [`Delta`] is the sum of some, as it goes to the cluster and as readings of this node see it.
+
+use event::{Shingle, Time};
+use stats::limit::Flow;
+use stats::{Amounts, Evidence, Plan};
+
+use crate::remote::{Change, Image};
+
+/// An addition to one cell that is decided.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Op {
+    /// Amounts to counters.
+    Counters(Time, Amounts),
+    /// An event of a track, and so many sightings before it that a sketch has counted.
+    Value {
+        time: Time,
+        value: Option<i64>,
+        sightings: u32,
+    },
+    Evidence(Time, Evidence),
+    /// A value of an approximate distinct count.
+    Hash(Time, u64),
+    /// A value of an exact one, which this node has not seen before. The cluster decides.
+    Unique(Time, Shingle),
+    Flow(Time, Flow),
+    /// A cell that has seen what is added.
+    Words(Vec<u64>),
+}
+
+/// A sum of additions to one cell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Delta {
+    /// The cell that has seen what is merged.
+    pub(crate) words: Vec<u64>,
+    /// The cell that has seen what this node believes the uniques add. Of a pair it is the mark, which goes to the
+    /// cluster with its owner.
+    believed: Vec<u64>,
+    pub(crate) uniques: Vec<(Time, Shingle)>,
+    pub(crate) flows: Vec<(Time, Flow)>,
+}
+
+impl Delta {
+    pub(crate) fn add(&mut self, plan: &Plan, op: &Op) {
+        match op {
+            Op::Counters(time, amounts) => plan.add(&mut self.words, *time, amounts.iter()),
+            Op::Value { time, value, sightings } => {
+                (0..*sightings).for_each(|_| plan.add_value(&mut self.words, *time, None));
+                plan.add_value(&mut self.words, *time, *value);
+            }
+            Op::Evidence(time, evidence) => plan.add_evidence(&mut self.words, *time, *evidence),
+            Op::Hash(time, hash) => plan.add_hash(&mut self.words, *time, *hash),
+            Op::Unique(time, pair) => {
+                self.uniques.push((*time, *pair));
+                self.believe(plan, *time);
+            }
+            Op::Flow(time, flow) => self.flow(*time, *flow),
+            Op::Words(words) => plan.merge(&mut self.words, words),
+        }
+    }
+
+    /// Counts a value that the cluster is asked to count, or sets its mark.
+    pub(crate) fn believe(&mut self, plan: &Plan, time: Time) {
+        plan.add(&mut self.believed, time, [(0, 1)]);
+    }
+
+    /// Two additions in a row are one: from any moment `m`, the later of `m + cost` and `time + cost` twice over is the
+    /// later of `m + both` and of a sum that is given by a time again. That time is rounded up to a microsecond.
+    fn flow(&mut self, time: Time, flow: Flow) {
+        if let (Flow::Add { cost }, Some((before, Flow::Add { cost: earlier }))) =
+            (flow, self.flows.last_mut())
+        {
+            *before = Time((*before).0.max(time.0.saturating_sub(earlier.div_euclid(1000))));
+            *earlier = earlier.saturating_add(cost);
+            return;
+        }
+        self.flows.push((time, flow));
+    }
+
+    /// Adds all of another that came after it.
+    pub(crate) fn append(&mut self, plan: &Plan, later: &Delta) {
+        plan.merge(&mut self.words, &later.words);
+        plan.merge(&mut self.believed, &later.believed);
+        self.uniques.extend_from_slice(&later.uniques);
+        later.flows.iter().for_each(|(time, flow)| self.flow(*time, *flow));
+    }
+
+    /// Whether the cluster has nothing to do: of a pair, whose owner brings the mark.
+    pub(crate) fn is_carried(&self) -> bool {
+        self.words.is_empty() && self.uniques.is_empty() && self.flows.is_empty()
+    }
+
+    /// Makes a cell one that has seen this, too.
+    pub(crate) fn show(&self, plan: &Plan, cell: &mut Vec<u64>) {
+        for words in [&self.words, &self.believed] {
+            if !words.is_empty() {
+                plan.merge(cell, words);
+            }
+        }
+        self.flows.iter().for_each(|(time, flow)| plan.flow(cell, *time, flow));
+    }
+
+    /// The same as operations that add up to it.
+    pub(crate) fn ops(&self) -> impl Iterator<Item = Op> + '_ {
+        let words = (!self.words.is_empty()).then(|| Op::Words(self.words.clone()));
+        let uniques = self.uniques.iter().map(|(time, pair)| Op::Unique(*time, *pair));
+        let flows = self.flows.iter().map(|(time, flow)| Op::Flow(*time, *flow));
+        words.into_iter().chain(uniques).chain(flows)
+    }
+
+    /// What happens to the cell in the cluster, in order.
+    pub(crate) fn changes(&self, plan: &Plan) -> impl Iterator<Item = Change> + '_ {
+        let image = plan.times(&self.words).zip(plan.content(&self.words));
+        let merge = image.map(|((first, last), content)| Change::Merge(Image { first, last, content }));
+        let uniques = self.uniques.iter().map(|(time, pair)| Change::Unique { pair: *pair, time: *time });
+        let flows = self.flows.iter().map(|(now, flow)| Change::Flow { now: *now, flow: *flow });
+        merge.into_iter().chain(uniques).chain(flows)
+    }
+
+    /// Its size in memory, about.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Delta>()
+            + 8 * (self.words.capacity() + self.believed.capacity())
+            + size_of::<(Time, Shingle)>() * self.uniques.capacity()
+            + size_of::<(Time, Flow)>() * self.flows.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use stats::Measure;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn additions_to_a_bucket_are_one_but_for_a_microsecond(
+            start in proptest::option::of(0i64..100_000_000),
+            mut takes in proptest::collection::vec((0i64..100_000, 1i64..5_000_000), 1..9),
+        ) {
+            takes.sort_by_key(|(time, _)| *time);
+            let plan = Plan::new(&Measure::Gcra).unwrap();
+            let mut one_by_one = Vec::new();
+            if let Some(start) = start {
+                plan.flow(&mut one_by_one, Time(0), &Flow::Add { cost: start + 1 });
+            }
+            let mut at_once = one_by_one.clone();
+            let mut delta = Delta::default();
+            for (time, cost) in takes {
+                let flow = Flow::Add { cost };
+                plan.flow(&mut one_by_one, Time(time), &flow);
+                delta.add(&plan, &Op::Flow(Time(time), flow));
+            }
+            prop_assert_eq!(delta.flows.len(), 1);
+            delta.show(&plan, &mut at_once);
+            let moment = |cell: &[u64]| {
+                let mut out = [0];
+                plan.read(cell, Time(0), &mut out);
+                out[0].cast_signed()
+            };
+            let late = moment(&at_once) - moment(&one_by_one);
+            prop_assert!((0..10_000).contains(&late), "{} ns", late);
+        }
+    }
+}

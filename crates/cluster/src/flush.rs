@@ -1,0 +1,617 @@
+//! What was added becomes numbered batches, and batches reach the cluster.
+//!
+//! ```text
+//! tick    ─► which partitions are due ─► cut: pending is the batch `number` ─► journal synced ─► Remote::write, all in one
+//! answer  ─► Now, Before: acknowledged     an error: again, later, the same
+//!         └► Behind(has): all after `has` from the journal, as one
+//! ```
+//!
+//! A partition has one batch under way at most, so the cluster knows all that was before it. Each is due at a phase of
+//! its own in the interval, drawn at random: nodes do not flush in step, and a node writes little at a time. Cutting
+//! waits for requests that are adding, so what is cut is in the journal.
+//!
+//! After opening, nothing is sent to a partition before the cluster has said which batch of this node it has.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use event::Time;
+use hashbrown::HashMap;
+use stats::{Durability, LedgerError};
+
+use crate::cache::{CellId, Sent, Shard};
+use crate::cluster::Inner;
+use crate::delta::{Delta, Op};
+use crate::journal::{Added, Record};
+use crate::lock;
+use crate::remote::{Batch, Cell, Failure, Partition, Write, Written};
+use crate::world::World;
+
+/// How long after a first failure a batch is sent again, and at most.
+const AGAIN: Duration = Duration::from_millis(50);
+const AGAIN_MAX: Duration = Duration::from_secs(5);
+
+/// Additions to a cell of a form.
+pub(crate) type Item = (CellId, u32, Arc<Delta>);
+
+/// A batch that is not acknowledged.
+#[derive(Clone)]
+pub(crate) struct Sending {
+    pub(crate) number: u64,
+    pub(crate) previous: u64,
+    pub(crate) deltas: Arc<Vec<Item>>,
+}
+
+/// What a node keeps of a partition.
+pub(crate) struct Part {
+    pub(crate) partition: Partition,
+    /// Bits of a key's route that come after the partition's number.
+    pub(crate) shift: u32,
+    /// Of the batch that pending additions will be.
+    pub(crate) number: u64,
+    /// The last that the cluster has.
+    pub(crate) acknowledged: u64,
+    /// Whether the cluster has said so since opening.
+    pub(crate) is_known: bool,
+    /// Cells with pending additions.
+    pub(crate) dirty: Vec<CellId>,
+    pub(crate) pending_bytes: usize,
+    /// Pending additions of forms that are no longer in force.
+    pub(crate) orphans: Vec<Item>,
+    /// What was cut last, until it is acknowledged.
+    pub(crate) waiting: Option<Sending>,
+    pub(crate) is_busy: bool,
+    /// The cluster has lost batches after this number, and they are looked for.
+    pub(crate) behind: Option<u64>,
+    attempts: u32,
+    not_before: Duration,
+    due: Duration,
+    /// What the journal has of batches, until the partition is known.
+    pub(crate) replays: BTreeMap<u64, HashMap<(CellId, u32), Delta>>,
+    /// Batches that a failover may still lose, and when they were acknowledged.
+    retained: VecDeque<(u64, Duration)>,
+    /// Up to this batch the journal is not needed.
+    pub(crate) released: u64,
+}
+
+impl Part {
+    pub(crate) fn new(partition: Partition, shift: u32, latest: u64, due: Duration) -> Part {
+        Part {
+            partition,
+            shift,
+            number: latest + 1,
+            acknowledged: 0,
+            is_known: false,
+            dirty: Vec::new(),
+            pending_bytes: 0,
+            orphans: Vec::new(),
+            waiting: None,
+            is_busy: false,
+            behind: None,
+            attempts: 0,
+            not_before: Duration::ZERO,
+            due,
+            replays: BTreeMap::new(),
+            retained: VecDeque::new(),
+            released: 0,
+        }
+    }
+
+    /// Whether all that was added is in the cluster.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.waiting.is_none()
+            && self.dirty.is_empty()
+            && self.orphans.is_empty()
+            && self.replays.is_empty()
+            && self.behind.is_none()
+    }
+
+    fn has_pending(&self) -> bool {
+        !self.dirty.is_empty() || !self.orphans.is_empty()
+    }
+
+    /// Whether something is to be sent now.
+    fn is_due(&self, now: Duration, flush_bytes: usize, is_draining: bool) -> bool {
+        let ready = self.is_known && !self.is_busy && self.behind.is_none() && now >= self.not_before;
+        let large = self.pending_bytes >= flush_bytes;
+        ready && (self.waiting.is_some() || self.has_pending() && (large || is_draining || now >= self.due))
+    }
+
+    /// The cluster has this batch and none after it, which is not what this node thought.
+    pub(crate) fn falls_behind(&mut self, has: u64) {
+        let is_mended = self.waiting.as_ref().is_some_and(|waiting| waiting.previous == has);
+        if self.is_known && !is_mended {
+            self.behind = Some(self.behind.map_or(has, |before| before.min(has)));
+        }
+    }
+}
+
+impl Shard {
+    /// Makes a partition's pending additions a batch.
+    fn cut(&mut self, at: usize, world: &World, now: Duration, interval: Duration) {
+        let Some(part) = self.parts.get_mut(at) else { return };
+        let number = part.number;
+        let mut deltas = std::mem::take(&mut part.orphans);
+        for id in std::mem::take(&mut part.dirty) {
+            let Some(entry) = self.get_mut(id) else { continue };
+            let Some(delta) = entry.pending.take() else { continue };
+            let delta: Arc<Delta> = Arc::from(delta);
+            if let Some(known) = world.forms.get(&entry.form) {
+                entry.fold(&known.plan);
+            }
+            entry.sent = Some(Sent { number, delta: delta.clone() });
+            if !delta.is_carried() {
+                deltas.push((id, entry.form, delta));
+            }
+        }
+        let Some(part) = self.parts.get_mut(at) else { return };
+        part.pending_bytes = 0;
+        part.number += 1;
+        part.waiting = Some(Sending { number, previous: part.acknowledged, deltas: Arc::new(deltas) });
+        while part.due <= now {
+            part.due += interval;
+        }
+    }
+
+    /// Takes in which batch of this node a partition has. Answers what the journal is to be told: after a machine
+    /// failed that did not sync, the cluster may know more batches than the journal.
+    pub(crate) fn learn(
+        &mut self,
+        at: usize,
+        has: u64,
+        world: &World,
+        now: Duration,
+        lost: &mut u64,
+    ) -> Vec<Added> {
+        let Some(part) = self.parts.get_mut(at) else { return Vec::new() };
+        if part.is_known {
+            return Vec::new();
+        }
+        part.is_known = true;
+        part.acknowledged = has;
+        part.retained.push_back((has, now));
+        let mut replays = std::mem::take(&mut part.replays).split_off(&has.saturating_add(1));
+        let partition = part.partition;
+        if has >= part.number {
+            part.number = has + 1;
+            let number = part.number;
+            let mut added = Vec::new();
+            for id in part.dirty.clone() {
+                let Some(entry) = self.get(id) else { continue };
+                for op in entry.pending.iter().flat_map(|delta| delta.ops()) {
+                    added.push(Added { partition, number, cell: id, form: entry.form, op });
+                }
+            }
+            return added;
+        }
+        let latest = part.number - 1;
+        *lost += latest - has - (replays.len() as u64).min(latest - has);
+        let Some((number, mut all)) = replays.pop_last() else { return Vec::new() };
+        // Earlier ones first, so that what happens to buckets keeps its order.
+        for (_, batch) in replays.into_iter().rev() {
+            for (cell, mut delta) in batch {
+                let Some(known) = world.forms.get(&cell.1) else { continue };
+                if let Some(later) = all.get(&cell) {
+                    delta.append(&known.plan, later);
+                }
+                all.insert(cell, delta);
+            }
+        }
+        let deltas: Vec<Item> =
+            all.into_iter().map(|((id, form), delta)| (id, form, Arc::new(delta))).collect();
+        for (id, form, delta) in &deltas {
+            let is_current = world.find(id.key().space, id.key().kind).is_ok_and(|place| {
+                world.plans.get(usize::from(place)).is_some_and(|planned| planned.known.form.id == *form)
+            });
+            if is_current {
+                self.entry(*id, *form, at, 0).sent = Some(Sent { number, delta: delta.clone() });
+            }
+        }
+        let Some(part) = self.parts.get_mut(at) else { return Vec::new() };
+        part.waiting = Some(Sending { number, previous: has, deltas: Arc::new(deltas) });
+        Vec::new()
+    }
+}
+
+/// A batch that is sent now: which shard and partition it is of, and what it holds.
+struct Outgoing {
+    shard: usize,
+    at: usize,
+    partition: Partition,
+    sending: Sending,
+}
+
+impl Inner {
+    /// Does what is due. To be called again after at most [`Inner::pause`].
+    pub(crate) fn tick(self: &Arc<Inner>) {
+        let now = self.surroundings.now();
+        self.ask_numbers(now);
+        let outgoing = self.collect(now);
+        if !outgoing.is_empty() {
+            let inner = self.clone();
+            self.surroundings.spawn(Box::pin(async move { inner.send(outgoing).await }));
+        }
+        self.recover();
+        self.resolve(now);
+        self.tend_journal(now);
+        if self.is_draining.load(Ordering::Acquire) {
+            self.drained.notify(usize::MAX);
+        }
+    }
+
+    /// How long the flusher rests: partitions whose phases are near one another go together.
+    pub(crate) fn pause(&self) -> Duration {
+        (self.settings.flush_every / 16).clamp(Duration::from_millis(1), Duration::from_millis(250))
+    }
+
+    fn is_ready(&self, now: Duration) -> bool {
+        let is_draining = self.is_draining.load(Ordering::Acquire);
+        self.shards.iter().any(|shard| {
+            let shard = lock(shard);
+            shard.parts.iter().any(|part| part.is_due(now, self.settings.flush_bytes, is_draining))
+        })
+    }
+
+    /// Cuts what is due.
+    fn collect(&self, now: Duration) -> Vec<Outgoing> {
+        if !self.is_ready(now) {
+            return Vec::new();
+        }
+        let is_draining = self.is_draining.load(Ordering::Acquire);
+        // Requests that are adding end first: what they have added is then in the journal.
+        let _cutting = self.adding.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let world = self.world();
+        let mut outgoing = Vec::new();
+        for (number, shard) in self.shards.iter().enumerate() {
+            let mut shard = lock(shard);
+            for at in 0..shard.parts.len() {
+                if !shard.parts[at].is_due(now, self.settings.flush_bytes, is_draining) {
+                    continue;
+                }
+                if shard.parts[at].waiting.is_none() {
+                    shard.cut(at, &world, now, self.settings.flush_every);
+                }
+                let part = &mut shard.parts[at];
+                if let Some(sending) = part.waiting.clone() {
+                    let partition = part.partition;
+                    part.is_busy = true;
+                    outgoing.push(Outgoing { shard: number, at, partition, sending });
+                }
+            }
+        }
+        outgoing
+    }
+
+    async fn send(self: Arc<Inner>, outgoing: Vec<Outgoing>) {
+        let mut results = Vec::new();
+        let safe = self.journal.safe().await;
+        if safe.is_ok() {
+            let world = self.world();
+            let horizon = Time(self.horizon.load(Ordering::Acquire));
+            let batches: Vec<Batch> = outgoing.iter().map(|each| each.batch(&world, horizon)).collect();
+            let counts = &self.counts;
+            counts.batches.fetch_add(batches.len() as u64, Ordering::Relaxed);
+            let writes = batches.iter().map(|batch| batch.writes.len() as u64).sum();
+            counts.writes.fetch_add(writes, Ordering::Relaxed);
+            results = self.remote.write(batches, self.settings.within).await;
+        }
+        let why = || Failure::Unexpected("there is no answer to it".into());
+        let mut results = results.into_iter();
+        let now = self.surroundings.now();
+        for each in outgoing {
+            let result = results.next().unwrap_or_else(|| Err(why()));
+            let mut shard = lock(&self.shards[each.shard]);
+            let Some(part) = shard.parts.get_mut(each.at) else { continue };
+            part.is_busy = false;
+            match result {
+                Ok(Written::Now | Written::Before) => {
+                    part.attempts = 0;
+                    part.acknowledged = part.acknowledged.max(each.sending.number);
+                    part.waiting = None;
+                    part.retained.push_back((each.sending.number, now));
+                }
+                Ok(Written::Behind(has)) => part.falls_behind(has),
+                Err(failure) => {
+                    self.counts.write_failures.fetch_add(1, Ordering::Relaxed);
+                    if part.attempts == 0 {
+                        tracing::debug!(partition = part.partition.0, %failure, "a batch is sent again");
+                    }
+                    part.not_before = now + self.again(part.attempts);
+                    part.attempts = part.attempts.saturating_add(1);
+                }
+            }
+        }
+        self.kick.notify(1);
+    }
+
+    /// How long to wait after so many failures: twice as long each time, and up to half as long again at random.
+    pub(crate) fn again(&self, attempts: u32) -> Duration {
+        let pause = AGAIN.saturating_mul(1 << attempts.min(10)).min(AGAIN_MAX);
+        pause.mul_f64(1.0 + lock(&self.random).unit() / 2.0)
+    }
+
+    /// Asks which batches the cluster has, while that is not known of all partitions.
+    fn ask_numbers(self: &Arc<Inner>, now: Duration) {
+        let mut asking = lock(&self.asking);
+        if asking.is_done || asking.is_busy || now < asking.not_before {
+            return;
+        }
+        asking.is_busy = true;
+        let inner = self.clone();
+        self.surroundings.spawn(Box::pin(async move {
+            let numbers = inner.remote.numbers(inner.settings.within).await;
+            let mut all = true;
+            for (partition, number) in (0..inner.partitions.count())
+                .zip(numbers.into_iter().map(Some).chain(std::iter::repeat_with(|| None)))
+            {
+                match number {
+                    Some(Ok(number)) => inner.learn(Partition(partition), number),
+                    _ => all &= inner.is_known(Partition(partition)),
+                }
+            }
+            let now = inner.surroundings.now();
+            let mut asking = lock(&inner.asking);
+            asking.is_busy = false;
+            asking.is_done = all;
+            let pause = inner.again(asking.attempts);
+            asking.not_before = now + pause;
+            asking.attempts = asking.attempts.saturating_add(1);
+            drop(asking);
+            inner.kick.notify(1);
+        }));
+    }
+
+    pub(crate) fn is_known(&self, partition: Partition) -> bool {
+        let (shard, at) = self.place(partition);
+        lock(&self.shards[shard]).parts.get(at).is_none_or(|part| part.is_known)
+    }
+
+    pub(crate) fn learn(&self, partition: Partition, number: u64) {
+        let (shard, at) = self.place(partition);
+        let (world, now, mut lost) = (self.world(), self.surroundings.now(), 0);
+        // What is pending keeps its number until the journal knows the new one.
+        let _cutting = self.adding.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let added = lock(&self.shards[shard]).learn(at, number, &world, now, &mut lost);
+        if !added.is_empty() {
+            let record = Record::Addition { had: Vec::new(), refused: Vec::new(), added };
+            self.journal.append(&record, &|form| words_of(&world, form));
+        }
+        self.lost(lost);
+    }
+
+    fn lost(&self, batches: u64) {
+        if batches > 0 {
+            self.counts.lost_batches.fetch_add(batches, Ordering::Relaxed);
+            tracing::error!(batches, "the cluster has lost batches that are no longer in the journal");
+        }
+    }
+
+    /// Finds in the journal what the cluster has lost.
+    fn recover(self: &Arc<Inner>) {
+        let is_behind = |part: &Part| part.behind.is_some() && !part.is_busy;
+        if !self.shards.iter().any(|shard| lock(shard).parts.iter().any(is_behind)) {
+            return;
+        }
+        if self.is_recovering.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let inner = self.clone();
+        self.surroundings.spawn(Box::pin(async move {
+            match inner.journal.reread().await {
+                Ok(records) => inner.catch_up(records),
+                Err(error) => tracing::error!(%error, "the journal cannot be read: batches wait"),
+            }
+            inner.is_recovering.store(false, Ordering::Release);
+            inner.kick.notify(1);
+        }));
+    }
+
+    fn catch_up(&self, records: Vec<Record>) {
+        // The batches that each partition is to have: after which, and up to which. What waits is one of them.
+        let mut ranges: HashMap<Partition, (u64, u64)> = HashMap::new();
+        for shard in &self.shards {
+            for part in lock(shard).parts.iter().filter(|part| !part.is_busy) {
+                let end = part.waiting.as_ref().map_or(part.acknowledged, |waiting| waiting.number);
+                if let Some(has) = part.behind {
+                    ranges.insert(part.partition, (has, end));
+                }
+            }
+        }
+        let world = self.world();
+        let mut batches: HashMap<Partition, BTreeMap<u64, HashMap<(CellId, u32), Delta>>> = HashMap::new();
+        for record in records {
+            let Record::Addition { added, .. } = record else { continue };
+            for Added { partition, number, cell, form, op } in added {
+                let Some((has, end)) = ranges.get(&partition) else { continue };
+                if let Some(known) = world.forms.get(&form)
+                    && *has < number
+                    && number <= *end
+                {
+                    let batch = batches.entry(partition).or_default().entry(number).or_default();
+                    batch.entry((cell, form)).or_default().add(&known.plan, &op);
+                }
+            }
+        }
+        let mut lost = 0;
+        for (partition, (has, end)) in ranges {
+            let found = batches.remove(&partition).unwrap_or_default();
+            let (shard, at) = self.place(partition);
+            let mut shard = lock(&self.shards[shard]);
+            let Some(part) = shard.parts.get_mut(at).filter(|part| part.behind == Some(has)) else {
+                continue;
+            };
+            part.behind = None;
+            lost += (end - has.min(end)).saturating_sub(found.len() as u64);
+            let mut all: HashMap<(CellId, u32), Delta> = HashMap::new();
+            for (_, batch) in found {
+                for (cell, delta) in batch {
+                    if let Some(known) = world.forms.get(&cell.1) {
+                        all.entry(cell).or_default().append(&known.plan, &delta);
+                    }
+                }
+            }
+            let deltas = all.into_iter().map(|((id, form), delta)| (id, form, Arc::new(delta))).collect();
+            // Empty where nothing is left: what follows then fits on what is there.
+            part.waiting = Some(Sending { number: end, previous: has, deltas: Arc::new(deltas) });
+        }
+        self.lost(lost);
+    }
+
+    /// Writes, trims and bounds the journal.
+    fn tend_journal(self: &Arc<Inner>, now: Duration) {
+        let every = match self.settings.durability {
+            Durability::Interval(span) => Duration::from_micros(span.0.unsigned_abs()),
+            Durability::Sync | Durability::None => Duration::from_secs(1),
+        };
+        let mut tended = lock(&self.tended);
+        let [write, trim] = [now >= tended.0 + every, now >= tended.1 + self.settings.flush_every];
+        if write {
+            tended.0 = now;
+        }
+        if trim {
+            tended.1 = now;
+        }
+        drop(tended);
+        if write {
+            self.journal.kick(self.settings.durability != Durability::None);
+        }
+        if trim {
+            let mut released = vec![0; usize::from(self.partitions.count())];
+            for part in self.shards.iter().flat_map(|shard| self.release(shard, now)) {
+                released[usize::from(part.0)] = part.1;
+            }
+            self.journal.trim(&|partition| released.get(usize::from(partition)).copied().unwrap_or(0));
+        }
+        let bytes = self.journal.bytes();
+        if bytes <= self.settings.journal_bytes_max {
+            self.is_full.store(false, Ordering::Release);
+        } else if !self.is_checking.swap(true, Ordering::AcqRel) {
+            self.checkpoint();
+        }
+    }
+
+    /// What each partition of a shard no longer needs of the journal.
+    fn release(&self, shard: &std::sync::Mutex<Shard>, now: Duration) -> Vec<(u16, u64)> {
+        let mut shard = lock(shard);
+        let parts = shard.parts.iter_mut();
+        let released = parts.map(|part| {
+            while let Some((number, at)) = part.retained.front().copied()
+                && at + self.settings.retain <= now
+            {
+                part.released = number;
+                part.retained.pop_front();
+            }
+            (part.partition.0, part.released)
+        });
+        released.collect()
+    }
+
+    /// Writes the sums of all that the cluster has not, so that the rest of the journal can go.
+    fn checkpoint(self: &Arc<Inner>) {
+        let world = self.world();
+        let (segment, position) = {
+            let _cutting = self.adding.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut records = Vec::new();
+            for shard in &self.shards {
+                let shard = lock(shard);
+                for part in &shard.parts {
+                    let added = part_of_checkpoint(&shard, part);
+                    if !added.is_empty() {
+                        records.push(Record::Addition { had: Vec::new(), refused: Vec::new(), added });
+                    }
+                }
+            }
+            let intents = self.intents.list();
+            records.extend(intents.into_iter().map(|(token, request)| Record::Intent(token, request)));
+            self.journal.checkpoint(&records, &|form| words_of(&world, form))
+        };
+        let inner = self.clone();
+        self.surroundings.spawn(Box::pin(async move {
+            let written = inner.journal.wait(position, inner.settings.durability != Durability::None).await;
+            if written.is_ok() {
+                inner.journal.trim_before(segment);
+                inner.counts.checkpoints.fetch_add(1, Ordering::Relaxed);
+            }
+            let full = inner.journal.bytes() > inner.settings.journal_bytes_max;
+            if full && !inner.is_full.swap(true, Ordering::AcqRel) {
+                tracing::warn!(
+                    "the journal is full of what the cluster does not take: nothing is added for now"
+                );
+            }
+            // Not at once again: it would be as large.
+            inner.surroundings.sleep(inner.settings.flush_every).await;
+            inner.is_checking.store(false, Ordering::Release);
+        }));
+    }
+
+    /// Whether all that was added is in the cluster, and every intent is settled.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.intents.is_empty()
+            && self.shards.iter().all(|shard| lock(shard).parts.iter().all(Part::is_clean))
+    }
+
+    /// Refuses additions that the journal has no room for.
+    pub(crate) fn check_writable(&self) -> Result<(), LedgerError> {
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(LedgerError::Closed);
+        }
+        if self.is_full.load(Ordering::Acquire) {
+            let why = "the cluster does not take what is in the journal, and the journal may not grow";
+            return Err(LedgerError::Full { why: why.into() });
+        }
+        self.journal.check()
+    }
+}
+
+/// All of a partition that the cluster is not known to have.
+fn part_of_checkpoint(shard: &Shard, part: &Part) -> Vec<Added> {
+    let partition = part.partition;
+    let mut all = Vec::new();
+    let mut push = |number: u64, cell: CellId, form: u32, ops: &mut dyn Iterator<Item = Op>| {
+        all.extend(ops.map(|op| Added { partition, number, cell, form, op }));
+    };
+    for (number, batch) in &part.replays {
+        batch.iter().for_each(|((id, form), delta)| push(*number, *id, *form, &mut delta.ops()));
+    }
+    if let Some(sending) = &part.waiting {
+        sending
+            .deltas
+            .iter()
+            .for_each(|(id, form, delta)| push(sending.number, *id, *form, &mut delta.ops()));
+    }
+    part.orphans.iter().for_each(|(id, form, delta)| push(part.number, *id, *form, &mut delta.ops()));
+    for id in &part.dirty {
+        if let Some(entry) = shard.get(*id)
+            && let Some(delta) = &entry.pending
+        {
+            push(part.number, *id, entry.form, &mut delta.ops());
+        }
+    }
+    all
+}
+
+/// The words of a form's definition.
+pub(crate) fn words_of(world: &World, form: u32) -> Option<Vec<u64>> {
+    world.forms.get(&form).map(|known| known.form.definition.encode())
+}
+
+impl Outgoing {
+    fn batch(&self, world: &World, horizon: Time) -> Batch {
+        let Sending { number, previous, deltas } = &self.sending;
+        let mut writes = Vec::new();
+        for (id, form, delta) in deltas.iter() {
+            let Some(known) = world.forms.get(form) else { continue };
+            let cell = || Cell { key: id.key(), form: known.form.clone() };
+            writes.extend(delta.changes(&known.plan).map(|change| Write { cell: cell(), change }));
+        }
+        Batch {
+            partition: self.partition,
+            number: *number,
+            previous: *previous,
+            horizon,
+            writes: writes.into(),
+        }
+    }
+}

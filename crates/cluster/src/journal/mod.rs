@@ -1,0 +1,570 @@
+//! The node's write-ahead log: what was added and is not known to be in the cluster for good.
+//!
+//! ```text
+//! append ─► buffer ─► writer (one at a time, on a thread that may block) ─► segment ─► sync ─► who waits is told
+//! trim   ─► the oldest segments, once the cluster has all batches that they name
+//! ```
+//!
+//! Every addition is written with its partition and the number of the batch that it will be part of, so what a batch
+//! was can be told again, in whatever order records lie. A batch is sent only when what it holds is written and, but
+//! for the durability `none`, synced: the cluster never knows a batch that the journal does not, unless the machine
+//! fails under `none`.
+//!
+//! A record has a checksum; a segment ends at the first that does not fit, as a torn write leaves it. After opening
+//! nothing is appended to what was found: a new segment begins. Segments are removed oldest first, so that what settles
+//! an intent is never removed before it.
+
+mod record;
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use event_listener::Event;
+use hashbrown::{HashMap, HashSet};
+use stats::{Durability, LedgerError};
+use store::{Blob, Device};
+
+pub(crate) use record::{Added, Record, Token};
+use record::{MAGIC, PAYLOAD_MAX, frame, unframe};
+
+use crate::lock;
+use crate::surroundings::Surroundings;
+
+const PREFIX: &str = "wal-";
+const IDENTITY: &str = "node";
+
+/// Who a node is for the cluster: the name under which a partition remembers its last batch. Made once, and kept in the
+/// directory of the journal; a directory that is lost makes another node.
+///
+/// # Errors
+/// The device's; [`io::ErrorKind::InvalidData`] if what is there is damaged.
+pub fn identity(device: &dyn Device) -> io::Result<[u8; 16]> {
+    let names = device.list()?;
+    if names.iter().any(|name| name == IDENTITY) {
+        let bytes = read(&*device.open(IDENTITY)?)?;
+        if let Some((id, sum)) = bytes.split_first_chunk::<16>()
+            && *sum == crc32fast::hash(id).to_le_bytes()
+        {
+            return Ok(*id);
+        }
+        // Without a journal there is nothing that the old name would be needed for.
+        if names.iter().any(|name| name.starts_with(PREFIX)) {
+            let why = format!(
+                "`{IDENTITY}` is damaged: remove the journal's directory, which loses what was not sent"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        device.remove(IDENTITY)?;
+    }
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).map_err(|error| io::Error::other(error.to_string()))?;
+    let blob = device.create(IDENTITY)?;
+    blob.append(&id)?;
+    blob.append(&crc32fast::hash(&id).to_le_bytes())?;
+    blob.sync()?;
+    device.sync_names()?;
+    Ok(id)
+}
+
+pub(crate) struct Options {
+    pub(crate) durability: Durability,
+    pub(crate) segment_bytes: u64,
+    pub(crate) partitions: usize,
+}
+
+pub(crate) struct Journal {
+    device: Arc<dyn Device>,
+    surroundings: Arc<dyn Surroundings>,
+    options: Options,
+    state: Mutex<State>,
+    /// The file that is written to, while nobody does.
+    file: Mutex<Option<(u64, Box<dyn Blob>)>>,
+    /// Notified when something was written, or cannot be.
+    progress: Event,
+}
+
+#[derive(Default)]
+struct State {
+    /// What is not written yet, by segment.
+    chunks: Vec<(u64, Vec<u8>)>,
+    /// Bytes since opening that were appended, written, synced; and up to where somebody waits for a sync.
+    appended: u64,
+    written: u64,
+    synced: u64,
+    wanted: u64,
+    running: bool,
+    failed: Option<Arc<str>>,
+    full: Option<Arc<str>>,
+    /// Oldest first; the last is appended to.
+    segments: Vec<Segment>,
+    /// The latest batch of each partition that any record has named.
+    latest: Vec<u64>,
+    /// Intents that are not settled, and the segment of each.
+    undecided: HashMap<Token, u64>,
+}
+
+#[derive(Default)]
+struct Segment {
+    number: u64,
+    bytes: u64,
+    forms: HashSet<u32>,
+    /// The latest batch of each partition that it names.
+    needs: HashMap<u16, u64>,
+}
+
+impl Journal {
+    /// Opens what is there, tells its records, and begins a new segment.
+    pub(crate) fn open(
+        device: Arc<dyn Device>,
+        surroundings: Arc<dyn Surroundings>,
+        options: Options,
+        visit: &mut dyn FnMut(Record),
+    ) -> io::Result<Journal> {
+        let mut state = State { latest: vec![0; options.partitions], ..State::default() };
+        let mut numbers: Vec<u64> = device.list()?.iter().filter_map(|name| number(name)).collect();
+        numbers.sort_unstable();
+        for (number, records) in sound(&*device, &numbers)? {
+            let mut segment = Segment { number, bytes: records.bytes, ..Segment::default() };
+            for record in records.list {
+                state.note(&mut segment, &record);
+                visit(record);
+            }
+            state.segments.push(segment);
+        }
+        // What a checkpoint has made needless, and was not removed before a crash.
+        for number in &numbers {
+            if state.segments.first().is_some_and(|first| *number < first.number) {
+                device.remove(&name(*number))?;
+            }
+        }
+        let next = numbers.last().map_or(1, |last| last + 1);
+        let journal = Journal {
+            device,
+            surroundings,
+            options,
+            state: Mutex::new(state),
+            file: Mutex::default(),
+            progress: Event::new(),
+        };
+        lock(&journal.state).begin(next);
+        Ok(journal)
+    }
+
+    /// The latest batch of each partition that a record has named.
+    pub(crate) fn latest(&self) -> Vec<u64> {
+        lock(&self.state).latest.clone()
+    }
+
+    /// Adds a record, and answers up to where the journal has to be written for it. `form` tells the words of a form's
+    /// definition. Waits for nothing.
+    pub(crate) fn append(&self, record: &Record, form: &dyn Fn(u32) -> Option<Vec<u64>>) -> u64 {
+        let payload = record.encode();
+        let mut state = lock(&self.state);
+        if state.segments.last().is_none_or(|last| last.bytes >= self.options.segment_bytes) {
+            state.roll();
+        }
+        state.append(record, &payload, form);
+        state.appended
+    }
+
+    /// Adds records that say all that earlier segments do. They can go when the journal is written so far.
+    pub(crate) fn checkpoint(
+        &self,
+        records: &[Record],
+        form: &dyn Fn(u32) -> Option<Vec<u64>>,
+    ) -> (u64, u64) {
+        let payloads: Vec<Vec<u8>> = records.iter().map(Record::encode).collect();
+        let mut state = lock(&self.state);
+        state.roll();
+        let number = state.segments.last().map_or(0, |segment| segment.number);
+        for (record, payload) in records.iter().zip(&payloads) {
+            state.append(record, payload, form);
+        }
+        state.append(&Record::Checkpoint, &Record::Checkpoint.encode(), form);
+        (number, state.appended)
+    }
+
+    /// Waits until all up to a position is as safe as configured.
+    pub(crate) async fn settled(self: &Arc<Journal>, position: u64) -> Result<(), LedgerError> {
+        match self.options.durability {
+            Durability::Sync => self.wait(position, true).await,
+            Durability::Interval(_) | Durability::None => self.check(),
+        }
+    }
+
+    /// Waits until what was appended by now may be sent.
+    pub(crate) async fn safe(self: &Arc<Journal>) -> Result<(), LedgerError> {
+        let position = lock(&self.state).appended;
+        self.wait(position, self.options.durability != Durability::None).await
+    }
+
+    /// Waits until all up to a position is written, or synced.
+    pub(crate) async fn wait(self: &Arc<Journal>, position: u64, sync: bool) -> Result<(), LedgerError> {
+        loop {
+            let progress = self.progress.listen();
+            {
+                let mut state = lock(&self.state);
+                if position <= if sync { state.synced } else { state.written } {
+                    return Ok(());
+                }
+                state.check()?;
+                self.run(&mut state, if sync { position } else { 0 });
+            }
+            progress.await;
+        }
+    }
+
+    /// Writes and syncs everything, and waits for it: on a thread that may block.
+    pub(crate) fn close(self: &Arc<Journal>) -> Result<(), LedgerError> {
+        loop {
+            let progress = self.progress.listen();
+            {
+                let mut state = lock(&self.state);
+                if state.synced >= state.appended {
+                    return Ok(());
+                }
+                state.check()?;
+                let wanted = state.appended;
+                self.run(&mut state, wanted);
+            }
+            event_listener::Listener::wait(progress);
+        }
+    }
+
+    /// Writes what is not written, and waits for nothing.
+    pub(crate) fn kick(self: &Arc<Journal>, sync: bool) {
+        let mut state = lock(&self.state);
+        // Whether there is room again is found by trying.
+        let wanted = if sync { state.appended } else { 0 };
+        if state.failed.is_none() && (state.written < state.appended || state.synced < wanted) {
+            self.run(&mut state, wanted);
+        }
+    }
+
+    fn run(self: &Arc<Journal>, state: &mut State, wanted: u64) {
+        state.wanted = state.wanted.max(wanted);
+        if !state.running {
+            state.running = true;
+            let journal = self.clone();
+            self.surroundings.block(Box::new(move || journal.work()));
+        }
+    }
+
+    /// Refuses additions after a failure, or while there is no room.
+    pub(crate) fn check(&self) -> Result<(), LedgerError> {
+        lock(&self.state).check()
+    }
+
+    /// Bytes of all segments.
+    pub(crate) fn bytes(&self) -> u64 {
+        lock(&self.state).segments.iter().map(|segment| segment.bytes).sum()
+    }
+
+    /// The writer's work, as long as there is any.
+    fn work(&self) {
+        loop {
+            let (chunks, target, sync) = {
+                let mut state = lock(&self.state);
+                let sync = state.wanted > state.synced;
+                if state.failed.is_some() || state.chunks.is_empty() && !sync {
+                    state.running = false;
+                    return;
+                }
+                (std::mem::take(&mut state.chunks), state.appended, sync)
+            };
+            let mut file = lock(&self.file).take();
+            let mut done = 0;
+            let result = self.write(&chunks, &mut done, &mut file, sync);
+            *lock(&self.file) = file;
+            let mut state = lock(&self.state);
+            match result {
+                Ok(()) => {
+                    state.written = target;
+                    if sync {
+                        state.synced = target;
+                    }
+                    state.full = None;
+                }
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                    let mut rest: Vec<_> = chunks.into_iter().skip(done).collect();
+                    rest.append(&mut state.chunks);
+                    state.chunks = rest;
+                    state.full = Some(error.to_string().into());
+                    // Whoever asks again wants it again.
+                    state.wanted = 0;
+                    state.running = false;
+                    drop(state);
+                    self.progress.notify(usize::MAX);
+                    return;
+                }
+                Err(error) => state.failed = Some(error.to_string().into()),
+            }
+            drop(state);
+            self.progress.notify(usize::MAX);
+        }
+    }
+
+    fn write(
+        &self,
+        chunks: &[(u64, Vec<u8>)],
+        done: &mut usize,
+        file: &mut Option<(u64, Box<dyn Blob>)>,
+        sync: bool,
+    ) -> io::Result<()> {
+        for (number, bytes) in chunks {
+            if file.as_ref().is_none_or(|(open, _)| open != number) {
+                if let Some((_, blob)) = file.take() {
+                    blob.sync()?;
+                }
+                let name = name(*number);
+                let blob = match self.device.create(&name) {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.device.open(&name)?,
+                    created => created?,
+                };
+                self.device.sync_names()?;
+                *file = Some((*number, blob));
+            }
+            let Some((_, blob)) = file else { continue };
+            let before = blob.size()?;
+            if let Err(error) = blob.append(bytes) {
+                if error.kind() == io::ErrorKind::StorageFull {
+                    blob.truncate(before)?;
+                }
+                return Err(error);
+            }
+            *done += 1;
+        }
+        match file {
+            Some((_, blob)) if sync => blob.sync(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the oldest segments as long as `has` says that of each partition no batch so early can be needed.
+    pub(crate) fn trim(self: &Arc<Journal>, has: &dyn Fn(u16) -> u64) {
+        let mut state = lock(&self.state);
+        let early = state.undecided.values().min().copied().unwrap_or(u64::MAX);
+        let mut count = 0;
+        for segment in state.segments.iter().rev().skip(1).rev() {
+            let needed = segment.needs.iter().any(|(partition, number)| has(*partition) < *number);
+            if needed || early <= segment.number {
+                break;
+            }
+            count += 1;
+        }
+        self.remove(&mut state, count);
+    }
+
+    /// Removes all segments before this.
+    pub(crate) fn trim_before(self: &Arc<Journal>, number: u64) {
+        let mut state = lock(&self.state);
+        let count = state.segments.iter().take_while(|segment| segment.number < number).count();
+        self.remove(&mut state, count);
+    }
+
+    fn remove(self: &Arc<Journal>, state: &mut State, count: usize) {
+        // What is not written yet belongs to a file that would come back.
+        let unwritten = state.chunks.first().map_or(u64::MAX, |(number, _)| *number);
+        let count = if state.running { 0 } else { count };
+        let gone: Vec<u64> = state.segments[..count].iter().map(|segment| segment.number).collect();
+        let gone: Vec<u64> = gone.into_iter().take_while(|number| *number < unwritten).collect();
+        if gone.is_empty() {
+            return;
+        }
+        state.segments.drain(..gone.len());
+        let journal = self.clone();
+        self.surroundings.block(Box::new(move || {
+            for number in gone {
+                if let Err(error) = journal.device.remove(&name(number))
+                    && error.kind() != io::ErrorKind::NotFound
+                {
+                    tracing::warn!(%error, "a segment of the journal could not be removed");
+                    return;
+                }
+            }
+            if let Err(error) = journal.device.sync_names() {
+                tracing::warn!(%error, "the journal's directory could not be synced");
+            }
+        }));
+    }
+
+    /// Reads all that was appended by now.
+    pub(crate) async fn reread(self: &Arc<Journal>) -> Result<Vec<Record>, LedgerError> {
+        let position = lock(&self.state).appended;
+        self.wait(position, false).await?;
+        let numbers: Vec<u64> = lock(&self.state).segments.iter().map(|segment| segment.number).collect();
+        let answer = Arc::new((Mutex::new(None), Event::new()));
+        let (journal, told) = (self.clone(), answer.clone());
+        self.surroundings.block(Box::new(move || {
+            let read = sound(&*journal.device, &numbers);
+            *lock(&told.0) = Some(read);
+            told.1.notify(usize::MAX);
+        }));
+        loop {
+            let listener = answer.1.listen();
+            if let Some(read) = lock(&answer.0).take() {
+                let segments =
+                    read.map_err(|error| LedgerError::Poisoned { why: error.to_string().into() })?;
+                return Ok(segments.into_iter().flat_map(|(_, records)| records.list).collect());
+            }
+            listener.await;
+        }
+    }
+}
+
+impl State {
+    fn check(&self) -> Result<(), LedgerError> {
+        match (&self.failed, &self.full) {
+            (Some(why), _) => Err(LedgerError::Poisoned { why: why.clone() }),
+            (None, Some(why)) => Err(LedgerError::Full { why: why.clone() }),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// Keeps in mind what a record means for how long its segment is needed.
+    fn note(&mut self, segment: &mut Segment, record: &Record) {
+        match record {
+            Record::Form(form, _) => {
+                segment.forms.insert(*form);
+            }
+            Record::Numbers(numbers) => {
+                for (latest, number) in self.latest.iter_mut().zip(numbers) {
+                    *latest = (*latest).max(*number);
+                }
+            }
+            Record::Intent(token, _) => {
+                self.undecided.insert(*token, segment.number);
+            }
+            Record::Addition { had, refused, added } => {
+                for token in had.iter().chain(refused) {
+                    self.undecided.remove(token);
+                }
+                let mut last = None;
+                for added in added {
+                    let at = (added.partition.0, added.number);
+                    if last != Some(at) {
+                        last = Some(at);
+                        let need = segment.needs.entry(at.0).or_default();
+                        *need = (*need).max(at.1);
+                        if let Some(latest) = self.latest.get_mut(usize::from(at.0)) {
+                            *latest = (*latest).max(at.1);
+                        }
+                    }
+                }
+            }
+            Record::Checkpoint => {}
+        }
+    }
+
+    fn roll(&mut self) {
+        let next = self.segments.last().map_or(1, |last| last.number + 1);
+        self.begin(next);
+    }
+
+    fn begin(&mut self, number: u64) {
+        self.segments.push(Segment { number, ..Segment::default() });
+        self.chunks.push((number, MAGIC.to_vec()));
+        self.account(MAGIC.len());
+        let numbers = Record::Numbers(self.latest.clone());
+        self.append(&numbers, &numbers.encode(), &|_| None);
+    }
+
+    fn append(&mut self, record: &Record, payload: &[u8], form: &dyn Fn(u32) -> Option<Vec<u64>>) {
+        let Some(mut segment) = self.segments.pop() else { return };
+        let mut bytes = Vec::new();
+        if let Record::Addition { added, .. } = record {
+            let mut last = None;
+            for added in added {
+                if last != Some(added.form) && segment.forms.insert(added.form) {
+                    let words = form(added.form).unwrap_or_default();
+                    frame(&Record::Form(added.form, words).encode(), &mut bytes);
+                }
+                last = Some(added.form);
+            }
+        }
+        self.note(&mut segment, record);
+        frame(payload, &mut bytes);
+        match self.chunks.last_mut() {
+            Some((number, chunk)) if *number == segment.number => chunk.extend_from_slice(&bytes),
+            _ => self.chunks.push((segment.number, bytes.clone())),
+        }
+        self.segments.push(segment);
+        self.account(bytes.len());
+    }
+
+    fn account(&mut self, bytes: usize) {
+        self.appended += bytes as u64;
+        if let Some(last) = self.segments.last_mut() {
+            last.bytes += bytes as u64;
+        }
+    }
+}
+
+fn name(number: u64) -> String {
+    format!("{PREFIX}{number:016x}")
+}
+
+fn number(name: &str) -> Option<u64> {
+    u64::from_str_radix(name.strip_prefix(PREFIX).filter(|digits| digits.len() == 16)?, 16).ok()
+}
+
+fn read(blob: &dyn Blob) -> io::Result<Vec<u8>> {
+    let size = usize::try_from(blob.size()?).unwrap_or(usize::MAX).min(2 * PAYLOAD_MAX);
+    let (mut bytes, mut done) = (vec![0; size], 0);
+    while done < size {
+        match blob.read_at(done as u64, &mut bytes[done..]) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(done);
+    Ok(bytes)
+}
+
+/// The sound records of a segment, and the bytes of its file.
+struct Records {
+    list: Vec<Record>,
+    bytes: u64,
+}
+
+/// The records of a segment, up to the first that is not sound.
+fn records(bytes: &[u8]) -> Records {
+    let mut list = Vec::new();
+    let mut rest = bytes.strip_prefix(MAGIC).unwrap_or_default();
+    while let Some((record, length)) = unframe(rest) {
+        list.push(record);
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    if !rest.is_empty() {
+        tracing::warn!(bytes = rest.len(), "the end of a segment of the journal is torn");
+    }
+    Records { list, bytes: bytes.len() as u64 }
+}
+
+/// What a segment's bytes are read as, for fuzzing: how many records.
+#[doc(hidden)]
+pub fn count_records(bytes: &[u8]) -> usize {
+    records(bytes).list.len()
+}
+
+/// The segments of these numbers, from the last checkpoint on. One that was removed meanwhile is none.
+fn sound(device: &dyn Device, numbers: &[u64]) -> io::Result<Vec<(u64, Records)>> {
+    let mut segments = Vec::new();
+    for number in numbers {
+        let blob = match device.open(&name(*number)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            blob => blob?,
+        };
+        let records = records(&read(&*blob)?);
+        if records.list.contains(&Record::Checkpoint) {
+            segments.clear();
+        }
+        segments.push((*number, records));
+    }
+    Ok(segments)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,362 @@
+//! One call: what it looks at is looked up, what is missing is read, marks are claimed; then all is read and added.
+//!
+//! Readings and additions follow the rules of the embedded home, on cells that are merged from what the cluster had and
+//! what was added here. What depends on what is there, as what is taken from a limit, is decided here and now; what goes
+//! to the cluster is what was decided. Nodes that decide at once know nothing of each other: by how much they can
+//! exceed a limit together is in `docs/cluster.md`.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use event::Time;
+use stats::limit::Flow;
+use stats::{Add, Amounts, LedgerError, Observation, Outcomes, Plan, Quality, Request, Told};
+
+use crate::cache::{CellId, Shard};
+use crate::cluster::Inner;
+use crate::delta::Op;
+use crate::flush::words_of;
+use crate::intent::{Verdict, Verdicts};
+use crate::journal::{Added, Record, Token};
+use crate::lock;
+use crate::reads::{Age, Lookup};
+use crate::remote::TIME_MAX;
+use crate::world::{Planned, World};
+
+/// How often images that lack what is known here are asked for again.
+const TRIES: usize = 3;
+
+/// An observation of a call.
+#[derive(Clone, Copy)]
+struct Place {
+    request: u32,
+    observation: u32,
+    /// Among those of all requests.
+    reading: u32,
+    plan: u16,
+    shard: u16,
+}
+
+/// Requests that fit the catalog, with what they look at.
+pub(crate) struct Call<'a> {
+    requests: &'a [Request],
+    /// By shard; in the order of the requests within each.
+    places: Vec<Place>,
+}
+
+/// What is common to a call's observations.
+struct Moment {
+    age: Age,
+    horizon: i64,
+}
+
+impl Place {
+    fn of<'a>(&self, requests: &'a [Request]) -> Option<&'a Observation> {
+        requests.get(self.request as usize)?.observations.get(self.observation as usize)
+    }
+}
+
+impl Inner {
+    /// Answers requests: see [`stats::Ledger::observe`].
+    pub(crate) async fn observe(self: &Arc<Inner>, requests: &[Request]) -> Result<Outcomes, LedgerError> {
+        let world = self.world();
+        let call = self.call(&world, requests)?;
+        if requests.iter().any(Request::adds) {
+            self.check_writable()?;
+        }
+        let running = self.running.begin();
+        let mut intents = self.intend(&world, requests).await?;
+        let claiming = intents.claim();
+        self.gather(&world, &call, running.stamp).await;
+        let verdicts = intents.verdicts(claiming).await;
+        let (outcomes, position) = self.apply(&world, &call, &verdicts, running.stamp);
+        drop(intents);
+        if let Some(position) = position {
+            self.journal.settled(position).await?;
+        }
+        match verdicts.failure {
+            Some(why) => Err(LedgerError::Unreachable { why }),
+            None => Ok(outcomes),
+        }
+    }
+
+    /// Adds a request whose mark is its own: without an answer, after its caller has gone.
+    pub(crate) async fn settle(self: &Arc<Inner>, token: Token, request: &Request) {
+        let world = self.world();
+        let requests = std::slice::from_ref(request);
+        let running = self.running.begin();
+        // What it was checked against may be gone.
+        let Ok(call) = self.call(&world, requests) else {
+            let _adding = self.adding.read().unwrap_or_else(PoisonError::into_inner);
+            let record = Record::Addition { had: vec![token], refused: Vec::new(), added: Vec::new() };
+            self.journal.append(&record, &|_| None);
+            self.intents.settle(&[token]);
+            return;
+        };
+        self.gather(&world, &call, running.stamp).await;
+        self.apply(&world, &call, &Verdicts::had(token), running.stamp);
+    }
+
+    fn call<'a>(&self, world: &World, requests: &'a [Request]) -> Result<Call<'a>, LedgerError> {
+        let mut plans = Vec::with_capacity(requests.iter().map(|request| request.observations.len()).sum());
+        requests.iter().try_for_each(|request| world.check(request, &mut plans))?;
+        let mut places = Vec::with_capacity(plans.len());
+        for (request, number) in requests.iter().zip(0..) {
+            for (observation, at) in request.observations.iter().zip(0..) {
+                let reading = places.len();
+                let shard = self.place(self.partitions.of(observation.key.shingle)).0 as u16;
+                let plan = plans.get(reading).copied().unwrap_or(0);
+                places.push(Place { request: number, observation: at, reading: reading as u32, plan, shard });
+            }
+        }
+        places.sort_by_key(|place| place.shard);
+        Ok(Call { requests, places })
+    }
+
+    /// Has the cluster asked for what is not known.
+    async fn gather(self: &Arc<Inner>, world: &Arc<World>, call: &Call<'_>, stamp: u64) {
+        let start = self.surroundings.now();
+        for attempt in 0..TRIES {
+            let age = self.age(start);
+            let mut lookup = Lookup::default();
+            for group in call.places.chunk_by(|a, b| a.shard == b.shard) {
+                let Some(first) = group.first() else { continue };
+                let mut shard = lock(&self.shards[usize::from(first.shard)]);
+                for place in group {
+                    let Some(Observation { key, add, .. }) = place.of(call.requests) else { continue };
+                    let planned = &world.plans[usize::from(place.plan)];
+                    let form = planned.known.form.id;
+                    lookup.look(&mut shard, CellId::of(*key), form, &age, stamp);
+                    if let (Add::Distinct { pair }, false) = (add, planned.is_approx) {
+                        lookup.look(&mut shard, CellId::pair(*key, *pair), form, &age, stamp);
+                    }
+                }
+            }
+            if attempt == 0 {
+                self.counts.looked(&lookup);
+            }
+            let was_void = self.read(lookup, world).await;
+            let is_late = self.surroundings.now() >= start + self.settings.within;
+            if !was_void || is_late {
+                return;
+            }
+        }
+    }
+
+    /// Reads and adds. Answers up to where the journal is to be safe, if anything was added.
+    fn apply(
+        &self,
+        world: &World,
+        call: &Call<'_>,
+        verdicts: &Verdicts,
+        stamp: u64,
+    ) -> (Outcomes, Option<u64>) {
+        let requests = call.requests;
+        let mut outcomes = Outcomes::blank(requests.iter().map(|request| request.observations.len()));
+        let mut added = Vec::new();
+        let (mut had, mut refused) = (Vec::new(), Vec::new());
+        for (number, verdict) in verdicts.list.iter().enumerate() {
+            match verdict {
+                Verdict::Had(token) => had.push(*token),
+                Verdict::Refused(token) => {
+                    refused.push(*token);
+                    outcomes.set_duplicate(number);
+                }
+                Verdict::Unmarked | Verdict::Unknown => {}
+            }
+        }
+        let moment = Moment {
+            age: self.age(self.surroundings.now().min(verdicts.at)),
+            horizon: self.horizon.load(Ordering::Acquire),
+        };
+        let oldest = self.running.oldest();
+        let mut scratch = Scratch::default();
+        let _adding = self.adding.read().unwrap_or_else(PoisonError::into_inner);
+        for group in call.places.chunk_by(|a, b| a.shard == b.shard) {
+            let Some(first) = group.first() else { continue };
+            let number = usize::from(first.shard);
+            let mut shard = lock(&self.shards[number]);
+            let mut cells = Cells { shard: &mut shard, number, stamp, moment: &moment, added: &mut added };
+            for place in group {
+                let Some(observation) = place.of(requests) else { continue };
+                let planned = &world.plans[usize::from(place.plan)];
+                let adds = verdicts.adds(place.request as usize) && observation.add != Add::Nothing;
+                let told = cells.observe(planned, observation, adds, &mut scratch);
+                outcomes.tell(place.reading as usize, told, &scratch.values);
+            }
+            shard.evict(oldest, 64 + 4 * group.len());
+        }
+        if added.is_empty() && had.is_empty() && refused.is_empty() {
+            return (outcomes, None);
+        }
+        let tokens: Vec<Token> = had.iter().chain(&refused).copied().collect();
+        let record = Record::Addition { had, refused, added };
+        let position = self.journal.append(&record, &|form| words_of(world, form));
+        self.intents.settle(&tokens);
+        (outcomes, Some(position))
+    }
+}
+
+/// Memory that observations use one after the other.
+#[derive(Default)]
+struct Scratch {
+    room: Vec<u64>,
+    values: Vec<u64>,
+}
+
+/// A shard while a call is applied to it.
+struct Cells<'a> {
+    shard: &'a mut Shard,
+    number: usize,
+    stamp: u64,
+    moment: &'a Moment,
+    added: &'a mut Vec<Added>,
+}
+
+impl Cells<'_> {
+    /// Brings a cell up to date, and looks at it: whether its image can be trusted, and its words, none where it has
+    /// expired.
+    fn look<'s>(&'s mut self, id: CellId, planned: &Planned, room: &'s mut Vec<u64>) -> (bool, &'s [u64]) {
+        let part = self.shard.part_of(id);
+        let acknowledged = self.shard.parts.get(part).map_or(0, |part| part.acknowledged);
+        let invalidated = self.shard.invalidated;
+        let Moment { age, horizon } = *self.moment;
+        let entry = self.shard.entry(id, planned.known.form.id, part, self.stamp);
+        if entry.read_at < invalidated {
+            entry.image = None;
+        }
+        if entry.flying().is_none() && entry.sent.as_ref().is_some_and(|sent| sent.number <= acknowledged) {
+            entry.fold(&planned.plan);
+        }
+        let is_gone = |words: &[u64]| planned.plan.expires(words).0 <= horizon;
+        if horizon > i64::MIN && is_gone(entry.show(&planned.plan, room)) {
+            entry.expire();
+        }
+        (age.is_usable(entry), entry.show(&planned.plan, room))
+    }
+
+    fn observe(
+        &mut self,
+        planned: &Planned,
+        observation: &Observation,
+        adds: bool,
+        scratch: &mut Scratch,
+    ) -> Told {
+        let Observation { key, add, .. } = observation;
+        // What the cluster can keep.
+        let time = observation.time.clamp(Time(-TIME_MAX.0), TIME_MAX);
+        let id = CellId::of(*key);
+        let plan = &planned.plan;
+        let Scratch { room, values } = scratch;
+        let mut told =
+            Told { quality: Quality::Exact, times: None, fresh: false, columns: plan.columns() as u8 };
+        values.clear();
+        let (is_usable, words) = self.look(id, planned, room);
+        told.times = plan.times(words);
+        let found = told.times.is_some();
+        let mut as_of = time;
+        if let (Add::Take(_), Some((_, last))) = (add, told.times) {
+            as_of = as_of.max(last);
+        }
+        if found || planned.is_track {
+            values.resize(plan.reading(), 0);
+            plan.read(words, as_of, values);
+        }
+        if !is_usable {
+            told.quality = Quality::Missing;
+        } else if found && planned.is_approx {
+            told.quality = Quality::Estimated;
+        }
+        let mut sightings = 0;
+        if !found
+            && is_usable
+            && let Some(sketch) = &planned.sketch
+        {
+            let (shard, hash) = (self.number, id.mixed());
+            sightings = if adds { sketch.see(shard, hash, time) } else { sketch.estimate(shard, hash, time) };
+            if sightings > 0 {
+                told.quality = Quality::Estimated;
+                if planned.is_track {
+                    plan.estimate(u64::from(sightings), values);
+                }
+            }
+            if !adds || sightings + 1 < planned.admit_after {
+                return told;
+            }
+        }
+        match add {
+            Add::Distinct { pair } if !planned.is_approx => {
+                let pair = CellId::pair(*key, *pair);
+                let (is_usable, words) = self.look(pair, planned, room);
+                let (seen, is_kept) = plan.fine(words, plan.bucket(time));
+                told.fresh = !seen && is_kept;
+                if !is_usable {
+                    told.quality = Quality::Missing;
+                }
+                if adds && told.fresh {
+                    let part = self.shard.part_of(pair);
+                    self.add(id, planned, Op::Unique(time, event::Shingle(pair.shingle)));
+                    self.shard.mark(pair, part, plan, time);
+                } else if adds {
+                    self.add(id, planned, Op::Counters(time, Amounts::default()));
+                }
+            }
+            _ if !adds => {}
+            Add::Nothing => {}
+            Add::Counters(amounts) => self.add(id, planned, Op::Counters(time, amounts.clone())),
+            Add::Value(value) => self.add(id, planned, Op::Value { time, value: *value, sightings }),
+            Add::Evidence(evidence) => self.add(id, planned, Op::Evidence(time, *evidence)),
+            Add::Distinct { pair } => self.add(id, planned, Op::Hash(time, pair.0)),
+            Add::Take(take) => {
+                let used = plan.used(values, as_of, take.interpolated);
+                if take.cost > 0 && (take.counts_all || take.is_within(used)) {
+                    self.add(id, planned, Op::Counters(time, [(0, take.cost)].into()));
+                }
+            }
+            Add::GiveBack { amount, taken } => {
+                if found {
+                    let (_, words) = self.look(id, planned, room);
+                    for op in given_back(plan, words, time, *amount, *taken) {
+                        self.add(id, planned, op);
+                    }
+                }
+            }
+            Add::Flow(flow) => {
+                let moment = values.first().filter(|_| found).map(|word| word.cast_signed());
+                if flow.after(moment, time).is_some() {
+                    // What is let through is so in any order; what a refused one adds depends on what is there.
+                    let decided = match *flow {
+                        Flow::Take { cost, .. } if flow.is_within(moment, time) => Flow::Add { cost },
+                        flow => flow,
+                    };
+                    self.add(id, planned, Op::Flow(time, decided));
+                }
+            }
+        }
+        told
+    }
+
+    fn add(&mut self, id: CellId, planned: &Planned, op: Op) {
+        let at = self.shard.part_of(id);
+        self.shard.add(id, at, &planned.plan, &op);
+        if let Some(part) = self.shard.parts.get(at) {
+            let (partition, number, form) = (part.partition, part.number, planned.known.form.id);
+            self.added.push(Added { partition, number, cell: id, form, op });
+        }
+    }
+}
+
+/// What giving back adds to the counter of what was given back, bucket by bucket.
+fn given_back(plan: &Plan, words: &[u64], now: Time, amount: u64, at: Option<Time>) -> Vec<Op> {
+    let mut after = words.to_vec();
+    plan.give_back(&mut after, now, amount, at);
+    let Some(first) = plan.first(words) else { return Vec::new() };
+    let count = |counts: &[u64]| counts.get(1).copied().unwrap_or(0);
+    let (before, after) = (plan.rows(words), plan.rows(&after));
+    let more = before.iter().zip(&after).filter_map(|(before, after)| {
+        let amount = count(&after.counts).saturating_sub(count(&before.counts));
+        // Something was taken in that bucket, so this is a time in it and among those that the cell has seen.
+        (amount > 0).then(|| Op::Counters(before.start.max(first), [(1, amount)].into()))
+    });
+    more.collect()
+}

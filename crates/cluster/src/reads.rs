@@ -1,0 +1,201 @@
+//! Images come from the cluster: what is missing is asked for at once, what is old while older answers go out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::cache::{CellId, Flight, Landing, Shard};
+use crate::cluster::Inner;
+use crate::lock;
+use crate::remote::{Cell, Image, Partition, Read};
+use crate::world::World;
+
+/// Cells that one call is to read.
+pub(crate) struct Wanted {
+    pub(crate) flight: Arc<Flight>,
+    cells: BTreeMap<Partition, Vec<(CellId, u32)>>,
+    /// The last batch of each partition that the cluster had acknowledged before.
+    acknowledged: BTreeMap<Partition, u64>,
+    /// An image lacked what this node had seen acknowledged.
+    pub(crate) was_void: Arc<AtomicBool>,
+}
+
+impl Default for Wanted {
+    fn default() -> Wanted {
+        Wanted {
+            flight: Arc::default(),
+            cells: BTreeMap::new(),
+            acknowledged: BTreeMap::new(),
+            was_void: Arc::default(),
+        }
+    }
+}
+
+impl Wanted {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
+    fn push(&mut self, shard: &Shard, id: CellId, form: u32) {
+        let Some(part) = shard.parts.get(shard.part_of(id)) else { return };
+        self.acknowledged.insert(part.partition, part.acknowledged);
+        self.cells.entry(part.partition).or_default().push((id, form));
+    }
+}
+
+/// How old images may be.
+#[derive(Clone, Copy)]
+pub(crate) struct Age {
+    /// Images that were asked for before this are read anew while they are answered.
+    pub(crate) soft: Duration,
+    /// Images that were asked for before this are not answered.
+    pub(crate) hard: Duration,
+}
+
+impl Age {
+    pub(crate) fn is_usable(&self, entry: &crate::cache::Entry) -> bool {
+        entry.image.is_some() && entry.read_at >= self.hard
+    }
+}
+
+/// What a lookup has found.
+#[derive(Default)]
+pub(crate) struct Lookup {
+    /// To be read before there is an answer.
+    pub(crate) missing: Wanted,
+    /// To be read meanwhile.
+    pub(crate) old: Wanted,
+    /// Others are reading what is to be waited for.
+    pub(crate) flights: Vec<Arc<Flight>>,
+    pub(crate) hits: u64,
+    pub(crate) soft_hits: u64,
+    pub(crate) misses: u64,
+}
+
+impl Lookup {
+    /// Looks up one cell.
+    pub(crate) fn look(&mut self, shard: &mut Shard, id: CellId, form: u32, age: &Age, stamp: u64) {
+        let part = shard.part_of(id);
+        let invalidated = shard.invalidated;
+        let entry = shard.entry(id, form, part, stamp);
+        if entry.read_at < invalidated {
+            entry.image = None;
+        }
+        let (flying, is_usable) = (entry.flying().cloned(), age.is_usable(entry));
+        if is_usable && entry.read_at >= age.soft {
+            self.hits += 1;
+        } else if is_usable {
+            self.soft_hits += 1;
+            if flying.is_none() {
+                entry.flight = Some(self.old.flight.clone());
+                self.old.push(shard, id, form);
+            }
+        } else {
+            self.misses += 1;
+            match flying {
+                // Consecutive ones are often of one call.
+                Some(flight) if Arc::ptr_eq(&flight, &self.missing.flight) => {}
+                Some(flight) => {
+                    if !self.flights.last().is_some_and(|last| Arc::ptr_eq(last, &flight)) {
+                        self.flights.push(flight);
+                    }
+                }
+                None => {
+                    entry.flight = Some(self.missing.flight.clone());
+                    self.missing.push(shard, id, form);
+                }
+            }
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) fn age(&self, now: Duration) -> Age {
+        Age {
+            soft: now.saturating_sub(self.settings.fresh_for),
+            hard: now.saturating_sub(self.settings.stale_for),
+        }
+    }
+
+    /// Reads what a lookup wants; answers when what is needed is there, or cannot be had. True if some images came that
+    /// were older than what is known, and another try is worth it.
+    pub(crate) async fn read(self: &Arc<Inner>, lookup: Lookup, world: &Arc<World>) -> bool {
+        let Lookup { missing, old, flights, .. } = lookup;
+        let (flight, was_void) = (missing.flight.clone(), missing.was_void.clone());
+        let is_needed = !missing.is_empty();
+        for wanted in [missing, old] {
+            if !wanted.is_empty() {
+                let (inner, world) = (self.clone(), world.clone());
+                let landing = Landing(wanted.flight.clone());
+                self.surroundings.spawn(Box::pin(async move {
+                    inner.fetch(wanted, &world).await;
+                    drop(landing);
+                }));
+            }
+        }
+        if is_needed {
+            flight.wait().await;
+        }
+        for flight in &flights {
+            flight.wait().await;
+        }
+        was_void.load(Ordering::Acquire)
+    }
+
+    async fn fetch(&self, wanted: Wanted, world: &World) {
+        let Wanted { cells, acknowledged, was_void, .. } = wanted;
+        let asked = self.surroundings.now();
+        let read = |(partition, ids): (&Partition, &Vec<(CellId, u32)>)| {
+            let cell = |(id, form): &(CellId, u32)| {
+                Some(Cell { key: id.key(), form: world.forms.get(form)?.form.clone() })
+            };
+            Read { partition: *partition, cells: ids.iter().filter_map(cell).collect() }
+        };
+        let reads: Vec<Read> = cells.iter().map(read).collect();
+        let count: u64 = reads.iter().map(|read| read.cells.len() as u64).sum();
+        self.counts.reads.fetch_add(count, Ordering::Relaxed);
+        self.counts.read_calls.fetch_add(1, Ordering::Relaxed);
+        let results = self.remote.read(reads, self.settings.within).await;
+        for ((partition, ids), result) in cells.into_iter().zip(results) {
+            let found = match result {
+                Ok(found) => found,
+                Err(failure) => {
+                    self.counts.read_failures.fetch_add(1, Ordering::Relaxed);
+                    tracing::debug!(partition = partition.0, %failure, "cells were not read");
+                    continue;
+                }
+            };
+            self.met(partition, found.number);
+            let (shard, at) = self.place(partition);
+            let mut shard = lock(&self.shards[shard]);
+            let before = acknowledged.get(&partition).copied().unwrap_or(0);
+            if found.number < before {
+                was_void.store(true, Ordering::Release);
+                if let Some(part) = shard.parts.get_mut(at) {
+                    part.falls_behind(found.number);
+                }
+                continue;
+            }
+            for ((id, form), image) in ids.into_iter().zip(found.images) {
+                let words = match image.map(|image| restore(world, form, &image)) {
+                    None => Vec::new(),
+                    Some(Ok(words)) => words,
+                    Some(Err(why)) => {
+                        self.counts.unsound.fetch_add(1, Ordering::Relaxed);
+                        tracing::error!(key = ?id.key(), why, "a cell of the cluster is not one of its definition");
+                        continue;
+                    }
+                };
+                if !shard.arrive(id, form, found.number, words, asked) {
+                    was_void.store(true, Ordering::Release);
+                }
+            }
+        }
+    }
+}
+
+fn restore(world: &World, form: u32, image: &Image) -> Result<Vec<u64>, &'static str> {
+    let known = world.forms.get(&form).ok_or("it has no definition")?;
+    known.plan.restore(image.first, image.last, &image.content)
+}

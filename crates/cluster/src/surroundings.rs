@@ -1,0 +1,95 @@
+//! What a node is run by: a monotonic clock, tasks, and threads that may block. Behind [`Surroundings`] is a runtime of
+//! its own, or a simulation that knows no other order and no other time than its seed.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Runtime};
+
+/// Work without an answer.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What runs a node's background work.
+pub trait Surroundings: Send + Sync {
+    /// The time since some beginning. It never goes back, and has nothing to do with the times of events.
+    fn now(&self) -> Duration;
+
+    /// Runs a task beside the caller. One that is let go of before its end is dropped.
+    fn spawn(&self, task: Task);
+
+    /// Ends after so long.
+    fn sleep(&self, time: Duration) -> Task;
+
+    /// Runs a job on a thread that may wait for a disk.
+    fn block(&self, job: Box<dyn FnOnce() + Send>);
+
+    /// Bits that no other node has drawn.
+    fn seed(&self) -> u64;
+}
+
+/// A small runtime of a node's own, so that a ledger can be used from any other, or from none.
+#[derive(Debug)]
+pub struct Threads {
+    runtime: Option<Runtime>,
+    start: Instant,
+    seed: u64,
+}
+
+impl Threads {
+    /// Starts so many threads for the network, at least one.
+    ///
+    /// # Errors
+    /// The system's, if it gives no thread or no random bits.
+    pub fn new(threads: usize) -> io::Result<Threads> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(threads.max(1))
+            .thread_name("cluster")
+            .enable_all()
+            .build()?;
+        let seed = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(Threads { runtime: Some(runtime), start: Instant::now(), seed })
+    }
+
+    /// The runtime, for connections.
+    ///
+    pub fn handle(&self) -> Option<tokio::runtime::Handle> {
+        self.runtime.as_ref().map(|runtime| runtime.handle().clone())
+    }
+}
+
+impl Drop for Threads {
+    /// Lets go of what is at work without waiting for it: this may be one of the runtime's own threads.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Surroundings for Threads {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn spawn(&self, task: Task) {
+        if let Some(runtime) = &self.runtime {
+            runtime.spawn(task);
+        }
+    }
+
+    fn sleep(&self, time: Duration) -> Task {
+        Box::pin(tokio::time::sleep(time))
+    }
+
+    fn block(&self, job: Box<dyn FnOnce() + Send>) {
+        if let Some(runtime) = &self.runtime {
+            runtime.spawn_blocking(job);
+        }
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+}
