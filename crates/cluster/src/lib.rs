@@ -19,6 +19,7 @@ mod journal;
 mod observe;
 mod reads;
 pub mod remote;
+pub mod sizing;
 mod surroundings;
 pub mod wire;
 mod world;

@@ -241,7 +241,7 @@ fn redirection(details: &str, asked: &Address) -> Option<(u16, Address)> {
     let (slot, address) = details.split_once(' ')?;
     let slot = slot.parse().ok()?;
     let address = address.trim();
-    let address = match address.strip_prefix(':') {
+    let address = match address.strip_prefix(':').filter(|port| !port.contains(':')) {
         Some(port) => Address { host: asked.host.clone(), port: port.parse().ok()? },
         None => Address::parse(address)?,
     };

@@ -95,6 +95,15 @@ pub enum OpenError {
         /// What would be said here.
         expected: String,
     },
+    /// The nodes before this one have another secret.
+    #[error(
+        "the statistics in the cluster under the prefix `{prefix}` are keyed by another secret: give this node the file \
+         `secret` of the others, or set another prefix"
+    )]
+    Secret {
+        /// The prefix of names.
+        prefix: String,
+    },
 }
 
 /// A cluster behind its wires. Futures that it answers can be awaited on any runtime; the work is done on the one that
@@ -315,34 +324,54 @@ impl Inner {
         *self.topology.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(topology);
     }
 
-    /// Says how keys are laid out, if nobody has, and checks that it is so.
+    /// Says how keys are laid out and which secret they have, if nobody has, and checks that it is so.
     async fn agree(&self) -> Result<(), OpenError> {
         let name = self.names.layout();
         let expected = format!("{LAYOUT} {}", self.settings.partitions.count());
-        let mut set = cmd("SET");
-        set.arg(&name).arg(&expected).arg("NX");
+        let secret = self.settings.secret.map(|secret| format!("{:016x}", u64::from_be_bytes(secret)));
+        let whole = secret.iter().fold(expected.clone(), |whole, secret| format!("{whole} {secret}"));
+        let set = |condition: Option<&str>| {
+            let mut set = cmd("SET");
+            set.arg(&name).arg(&whole);
+            condition.iter().for_each(|condition| {
+                set.arg(*condition);
+            });
+            set
+        };
         let mut get = cmd("GET");
         get.arg(&name);
-        let partition = Partition(0);
-        for command in [set, get] {
-            let deadline = Instant::now() + self.settings.connect_within.max(REFRESH_WITHIN);
-            let errand = Errand { partition, command };
-            let answer = self.run(Line::Reads, &[errand], deadline).await.pop();
-            match answer.and_then(|answer| answer.map_err(failure).ok()) {
-                Some(Value::Okay | Value::Nil) => {}
-                Some(Value::BulkString(found)) if found == expected.as_bytes() => {}
-                Some(Value::BulkString(found)) => {
-                    let found = String::from_utf8_lossy(&found).into_owned();
-                    let prefix = self.settings.prefix.clone();
-                    return Err(OpenError::Layout { prefix, found, expected });
-                }
-                _ => {
-                    let why = "the server of the first partition does not answer";
-                    return Err(OpenError::Unreachable(why.into()));
-                }
-            }
+        self.ask_first(set(Some("NX"))).await?;
+        let Value::BulkString(found) = self.ask_first(get).await? else {
+            return Err(OpenError::Unreachable("the cluster has lost what was just written".into()));
+        };
+        let found = String::from_utf8_lossy(&found).into_owned();
+        let prefix = self.settings.prefix.clone();
+        let (layout, theirs) = match found.match_indices(' ').nth(1) {
+            Some((at, _)) => (&found[..at], Some(&found[at + 1..])),
+            None => (found.as_str(), None),
+        };
+        if layout != expected {
+            return Err(OpenError::Layout { prefix, found: layout.to_owned(), expected });
         }
-        Ok(())
+        match (theirs, secret) {
+            (Some(theirs), Some(secret)) if theirs != secret => Err(OpenError::Secret { prefix }),
+            (None, Some(_)) => self.ask_first(set(None)).await.map(|_| ()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends a command to the server of the first partition.
+    async fn ask_first(&self, command: Cmd) -> Result<Value, OpenError> {
+        let deadline = Instant::now() + self.settings.connect_within.max(REFRESH_WITHIN);
+        let errand = Errand { partition: Partition(0), command };
+        let answer = self.run(Line::Reads, &[errand], deadline).await.pop();
+        match answer {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(trouble)) => {
+                Err(OpenError::Unreachable(named(trouble, Partition(0)).to_string().into()))
+            }
+            None => Err(OpenError::Unreachable("it was not answered".into())),
+        }
     }
 
     async fn read(&self, asked: Vec<Read>, deadline: Instant) -> Vec<Result<Found, Failure>> {
@@ -509,10 +538,6 @@ fn script(script: &Script, keys: Vec<Vec<u8>>, argument: Option<Vec<u8>>) -> Cmd
         command.arg(argument.as_slice());
     });
     command
-}
-
-fn failure(trouble: Trouble) -> Failure {
-    named(trouble, Partition(0))
 }
 
 fn named(trouble: Trouble, partition: Partition) -> Failure {

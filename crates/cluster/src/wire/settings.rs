@@ -25,6 +25,9 @@ pub struct Settings {
     pub replicas: u8,
     /// Into how many parts keys are divided, if the cluster is new; one that is in use must have as many.
     pub partitions: Partitions,
+    /// A fingerprint of the secret that keys shingles. The first node that has one leaves it in the cluster, and none
+    /// with another is let in: it would count the same pieces under other keys.
+    pub secret: Option<[u8; 8]>,
     /// Which node this is. Two that run at once must differ; one that comes back must be the same.
     pub node: [u8; 16],
     /// How long to wait for a connection.
@@ -61,6 +64,7 @@ impl Settings {
             prefix: "tollhouse:".to_owned(),
             replicas: 1,
             partitions: Partitions::USUAL,
+            secret: None,
             node,
             connect_within: Duration::from_secs(1),
             open_within: Duration::from_secs(30),

@@ -294,6 +294,13 @@ fn slots_expiry_and_layout_are_as_the_cluster_has_them() {
         "the cluster holds statistics as `1 1024` under the prefix `tollhouse:`, and not as `1 64` (layout and \
          partitions): set as many partitions, or another prefix"
     );
+    // The first node had no secret, so the second says which it is.
+    for (secret, is_let_in) in [(7, true), (7, true), (8, false)] {
+        let keyed = Settings { secret: Some([secret; 8]), ..all.clone() };
+        let opened = runtime.block_on(Wire::open(keyed, runtime.handle().clone()));
+        assert_eq!(opened.is_ok(), is_let_in);
+        assert!(opened.is_ok() || opened.is_err_and(|error| error.to_string().contains("another secret")));
+    }
     let apart = Settings { prefix: "b:".to_owned(), ..other };
     runtime.block_on(Wire::open(apart, runtime.handle().clone())).unwrap();
 }

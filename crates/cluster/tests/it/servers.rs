@@ -11,7 +11,7 @@ use tempfile::TempDir;
 /// How long servers may take to become what they are asked to be.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// After so long without a word a server counts as down, in milliseconds.
-pub(crate) const NODE_TIMEOUT: u64 = 1500;
+pub(crate) const NODE_TIMEOUT: u64 = 2000;
 
 /// Whether servers can be started; says so if not.
 pub(crate) fn are_there() -> bool {
@@ -62,6 +62,7 @@ impl Server {
             "--repl-diskless-sync-delay",
             "0",
         ]);
+        command.args(["--cluster-require-full-coverage", "no"]);
         command.arg("--dir").arg(&self.directory).args(&self.options);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         self.process = Some(command.spawn().expect("redis-server starts"));
