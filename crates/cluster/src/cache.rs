@@ -190,7 +190,9 @@ impl Entry {
 
     /// Whether its cell is known to hold anything.
     pub(crate) fn holds(&self) -> bool {
-        self.pending.is_some() || self.sent.is_some() || self.image.as_ref().is_some_and(|image| !image.is_empty())
+        self.pending.is_some()
+            || self.sent.is_some()
+            || self.image.as_ref().is_some_and(|image| !image.is_empty())
     }
 }
 
@@ -279,7 +281,14 @@ impl Shard {
     }
 
     /// Takes an image in; false if it is void.
-    pub(crate) fn arrive(&mut self, id: CellId, form: u32, number: u64, words: Vec<u64>, asked: Duration) -> bool {
+    pub(crate) fn arrive(
+        &mut self,
+        id: CellId,
+        form: u32,
+        number: u64,
+        words: Vec<u64>,
+        asked: Duration,
+    ) -> bool {
         let Some(entry) = self.cells.get_mut(&id).filter(|entry| entry.form == form) else { return true };
         let before = entry.bytes();
         let taken = entry.arrive(number, words, asked);

@@ -127,7 +127,6 @@ pub(crate) struct Inner {
 /// Whether the cluster was asked which batches it has.
 #[derive(Default)]
 pub(crate) struct Asking {
-    pub(crate) is_done: bool,
     pub(crate) is_busy: bool,
     pub(crate) attempts: u32,
     pub(crate) not_before: Duration,
@@ -256,7 +255,8 @@ impl Cluster {
                 drop(inner);
                 let mut kicked = pin!(kicked);
                 poll_fn(|context| {
-                    let woken = rest.as_mut().poll(context).is_ready() || kicked.as_mut().poll(context).is_ready();
+                    let woken =
+                        rest.as_mut().poll(context).is_ready() || kicked.as_mut().poll(context).is_ready();
                     if woken { Poll::Ready(()) } else { Poll::Pending }
                 })
                 .await;
@@ -536,7 +536,9 @@ impl Ledger for Cluster {
             }
             inner.kick.notify(1);
             if drained.wait_deadline(end).is_none() {
-                tracing::warn!("the cluster has not taken everything: what is left is sent after the next opening");
+                tracing::warn!(
+                    "the cluster has not taken everything: what is left is sent after the next opening"
+                );
                 break;
             }
         }
@@ -555,7 +557,8 @@ impl Ledger for Cluster {
         };
         for shard in &inner.shards {
             let shard = lock(shard);
-            census.cells += shard.iter().filter(|(id, entry)| id.kind & Cell::PAIR == 0 && entry.holds()).count() as u64;
+            census.cells +=
+                shard.iter().filter(|(id, entry)| id.kind & Cell::PAIR == 0 && entry.holds()).count() as u64;
             census.memory_bytes += shard.bytes() as u64;
             census.dirty_bytes += shard.parts.iter().map(|part| part.pending_bytes as u64).sum::<u64>();
             census.evictions += shard.evictions;

@@ -69,7 +69,9 @@ impl Delta {
     /// Two additions in a row are one: from any moment `m`, the later of `m + cost` and `time + cost` twice over is the
     /// later of `m + both` and of a sum that is given by a time again. That time is rounded up to a microsecond.
     fn flow(&mut self, time: Time, flow: Flow) {
-        if let (Flow::Add { cost }, Some((before, Flow::Add { cost: earlier }))) = (flow, self.flows.last_mut()) {
+        if let (Flow::Add { cost }, Some((before, Flow::Add { cost: earlier }))) =
+            (flow, self.flows.last_mut())
+        {
             *before = Time((*before).0.max(time.0.saturating_sub(earlier.div_euclid(1000))));
             *earlier = earlier.saturating_add(cost);
             return;

@@ -116,8 +116,7 @@ impl Part {
     fn is_due(&self, now: Duration, flush_bytes: usize, is_draining: bool) -> bool {
         let ready = self.is_known && !self.is_busy && self.behind.is_none() && now >= self.not_before;
         let large = self.pending_bytes >= flush_bytes;
-        ready
-            && (self.waiting.is_some() || self.has_pending() && (large || is_draining || now >= self.due))
+        ready && (self.waiting.is_some() || self.has_pending() && (large || is_draining || now >= self.due))
     }
 
     /// The cluster has this batch and none after it, which is not what this node thought.
@@ -158,7 +157,14 @@ impl Shard {
 
     /// Takes in which batch of this node a partition has. Answers what the journal is to be told: after a machine
     /// failed that did not sync, the cluster may know more batches than the journal.
-    pub(crate) fn learn(&mut self, at: usize, has: u64, world: &World, now: Duration, lost: &mut u64) -> Vec<Added> {
+    pub(crate) fn learn(
+        &mut self,
+        at: usize,
+        has: u64,
+        world: &World,
+        now: Duration,
+        lost: &mut u64,
+    ) -> Vec<Added> {
         let Some(part) = self.parts.get_mut(at) else { return Vec::new() };
         if part.is_known {
             return Vec::new();
@@ -193,7 +199,8 @@ impl Shard {
                 all.insert(cell, delta);
             }
         }
-        let deltas: Vec<Item> = all.into_iter().map(|((id, form), delta)| (id, form, Arc::new(delta))).collect();
+        let deltas: Vec<Item> =
+            all.into_iter().map(|((id, form), delta)| (id, form, Arc::new(delta))).collect();
         for (id, form, delta) in &deltas {
             let is_current = world.find(id.key().space, id.key().kind).is_ok_and(|place| {
                 world.plans.get(usize::from(place)).is_some_and(|planned| planned.known.form.id == *form)
@@ -325,35 +332,57 @@ impl Inner {
         pause.mul_f64(1.0 + lock(&self.random).unit() / 2.0)
     }
 
-    /// Asks which batches the cluster has, while that is not known of all partitions.
+    /// Asks which batches the cluster has: soon, while that is not known of all partitions; later now and then, since of a
+    /// partition that is neither written nor read nothing else would tell that a failover has lost batches.
     fn ask_numbers(self: &Arc<Inner>, now: Duration) {
         let mut asking = lock(&self.asking);
-        if asking.is_done || asking.is_busy || now < asking.not_before {
+        if asking.is_busy || now < asking.not_before {
             return;
         }
         asking.is_busy = true;
         let inner = self.clone();
         self.surroundings.spawn(Box::pin(async move {
-            let numbers = inner.remote.numbers(inner.settings.within).await;
-            let mut all = true;
-            for (partition, number) in (0..inner.partitions.count()).zip(
-                numbers.into_iter().map(Some).chain(std::iter::repeat_with(|| None)),
-            ) {
-                match number {
-                    Some(Ok(number)) => inner.learn(Partition(partition), number),
-                    _ => all &= inner.is_known(Partition(partition)),
-                }
-            }
+            let all = inner.compare_numbers().await;
             let now = inner.surroundings.now();
+            let again = inner.again(lock(&inner.asking).attempts);
             let mut asking = lock(&inner.asking);
             asking.is_busy = false;
-            asking.is_done = all;
-            let pause = inner.again(asking.attempts);
-            asking.not_before = now + pause;
-            asking.attempts = asking.attempts.saturating_add(1);
+            if all {
+                asking.attempts = 0;
+                asking.not_before = now + inner.settings.retain / 4;
+            } else {
+                asking.attempts = asking.attempts.saturating_add(1);
+                asking.not_before = now + again;
+            }
             drop(asking);
             inner.kick.notify(1);
         }));
+    }
+
+    /// True if the cluster has said it of all partitions.
+    async fn compare_numbers(&self) -> bool {
+        let mut acknowledged = vec![0; usize::from(self.partitions.count())];
+        for shard in &self.shards {
+            for part in &lock(shard).parts {
+                acknowledged[usize::from(part.partition.0)] = part.acknowledged;
+            }
+        }
+        let mut numbers = self.remote.numbers(self.settings.within).await.into_iter();
+        let mut all = true;
+        for (partition, acknowledged) in (0..).map(Partition).zip(acknowledged) {
+            let Some(Ok(number)) = numbers.next() else {
+                all = false;
+                continue;
+            };
+            self.met(partition, number);
+            if number < acknowledged {
+                let (shard, at) = self.place(partition);
+                if let Some(part) = lock(&self.shards[shard]).parts.get_mut(at) {
+                    part.falls_behind(number);
+                }
+            }
+        }
+        all
     }
 
     pub(crate) fn is_known(&self, partition: Partition) -> bool {
@@ -432,7 +461,9 @@ impl Inner {
             let found = batches.remove(&partition).unwrap_or_default();
             let (shard, at) = self.place(partition);
             let mut shard = lock(&self.shards[shard]);
-            let Some(part) = shard.parts.get_mut(at).filter(|part| part.behind == Some(has)) else { continue };
+            let Some(part) = shard.parts.get_mut(at).filter(|part| part.behind == Some(has)) else {
+                continue;
+            };
             part.behind = None;
             lost += (end - has.min(end)).saturating_sub(found.len() as u64);
             let mut all: HashMap<(CellId, u32), Delta> = HashMap::new();
@@ -527,7 +558,9 @@ impl Inner {
             }
             let full = inner.journal.bytes() > inner.settings.journal_bytes_max;
             if full && !inner.is_full.swap(true, Ordering::AcqRel) {
-                tracing::warn!("the journal is full of what the cluster does not take: nothing is added for now");
+                tracing::warn!(
+                    "the journal is full of what the cluster does not take: nothing is added for now"
+                );
             }
             // Not at once again: it would be as large.
             inner.surroundings.sleep(inner.settings.flush_every).await;
@@ -565,7 +598,10 @@ fn part_of_checkpoint(shard: &Shard, part: &Part) -> Vec<Added> {
         batch.iter().for_each(|((id, form), delta)| push(*number, *id, *form, &mut delta.ops()));
     }
     if let Some(sending) = &part.waiting {
-        sending.deltas.iter().for_each(|(id, form, delta)| push(sending.number, *id, *form, &mut delta.ops()));
+        sending
+            .deltas
+            .iter()
+            .for_each(|(id, form, delta)| push(sending.number, *id, *form, &mut delta.ops()));
     }
     part.orphans.iter().for_each(|(id, form, delta)| push(part.number, *id, *form, &mut delta.ops()));
     for id in &part.dirty {
@@ -592,6 +628,12 @@ impl Outgoing {
             let cell = || Cell { key: id.key(), form: known.form.clone() };
             writes.extend(delta.changes(&known.plan).map(|change| Write { cell: cell(), change }));
         }
-        Batch { partition: self.partition, number: *number, previous: *previous, horizon, writes: writes.into() }
+        Batch {
+            partition: self.partition,
+            number: *number,
+            previous: *previous,
+            horizon,
+            writes: writes.into(),
+        }
     }
 }

@@ -141,7 +141,8 @@ impl Intended {
 
     /// Waits for what is told.
     pub(crate) async fn verdicts(&self, claiming: Option<Claiming>) -> Verdicts {
-        let mut verdicts = Verdicts { list: Vec::with_capacity(self.tokens.len()), failure: None, at: self.at };
+        let mut verdicts =
+            Verdicts { list: Vec::with_capacity(self.tokens.len()), failure: None, at: self.at };
         let answers = match claiming {
             Some(Claiming { flight, answer }) => {
                 flight.wait().await;

@@ -10,9 +10,7 @@ use std::sync::{Arc, PoisonError};
 
 use event::Time;
 use stats::limit::Flow;
-use stats::{
-    Add, Amounts, LedgerError, Observation, Outcomes, Plan, Quality, Request, Told,
-};
+use stats::{Add, Amounts, LedgerError, Observation, Outcomes, Plan, Quality, Request, Told};
 
 use crate::cache::{CellId, Shard};
 use crate::cluster::Inner;
@@ -237,14 +235,21 @@ impl Cells<'_> {
         (age.is_usable(entry), entry.show(&planned.plan, room))
     }
 
-    fn observe(&mut self, planned: &Planned, observation: &Observation, adds: bool, scratch: &mut Scratch) -> Told {
+    fn observe(
+        &mut self,
+        planned: &Planned,
+        observation: &Observation,
+        adds: bool,
+        scratch: &mut Scratch,
+    ) -> Told {
         let Observation { key, add, .. } = observation;
         // What the cluster can keep.
         let time = observation.time.clamp(Time(-TIME_MAX.0), TIME_MAX);
         let id = CellId::of(*key);
         let plan = &planned.plan;
         let Scratch { room, values } = scratch;
-        let mut told = Told { quality: Quality::Exact, times: None, fresh: false, columns: plan.columns() as u8 };
+        let mut told =
+            Told { quality: Quality::Exact, times: None, fresh: false, columns: plan.columns() as u8 };
         values.clear();
         let (is_usable, words) = self.look(id, planned, room);
         told.times = plan.times(words);
@@ -268,8 +273,7 @@ impl Cells<'_> {
             && let Some(sketch) = &planned.sketch
         {
             let (shard, hash) = (self.number, id.mixed());
-            sightings =
-                if adds { sketch.see(shard, hash, time) } else { sketch.estimate(shard, hash, time) };
+            sightings = if adds { sketch.see(shard, hash, time) } else { sketch.estimate(shard, hash, time) };
             if sightings > 0 {
                 told.quality = Quality::Estimated;
                 if planned.is_track {

@@ -47,7 +47,11 @@ pub(crate) struct World {
 
 impl World {
     /// Compiles a catalog. Sketches of `before` are kept where their options stay, and so are its forms.
-    pub(crate) fn new(catalog: Catalog, before: Option<&World>, shards: usize) -> Result<World, CatalogError> {
+    pub(crate) fn new(
+        catalog: Catalog,
+        before: Option<&World>,
+        shards: usize,
+    ) -> Result<World, CatalogError> {
         let mut forms = before.map(|before| before.forms.clone()).unwrap_or_default();
         let (mut plans, mut places) = (Vec::<Planned>::new(), HashMap::new());
         for (space, kind, statistic) in catalog.iter() {
@@ -118,7 +122,8 @@ impl World {
     }
 
     pub(crate) fn sketch_bytes(&self) -> u64 {
-        let mut sketches: Vec<&Arc<Sketch>> = self.plans.iter().filter_map(|plan| plan.sketch.as_ref()).collect();
+        let mut sketches: Vec<&Arc<Sketch>> =
+            self.plans.iter().filter_map(|plan| plan.sketch.as_ref()).collect();
         sketches.sort_by_key(|sketch| Arc::as_ptr(sketch));
         sketches.dedup_by(|a, b| Arc::ptr_eq(a, b));
         sketches.iter().map(|sketch| sketch.memory_bytes() as u64).sum()

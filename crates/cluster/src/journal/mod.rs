@@ -49,7 +49,9 @@ pub fn identity(device: &dyn Device) -> io::Result<[u8; 16]> {
         }
         // Without a journal there is nothing that the old name would be needed for.
         if names.iter().any(|name| name.starts_with(PREFIX)) {
-            let why = format!("`{IDENTITY}` is damaged: remove the journal's directory, which loses what was not sent");
+            let why = format!(
+                "`{IDENTITY}` is damaged: remove the journal's directory, which loses what was not sent"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         device.remove(IDENTITY)?;
@@ -166,7 +168,11 @@ impl Journal {
     }
 
     /// Adds records that say all that earlier segments do. They can go when the journal is written so far.
-    pub(crate) fn checkpoint(&self, records: &[Record], form: &dyn Fn(u32) -> Option<Vec<u64>>) -> (u64, u64) {
+    pub(crate) fn checkpoint(
+        &self,
+        records: &[Record],
+        form: &dyn Fn(u32) -> Option<Vec<u64>>,
+    ) -> (u64, u64) {
         let payloads: Vec<Vec<u8>> = records.iter().map(Record::encode).collect();
         let mut state = lock(&self.state);
         state.roll();
@@ -397,7 +403,8 @@ impl Journal {
         loop {
             let listener = answer.1.listen();
             if let Some(read) = lock(&answer.0).take() {
-                let segments = read.map_err(|error| LedgerError::Poisoned { why: error.to_string().into() })?;
+                let segments =
+                    read.map_err(|error| LedgerError::Poisoned { why: error.to_string().into() })?;
                 return Ok(segments.into_iter().flat_map(|(_, records)| records.list).collect());
             }
             listener.await;

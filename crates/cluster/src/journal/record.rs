@@ -289,7 +289,8 @@ fn op(reader: &mut Reader<'_>) -> Option<Op> {
         1 => {
             let value = option(reader)?;
             // A sketch counts to fifteen.
-            let sightings = u32::try_from(reader.varint()?).ok().filter(|count| *count <= stats::Sketch::COUNT_MAX)?;
+            let sightings =
+                u32::try_from(reader.varint()?).ok().filter(|count| *count <= stats::Sketch::COUNT_MAX)?;
             Op::Value { time, value, sightings }
         }
         2 => Op::Evidence(time, evidence(reader)?),
@@ -316,7 +317,9 @@ fn key(reader: &mut Reader<'_>) -> Option<Key> {
 
 /// One with a mark.
 fn push_request(bytes: &mut Vec<u8>, request: &Request) {
-    let once = request.once.unwrap_or(Once { key: Key { space: Space(0), kind: Kind(0), shingle: Shingle(0) }, time: Time(0) });
+    let once = request
+        .once
+        .unwrap_or(Once { key: Key { space: Space(0), kind: Kind(0), shingle: Shingle(0) }, time: Time(0) });
     push_key(bytes, &once.key);
     push_zigzag(bytes, once.time.0);
     for Observation { key, time, add } in &request.observations {
@@ -411,8 +414,11 @@ mod tests {
         let evidence = any::<[i64; 3]>().prop_map(|[bad, good, weight]| Evidence { bad, good, weight });
         prop_oneof![
             (time(), amounts()).prop_map(|(time, amounts)| Op::Counters(time, amounts)),
-            (time(), any::<Option<i64>>(), 0..16u32)
-                .prop_map(|(time, value, sightings)| Op::Value { time, value, sightings }),
+            (time(), any::<Option<i64>>(), 0..16u32).prop_map(|(time, value, sightings)| Op::Value {
+                time,
+                value,
+                sightings
+            }),
             (time(), evidence).prop_map(|(time, evidence)| Op::Evidence(time, evidence)),
             (time(), any::<u64>()).prop_map(|(time, hash)| Op::Hash(time, hash)),
             (time(), any::<u64>()).prop_map(|(time, pair)| Op::Unique(time, Shingle(pair))),
@@ -435,12 +441,9 @@ mod tests {
             amounts().prop_map(Add::Counters),
             any::<Option<i64>>().prop_map(Add::Value),
             any::<[i64; 3]>().prop_map(|[bad, good, weight]| Add::Evidence(Evidence { bad, good, weight })),
-            any::<(u64, u64, bool, bool)>().prop_map(|(cost, limit, counts_all, interpolated)| Add::Take(Take {
-                cost,
-                limit,
-                counts_all,
-                interpolated
-            })),
+            any::<(u64, u64, bool, bool)>().prop_map(|(cost, limit, counts_all, interpolated)| Add::Take(
+                Take { cost, limit, counts_all, interpolated }
+            )),
             any::<(u64, Option<i64>)>()
                 .prop_map(|(amount, taken)| Add::GiveBack { amount, taken: taken.map(Time) }),
             flow().prop_map(Add::Flow),
@@ -449,8 +452,11 @@ mod tests {
     }
 
     fn record() -> impl Strategy<Value = Record> {
-        let observation =
-            (key(), any::<i64>(), add()).prop_map(|(key, time, add)| Observation { key, time: Time(time), add });
+        let observation = (key(), any::<i64>(), add()).prop_map(|(key, time, add)| Observation {
+            key,
+            time: Time(time),
+            add,
+        });
         let request = (key(), any::<i64>(), vec(observation, 0..4)).prop_map(|(key, time, observations)| {
             Request { once: Some(Once { key, time: Time(time) }), observations }
         });

@@ -5,9 +5,7 @@ pub mod conformance;
 pub mod model;
 
 use event::{Key, Kind, Secret, Shingle, Space, Span, Time};
-use stats::{
-    Add, Amounts, Catalog, Layout, Ledger, Measure, Observation, Once, Outcome, Request, Statistic,
-};
+use stats::{Add, Amounts, Catalog, Layout, Ledger, Measure, Observation, Once, Outcome, Request, Statistic};
 
 /// Where all keys are.
 pub const SPACE: Space = Space(3);

@@ -393,12 +393,7 @@ impl Plan {
     ///
     /// # Errors
     /// Says what it cannot be.
-    pub fn restore(
-        &self,
-        first: Time,
-        last: Time,
-        content: &Content,
-    ) -> Result<Vec<u64>, &'static str> {
+    pub fn restore(&self, first: Time, last: Time, content: &Content) -> Result<Vec<u64>, &'static str> {
         if first > last {
             return Err("the first event is after the last");
         }

@@ -1,0 +1,6 @@
+//! A node over a model of a cluster: what every ledger must do, and what is promised after which fault.
+
+mod cloud;
+mod homes;
+mod simulated;
+mod simulation;
