@@ -44,6 +44,7 @@ struct State {
     /// One partition in so many has a failover before a write; zero is none.
     failovers: u64,
     random: Random,
+    is_down: bool,
     reads: u64,
     writes: u64,
 }
@@ -62,6 +63,7 @@ impl Cloud {
             faults: 0,
             failovers: 0,
             random: Random::new(seed),
+            is_down: false,
             reads: 0,
             writes: 0,
         };
@@ -79,6 +81,11 @@ impl Cloud {
     pub(crate) fn set_faults(&self, faults: u64, failovers: u64) {
         let mut state = self.state();
         (state.faults, state.failovers) = (faults, failovers);
+    }
+
+    /// Answers nothing, and does nothing.
+    pub(crate) fn set_down(&self, is_down: bool) {
+        self.state().is_down = is_down;
     }
 
     /// Brings all that masters have to their replicas.
@@ -127,6 +134,9 @@ impl State {
     }
 
     fn fate(&mut self) -> Fate {
+        if self.is_down {
+            return Fate::Lost;
+        }
         if self.faults == 0 || !self.random.one_in(self.faults) {
             return Fate::Well;
         }

@@ -2,5 +2,6 @@
 
 mod cloud;
 mod homes;
+mod promises;
 mod simulated;
 mod simulation;
