@@ -127,7 +127,6 @@ pub(crate) struct Inner {
 /// Whether the cluster was asked which batches it has.
 #[derive(Default)]
 pub(crate) struct Asking {
-    pub(crate) is_done: bool,
     pub(crate) is_busy: bool,
     pub(crate) attempts: u32,
     pub(crate) not_before: Duration,
