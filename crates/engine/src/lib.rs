@@ -459,6 +459,11 @@ impl Engine {
         self.ledger.census()
     }
 
+    /// What only this kind of ledger has to say of itself.
+    pub fn figures(&self) -> Vec<stats::Figure> {
+        self.ledger.figures()
+    }
+
     /// How much the journal holds, if there is one.
     pub fn journal(&self) -> Option<&Journal> {
         self.journal.as_ref()
