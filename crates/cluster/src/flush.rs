@@ -332,35 +332,57 @@ impl Inner {
         pause.mul_f64(1.0 + lock(&self.random).unit() / 2.0)
     }
 
-    /// Asks which batches the cluster has, while that is not known of all partitions.
+    /// Asks which batches the cluster has: soon, while that is not known of all partitions; later now and then, since of a
+    /// partition that is neither written nor read nothing else would tell that a failover has lost batches.
     fn ask_numbers(self: &Arc<Inner>, now: Duration) {
         let mut asking = lock(&self.asking);
-        if asking.is_done || asking.is_busy || now < asking.not_before {
+        if asking.is_busy || now < asking.not_before {
             return;
         }
         asking.is_busy = true;
         let inner = self.clone();
         self.surroundings.spawn(Box::pin(async move {
-            let numbers = inner.remote.numbers(inner.settings.within).await;
-            let mut all = true;
-            for (partition, number) in (0..inner.partitions.count())
-                .zip(numbers.into_iter().map(Some).chain(std::iter::repeat_with(|| None)))
-            {
-                match number {
-                    Some(Ok(number)) => inner.learn(Partition(partition), number),
-                    _ => all &= inner.is_known(Partition(partition)),
-                }
-            }
+            let all = inner.compare_numbers().await;
             let now = inner.surroundings.now();
+            let again = inner.again(lock(&inner.asking).attempts);
             let mut asking = lock(&inner.asking);
             asking.is_busy = false;
-            asking.is_done = all;
-            let pause = inner.again(asking.attempts);
-            asking.not_before = now + pause;
-            asking.attempts = asking.attempts.saturating_add(1);
+            if all {
+                asking.attempts = 0;
+                asking.not_before = now + inner.settings.retain / 4;
+            } else {
+                asking.attempts = asking.attempts.saturating_add(1);
+                asking.not_before = now + again;
+            }
             drop(asking);
             inner.kick.notify(1);
         }));
+    }
+
+    /// True if the cluster has said it of all partitions.
+    async fn compare_numbers(&self) -> bool {
+        let mut acknowledged = vec![0; usize::from(self.partitions.count())];
+        for shard in &self.shards {
+            for part in &lock(shard).parts {
+                acknowledged[usize::from(part.partition.0)] = part.acknowledged;
+            }
+        }
+        let mut numbers = self.remote.numbers(self.settings.within).await.into_iter();
+        let mut all = true;
+        for (partition, acknowledged) in (0..).map(Partition).zip(acknowledged) {
+            let Some(Ok(number)) = numbers.next() else {
+                all = false;
+                continue;
+            };
+            self.met(partition, number);
+            if number < acknowledged {
+                let (shard, at) = self.place(partition);
+                if let Some(part) = lock(&self.shards[shard]).parts.get_mut(at) {
+                    part.falls_behind(number);
+                }
+            }
+        }
+        all
     }
 
     pub(crate) fn is_known(&self, partition: Partition) -> bool {

@@ -425,9 +425,43 @@ impl Engine {
         Ok(until)
     }
 
+    /// Takes the labels that enforcement points are told of off the keys of a value, as of a time: rules see them for events
+    /// from before it alone. Answers how many.
+    ///
+    /// # Errors
+    /// The ledger's; then nothing was taken off.
+    pub async fn lift(&self, value: &str, now: Time) -> Result<usize, EngineError> {
+        let plan = self.plan();
+        let shingle = self.secret.shingle(value.as_bytes());
+        let mut observations = Vec::new();
+        for (pipeline, kind, label) in self.told.labels_of(value) {
+            // What is gone from the configuration no rule can see.
+            let Some(pipeline) = plan.pipeline(Some(&pipeline)) else { continue };
+            let found = pipeline.labels.iter().find(|own| {
+                own.name == label && pipeline.kinds.get(own.of).is_some_and(|plan| plan.name == kind)
+            });
+            observations.extend(found.map(|label| stats::Observation {
+                key: Key { space: pipeline.space, kind: label.kind, shingle },
+                time: now,
+                add: stats::Add::Lower(now.0),
+            }));
+        }
+        let requests: Vec<Request> = observations
+            .chunks(Request::OBSERVATIONS_MAX)
+            .map(|part| Request { once: None, observations: part.to_vec() })
+            .collect();
+        self.ledger.observe(&requests).await?;
+        Ok(self.told.lift(value))
+    }
+
     /// How much the ledger holds.
     pub fn census(&self) -> Census {
         self.ledger.census()
+    }
+
+    /// What only this kind of ledger has to say of itself.
+    pub fn figures(&self) -> Vec<stats::Figure> {
+        self.ledger.figures()
     }
 
     /// How much the journal holds, if there is one.

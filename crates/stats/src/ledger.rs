@@ -35,6 +35,9 @@ pub enum Add {
     Counters(Amounts),
     /// An event of a [`crate::Measure::Track`], with its value if it has one.
     Value(Option<i64>),
+    /// Brings the greatest value of a [`crate::Measure::Track`] that has one down to this, if it is above: what was said
+    /// of a key is taken back. It counts no event and makes no cell. When two ledgers are merged the greater value stays.
+    Lower(i64),
     /// What a classifier has learned, to a [`crate::Measure::Evidence`].
     Evidence(Evidence),
     /// What is taken from a limit of [`crate::Measure::limit`]. The reading is as of the latest event if that comes
@@ -557,6 +560,21 @@ pub enum LedgerError {
     Thread(std::io::Error),
 }
 
+/// A figure of a home's own work, for metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Figure {
+    /// Its name, of lower-case letters and `_`.
+    pub name: &'static str,
+    /// What it says.
+    pub help: &'static str,
+    /// Whether it only ever goes up.
+    pub is_sum: bool,
+    /// The shard that it is of, if it is of one.
+    pub shard: Option<String>,
+    /// How much.
+    pub value: u64,
+}
+
 /// Where statistics live. Every home passes the same conformance suite.
 pub trait Ledger: Send + Sync {
     /// Answers readings and adds; answers only when what was added is as durable as configured. Readings of one
@@ -612,6 +630,11 @@ pub trait Ledger: Send + Sync {
 
     /// What the ledger holds and has done.
     fn census(&self) -> Census;
+
+    /// What only ledgers of its kind have to say of themselves.
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
+    }
 }
 
 impl fmt::Display for Quality {

@@ -13,6 +13,9 @@ use event::Span;
 /// Threads that talk to the cluster.
 const THREADS: usize = 2;
 
+/// Shingled under a secret this tells whether two secrets are the same.
+const SECRET_CHECK: &[u8] = b"tollhouse-cluster: which secret is it?";
+
 /// Opens the engine of a data directory, over its own ledger or over a cluster.
 ///
 /// # Errors
@@ -40,6 +43,7 @@ fn node(directory: &Directory, plan: &Plan, of: &ClusterPlan) -> Result<Cluster,
         prefix: of.prefix.clone(),
         replicas: of.replicas,
         partitions,
+        secret: Some(directory.secret()?.shingle(SECRET_CHECK).0.to_be_bytes()),
         ..cluster::wire::Settings::new(of.nodes.clone(), identity)
     };
     let runtime = threads.handle().ok_or_else(|| OpenError::Cluster("no runtime".to_owned()))?;

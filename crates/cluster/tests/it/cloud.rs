@@ -1,0 +1,330 @@
+//! A cluster in memory, with faults on demand. What a cell is it leaves to the plans of `stats`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use cluster::Surroundings;
+use cluster::remote::{
+    Batch, Cell, Change, Claim, Failure, Form, Found, Image, Later, Partition, Partitions, Read, Remote,
+    Written,
+};
+use event::{Key, Kind, Time};
+use stats::Plan;
+use stats::random::Random;
+
+/// What happens to a call's part for one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Well,
+    /// Nothing is done.
+    Lost,
+    /// All is done, and nobody is told.
+    Unheard,
+    /// All is done long after the caller was told that nothing was heard.
+    Late,
+    Moving,
+    Full,
+}
+
+#[derive(Clone, Default)]
+struct Part {
+    numbers: HashMap<u64, u64>,
+    cells: BTreeMap<(Key, u32), Vec<u64>>,
+    told: HashMap<[u8; 16], bool>,
+}
+
+struct State {
+    parts: Vec<Part>,
+    /// What replicas have.
+    replicas: Vec<Part>,
+    plans: HashMap<u32, Plan>,
+    /// One call's part in so many fares badly; zero is none.
+    faults: u64,
+    /// One partition in so many has a failover before a write; zero is none.
+    failovers: u64,
+    random: Random,
+    is_down: bool,
+    reads: u64,
+    writes: u64,
+}
+
+pub(crate) struct Cloud {
+    partitions: Partitions,
+    state: Mutex<State>,
+}
+
+impl Cloud {
+    pub(crate) fn new(partitions: u16, seed: u64) -> Arc<Cloud> {
+        let state = State {
+            parts: vec![Part::default(); usize::from(partitions)],
+            replicas: vec![Part::default(); usize::from(partitions)],
+            plans: HashMap::new(),
+            faults: 0,
+            failovers: 0,
+            random: Random::new(seed),
+            is_down: false,
+            reads: 0,
+            writes: 0,
+        };
+        Arc::new(Cloud { partitions: Partitions::new(partitions).unwrap(), state: Mutex::new(state) })
+    }
+
+    pub(crate) fn partitions(&self) -> Partitions {
+        self.partitions
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    pub(crate) fn set_faults(&self, faults: u64, failovers: u64) {
+        let mut state = self.state();
+        (state.faults, state.failovers) = (faults, failovers);
+    }
+
+    /// Answers nothing, and does nothing.
+    pub(crate) fn set_down(&self, is_down: bool) {
+        self.state().is_down = is_down;
+    }
+
+    /// Brings all that masters have to their replicas.
+    pub(crate) fn replicate(&self) {
+        let mut state = self.state();
+        state.replicas = state.parts.clone();
+    }
+
+    /// Cells read, and changes written.
+    pub(crate) fn traffic(&self) -> (u64, u64) {
+        let state = self.state();
+        (state.reads, state.writes)
+    }
+
+    /// What is kept of a key, whatever its form: the sum of a counter over all its buckets.
+    pub(crate) fn total(&self, key: Key, counter: usize) -> u64 {
+        let state = self.state();
+        let part = &state.parts[usize::from(self.partitions.of(key.shingle).0)];
+        let cells = part.cells.iter().filter(|((at, _), _)| *at == key);
+        let rows = cells.flat_map(|((_, form), words)| state.plans[form].rows(words));
+        rows.map(|row| row.counts.get(counter).copied().unwrap_or(0)).sum()
+    }
+
+    /// The column of a track that counts its events, see [`stats::Plan::read`].
+    pub(crate) fn column(&self, key: Key, column: usize) -> u64 {
+        let state = self.state();
+        let part = &state.parts[usize::from(self.partitions.of(key.shingle).0)];
+        let found = part.cells.iter().find(|((at, _), _)| *at == key);
+        found.map_or(0, |((_, form), words)| {
+            let plan = &state.plans[form];
+            let mut values = vec![0; plan.reading()];
+            plan.read(words, Time(0), &mut values);
+            values[column]
+        })
+    }
+
+    /// A node's way to it. Calls take time where there are surroundings to take it.
+    pub(crate) fn line(self: &Arc<Cloud>, node: u64, pace: Option<Arc<dyn Surroundings>>) -> Line {
+        Line { cloud: self.clone(), node, pace }
+    }
+}
+
+impl State {
+    fn plan(&mut self, form: &Form) -> Plan {
+        self.plans.entry(form.id).or_insert_with(|| form.definition.plan().unwrap()).clone()
+    }
+
+    fn fate(&mut self) -> Fate {
+        if self.is_down {
+            return Fate::Lost;
+        }
+        if self.faults == 0 || !self.random.one_in(self.faults) {
+            return Fate::Well;
+        }
+        *self.random.pick(&[Fate::Lost, Fate::Unheard, Fate::Late, Fate::Moving, Fate::Full])
+    }
+
+    fn live(&mut self, partition: Partition, key: Key, form: &Form, horizon: Time) -> (Plan, &mut Vec<u64>) {
+        let plan = self.plan(form);
+        let part = &mut self.parts[usize::from(partition.0)];
+        let words = part.cells.entry((key, form.id)).or_default();
+        if plan.expires(words) <= horizon {
+            words.clear();
+        }
+        (plan, words)
+    }
+
+    fn write(&mut self, node: u64, batch: &Batch) -> Written {
+        let at = usize::from(batch.partition.0);
+        let has = self.parts[at].numbers.get(&node).copied().unwrap_or(0);
+        if has >= batch.number {
+            return Written::Before;
+        }
+        if has != batch.previous {
+            return Written::Behind(has);
+        }
+        self.parts[at].numbers.insert(node, batch.number);
+        self.writes += batch.writes.len() as u64;
+        for write in batch.writes.iter() {
+            let Cell { key, form } = &write.cell;
+            let (plan, words) = self.live(batch.partition, *key, form, batch.horizon);
+            match &write.change {
+                Change::Merge(Image { first, last, content }) => {
+                    let other = plan.restore(*first, *last, content).unwrap();
+                    plan.merge(words, &other);
+                }
+                Change::Flow { now, flow } => plan.flow(words, *now, flow),
+                Change::Unique { pair, time } => {
+                    let pair = Key { kind: Kind(key.kind.0 | Cell::PAIR), shingle: *pair, ..*key };
+                    let (plan, marks) = self.live(batch.partition, pair, form, batch.horizon);
+                    let (seen, kept) = plan.fine(marks, plan.bucket(*time));
+                    let amount = u64::from(!seen && kept);
+                    if amount > 0 {
+                        plan.add(marks, *time, [(0, 1)]);
+                    }
+                    let (plan, words) = self.live(batch.partition, *key, form, batch.horizon);
+                    plan.add(words, *time, [(0, amount)]);
+                }
+            }
+        }
+        Written::Now
+    }
+
+    fn read(&mut self, node: u64, read: &Read) -> Found {
+        self.reads += read.cells.len() as u64;
+        let mut image = |Cell { key, form }: &Cell| {
+            let plan = self.plan(form);
+            let words = self.parts[usize::from(read.partition.0)].cells.get(&(*key, form.id))?;
+            let ((first, last), content) = plan.times(words).zip(plan.content(words))?;
+            Some(Image { first, last, content })
+        };
+        let images = read.cells.iter().map(&mut image).collect();
+        let number = self.parts[usize::from(read.partition.0)].numbers.get(&node).copied().unwrap_or(0);
+        Found { number, images }
+    }
+
+    fn claim(&mut self, partition: Partition, Claim { cell, time, token }: &Claim) -> bool {
+        if let Some(told) = self.parts[usize::from(partition.0)].told.get(token) {
+            return *told;
+        }
+        let (plan, words) = self.live(partition, cell.key, &cell.form, Time(i64::MIN));
+        let bucket = plan.bucket(*time);
+        let is_first = ![bucket - 1, bucket, bucket + 1].iter().any(|near| plan.fine(words, *near).0);
+        if is_first {
+            plan.add(words, *time, [(0, 1)]);
+        }
+        self.parts[usize::from(partition.0)].told.insert(*token, is_first);
+        is_first
+    }
+}
+
+/// One node's connection.
+pub(crate) struct Line {
+    cloud: Arc<Cloud>,
+    node: u64,
+    pace: Option<Arc<dyn Surroundings>>,
+}
+
+fn unreachable() -> Failure {
+    Failure::Unreachable("no answer in time".into())
+}
+
+impl Line {
+    /// Takes some time, as long as a call may at most.
+    async fn pause(&self, within: Duration) {
+        if let Some(pace) = &self.pace {
+            let time = within.mul_f64(self.cloud.state().random.unit());
+            pace.sleep(time).await;
+        }
+    }
+
+    fn outcome<T>(
+        &self,
+        fate: Fate,
+        partition: Partition,
+        act: impl FnOnce(&mut State) -> T,
+    ) -> Result<T, Failure> {
+        match fate {
+            Fate::Well => Ok(act(&mut self.cloud.state())),
+            Fate::Lost | Fate::Late => Err(unreachable()),
+            Fate::Unheard => {
+                act(&mut self.cloud.state());
+                Err(unreachable())
+            }
+            Fate::Moving => Err(Failure::Moving(partition)),
+            Fate::Full => Err(Failure::Full("OOM".into())),
+        }
+    }
+}
+
+impl Remote for Line {
+    fn read(&self, asked: Vec<Read>, within: Duration) -> Later<'_, Vec<Result<Found, Failure>>> {
+        Box::pin(async move {
+            self.pause(within / 2).await;
+            let each = |read: &Read| {
+                let fate = self.cloud.state().fate();
+                self.outcome(fate, read.partition, |state| state.read(self.node, read))
+            };
+            let found = asked.iter().map(each).collect();
+            self.pause(within / 2).await;
+            found
+        })
+    }
+
+    fn write(&self, batches: Vec<Batch>, within: Duration) -> Later<'_, Vec<Result<Written, Failure>>> {
+        Box::pin(async move {
+            self.pause(within / 2).await;
+            let mut written = Vec::new();
+            for batch in batches {
+                let at = usize::from(batch.partition.0);
+                let fate = {
+                    let mut state = self.cloud.state();
+                    let failovers = state.failovers;
+                    if failovers > 0 && state.random.one_in(failovers) {
+                        state.parts[at] = state.replicas[at].clone();
+                    }
+                    state.fate()
+                };
+                written.push(self.outcome(fate, batch.partition, |state| state.write(self.node, &batch)));
+                if let (Fate::Late, Some(pace)) = (fate, &self.pace) {
+                    let (cloud, node) = (self.cloud.clone(), self.node);
+                    let late = pace.sleep(Duration::from_secs_f64(4.0 * self.cloud.state().random.unit()));
+                    pace.spawn(Box::pin(async move {
+                        late.await;
+                        cloud.state().write(node, &batch);
+                    }));
+                }
+            }
+            self.pause(within / 2).await;
+            written
+        })
+    }
+
+    fn claim(&self, claims: Vec<Claim>, within: Duration) -> Later<'_, Vec<Result<bool, Failure>>> {
+        Box::pin(async move {
+            self.pause(within / 2).await;
+            let each = |claim: &Claim| {
+                let partition = self.cloud.partitions.of(claim.cell.key.shingle);
+                let fate = self.cloud.state().fate();
+                self.outcome(fate, partition, |state| state.claim(partition, claim))
+            };
+            let told = claims.iter().map(each).collect();
+            self.pause(within / 2).await;
+            told
+        })
+    }
+
+    fn numbers(&self, within: Duration) -> Later<'_, Vec<Result<u64, Failure>>> {
+        Box::pin(async move {
+            self.pause(within / 2).await;
+            let each = |at| {
+                let fate = self.cloud.state().fate();
+                self.outcome(fate, Partition(at), |state| {
+                    state.parts[usize::from(at)].numbers.get(&self.node).copied().unwrap_or(0)
+                })
+            };
+            let numbers = (0..self.cloud.partitions.count()).map(each).collect();
+            self.pause(within / 2).await;
+            numbers
+        })
+    }
+}

@@ -1,0 +1,233 @@
+//! What `docs/cluster.md` promises, one test a promise, in simulated time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::{Cluster, Settings};
+use event::{Key, Kind, Space, Span};
+use sim::suite::*;
+use stats::limit::Take;
+use stats::{Add, Catalog, Ledger, LedgerError, Measure, Observation, Outcome, Quality, Request};
+use store::MemoryDevice;
+
+use crate::cloud::Cloud;
+use crate::simulated::Simulated;
+
+const DAY: Kind = Kind(10);
+const LIMIT: Kind = Kind(7);
+const WITHIN: Duration = Duration::from_millis(20);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn forms(tier: &str) -> Catalog {
+    let mut builder = Catalog::builder();
+    let day = windows(&["seen"], &[tier], &["1d"], None);
+    builder.add(SPACE, DAY, statistic("day", "day", day)).unwrap();
+    let limit = Measure::limit(Span::hours(10), 10).unwrap();
+    builder.add(SPACE, LIMIT, statistic("limit", "limit", limit)).unwrap();
+    builder.build()
+}
+
+struct World {
+    simulated: Arc<Simulated>,
+    cloud: Arc<Cloud>,
+    settings: Settings,
+}
+
+impl World {
+    fn new() -> World {
+        let cloud = Cloud::new(16, 5);
+        let settings = Settings { within: WITHIN, ..Settings::new(cloud.partitions()) };
+        World { simulated: Simulated::new(3), cloud, settings }
+    }
+
+    fn node(&self, number: u64) -> Arc<Cluster> {
+        self.node_on(number, &MemoryDevice::new())
+    }
+
+    fn node_on(&self, number: u64, device: &MemoryDevice) -> Arc<Cluster> {
+        let line = Arc::new(self.cloud.line(number, Some(self.simulated.of(0))));
+        let device = Arc::new(device.clone());
+        let surroundings = self.simulated.of(number);
+        Arc::new(Cluster::open(line, device, forms("1d x 3"), self.settings, surroundings).unwrap())
+    }
+
+    fn ask(&self, node: &Arc<Cluster>, observation: Observation) -> Result<Outcome, LedgerError> {
+        let node = node.clone();
+        let asked = async move {
+            let outcomes = node.observe(&[Request { once: None, observations: vec![observation] }]).await?;
+            Ok(outcomes.outcomes().next().unwrap())
+        };
+        self.simulated.run(0, SECOND, asked).expect("an answer")
+    }
+
+    fn sum(&self, node: &Arc<Cluster>, key: Key) -> u64 {
+        self.ask(node, peek(key, at(1000))).unwrap().readings[0].sum(0, 0)
+    }
+
+    fn drain(&self, node: &Arc<Cluster>) {
+        let node = node.clone();
+        assert_eq!(self.simulated.run(0, 60 * SECOND, async move { node.drain().await }), Some(true));
+    }
+}
+
+#[test]
+fn what_another_node_adds_is_seen_in_time() {
+    let world = World::new();
+    let Settings { flush_every, fresh_for, stale_for, .. } = world.settings;
+    let [adding, asking] = [1, 2].map(|number| world.node(number));
+    // The flusher's rest, two calls, and the steps of this test.
+    let slack = flush_every / 16 + 2 * WITHIN + Duration::from_millis(100);
+    for number in 0..20 {
+        let (often, once) = (key(DAY, number), key(DAY, 100 + number));
+        assert_eq!((world.sum(&asking, often), world.sum(&asking, once)), (0, 0));
+        let start = world.simulated.now();
+        for key in [often, once] {
+            world.ask(&adding, add(key, at(1000), [(0, 1)])).unwrap();
+            assert_eq!(world.sum(&adding, key), 1, "a node sees its own at once");
+        }
+        while world.sum(&asking, often) == 0 {
+            let taken = world.simulated.now() - start;
+            assert!(taken <= flush_every + fresh_for + slack, "{number}: {taken:?}");
+        }
+        world
+            .simulated
+            .run_for((start + flush_every + stale_for + slack).saturating_sub(world.simulated.now()));
+        assert_eq!(world.sum(&asking, once), 1, "what is asked for once in a while is not older than that");
+    }
+}
+
+#[test]
+fn a_hot_key_costs_one_write_an_interval() {
+    let world = World::new();
+    let node = world.node(1);
+    let hot = key(DAY, 1);
+    let start = world.simulated.now();
+    for _ in 0..500 {
+        world.ask(&node, add(hot, at(1000), [(0, 1)])).unwrap();
+    }
+    world.drain(&node);
+    let intervals = (world.simulated.now() - start).as_secs() + 2;
+    let (reads, writes) = world.cloud.traffic();
+    assert_eq!(world.cloud.total(hot, 0), 500);
+    assert!(
+        writes <= intervals && reads <= intervals,
+        "{reads} reads, {writes} writes in {intervals} intervals"
+    );
+    let metrics = node.metrics();
+    assert!(metrics.hits > 400 && metrics.misses == 1, "{metrics:?}");
+}
+
+#[test]
+fn nodes_exceed_a_limit_by_what_they_let_through_unseen() {
+    let world = World::new();
+    let nodes: Vec<_> = (1..=3).map(|number| world.node(number)).collect();
+    let (user, limit) = (key(LIMIT, 1), 100);
+    let take = Take { cost: 1, limit, counts_all: false, interpolated: false };
+    let start = world.simulated.now();
+    let mut within = 0;
+    for _ in 0..200 {
+        for node in &nodes {
+            let taken = Observation { key: user, time: at(1000), add: Add::Take(take) };
+            let used = world.ask(node, taken).unwrap().readings[0].sum(0, 0);
+            within += u64::from(take.is_within(used));
+        }
+    }
+    let rate = 600.0 / (world.simulated.now() - start).as_secs_f64();
+    nodes.iter().for_each(|node| world.drain(node));
+    let Settings { flush_every, fresh_for, .. } = world.settings;
+    let unseen = (flush_every + fresh_for + flush_every / 16 + 3 * WITHIN).as_secs_f64() * rate;
+    assert_eq!(world.cloud.total(user, 0), within, "what was let through is counted");
+    assert!(
+        within >= limit && within as f64 <= limit as f64 + unseen,
+        "{within} of {limit}, {unseen} unseen"
+    );
+}
+
+#[test]
+fn the_journal_is_bounded_while_the_cluster_is_away() {
+    let mut world = World::new();
+    world.settings.journal_bytes_max = 20_000;
+    world.settings.segment_bytes = 2_000;
+    let device = MemoryDevice::new();
+    let node = world.node_on(1, &device);
+    world.cloud.set_down(true);
+    for number in 0..1000 {
+        let outcome = world.ask(&node, add(key(DAY, number % 5), at(1000), [(0, 1)])).unwrap();
+        assert_eq!(outcome.readings[0].quality, Quality::Missing);
+        assert_eq!(outcome.readings[0].sum(0, 0), number / 5, "but for what was added here");
+    }
+    let metrics = node.metrics();
+    assert!(metrics.checkpoints > 0 && metrics.journal_bytes < 40_000 && !metrics.full, "{metrics:?}");
+    let mut added = 0;
+    while world.ask(&node, add(key(DAY, 10_000 + added), at(1000), [(0, 1)])).is_ok() {
+        added += 1;
+        assert!(added < 10_000, "sums of so many keys do not fit");
+    }
+    let refused = world.ask(&node, add(key(DAY, 1), at(1000), [(0, 1)]));
+    assert!(matches!(refused, Err(LedgerError::Full { .. })), "{refused:?}");
+    assert_eq!(world.sum(&node, key(DAY, 1)), 200, "readings go on");
+    world.cloud.set_down(false);
+    world.simulated.run_for(10 * SECOND);
+    world.ask(&node, add(key(DAY, 1), at(1000), [(0, 1)])).unwrap();
+    world.drain(&node);
+    assert_eq!(world.cloud.total(key(DAY, 1), 0), 201);
+    assert_eq!((0..added).map(|number| world.cloud.total(key(DAY, 10_000 + number), 0)).sum::<u64>(), added);
+}
+
+#[test]
+fn what_was_invalidated_is_read_anew() {
+    let mut world = World::new();
+    world.settings.fresh_for = Duration::from_secs(100);
+    world.settings.stale_for = Duration::from_secs(100);
+    let [one, other] = [1, 2].map(|number| world.node(number));
+    let key = key(DAY, 1);
+    assert_eq!(world.sum(&other, key), 0);
+    world.ask(&one, add(key, at(1000), [(0, 1)])).unwrap();
+    world.simulated.run_for(3 * SECOND);
+    assert_eq!(world.sum(&other, key), 0);
+    other.invalidate();
+    assert_eq!(world.sum(&other, key), 1);
+}
+
+#[test]
+fn what_was_added_under_an_old_catalog_is_sent() {
+    let world = World::new();
+    let node = world.node(1);
+    let key = key(DAY, 1);
+    world.ask(&node, add(key, at(1000), [(0, 1)])).unwrap();
+    node.set_catalog(forms("1d x 9")).unwrap();
+    assert_eq!(world.sum(&node, key), 0, "the new definition counts from nothing");
+    world.ask(&node, add(key, at(1000), [(0, 2)])).unwrap();
+    assert_eq!(world.sum(&node, key), 2);
+    world.drain(&node);
+    assert_eq!(world.cloud.total(key, 0), 3, "each in its own cell");
+    let mut builder = Catalog::builder();
+    let other = windows(&["seen"], &["1d x 3"], &[], None);
+    builder.add(SPACE, DAY, statistic("other", "day", other)).unwrap();
+    let refused = node.set_catalog(builder.build()).unwrap_err();
+    assert!(matches!(refused, LedgerError::Catalog(_)), "{refused}");
+    assert_eq!(node.catalog(), forms("1d x 9"));
+    assert!(node.catalog().get(Space(3), DAY).is_some());
+}
+
+#[test]
+fn images_keep_to_their_budget_and_additions_stay() {
+    let mut world = World::new();
+    world.settings.cache_bytes = 64 << 10;
+    let node = world.node(1);
+    let keys = |round: u64| (0..400).map(move |number| key(DAY, round * 1000 + number));
+    for round in 0..10 {
+        let observations = keys(round).map(|key| add(key, at(1000), [(0, 1)])).collect();
+        let (node, request) = (node.clone(), Request { once: None, observations });
+        let outcomes = world.simulated.run(0, SECOND, async move { node.observe(&[request]).await }).unwrap();
+        let outcomes: Vec<Outcome> = outcomes.unwrap().outcomes().collect();
+        assert!(outcomes[0].readings.iter().all(|reading| reading.quality == Quality::Exact));
+        world.simulated.run_for(3 * SECOND);
+    }
+    let metrics = node.metrics();
+    assert!(metrics.evictions > 2000 && metrics.cache_bytes < 300 << 10, "{metrics:?}");
+    for key in keys(0).chain(keys(9)) {
+        assert_eq!(world.cloud.total(key, 0), 1);
+        assert_eq!(world.sum(&node, key), 1);
+    }
+}
