@@ -265,20 +265,6 @@ impl Cluster {
         Ok(Cluster { inner })
     }
 
-    /// Replaces the catalog between two requests. A kind whose definition changes counts from nothing: the cells of each
-    /// definition are apart, so that nodes with the old catalog and nodes with the new one do not disturb each other.
-    /// What was added under the old one is still sent.
-    ///
-    /// # Errors
-    /// [`LedgerError::Catalog`] if a kind number would change its meaning. The old catalog then stays.
-    pub fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError> {
-        let _only = lock(&self.inner.changing);
-        let before = self.inner.world();
-        let world = World::new(catalog, Some(&before), self.inner.shards.len())?;
-        *self.inner.world.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(world);
-        Ok(())
-    }
-
     /// The catalog in force.
     pub fn catalog(&self) -> Catalog {
         self.inner.world().catalog.clone()
@@ -514,6 +500,17 @@ impl Ledger for Cluster {
         limit: usize,
     ) -> Answer<'a, Vec<(Key, u64)>> {
         Box::pin(async move { self.inner.hottest((space, kind), counter, window, now, limit) })
+    }
+
+    /// A kind whose definition changes counts from nothing: the cells of each definition are apart, so that nodes with
+    /// the old catalog and nodes with the new one do not disturb each other. What was added under the old one is still
+    /// sent.
+    fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError> {
+        let _only = lock(&self.inner.changing);
+        let before = self.inner.world();
+        let world = World::new(catalog, Some(&before), self.inner.shards.len())?;
+        *self.inner.world.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(world);
+        Ok(())
     }
 
     fn maintain(&self, now: Time) -> Result<(), LedgerError> {

@@ -19,7 +19,9 @@ mod journal;
 mod observe;
 mod reads;
 pub mod remote;
+pub mod sizing;
 mod surroundings;
+pub mod wire;
 mod world;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

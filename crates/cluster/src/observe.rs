@@ -302,7 +302,8 @@ impl Cells<'_> {
                 }
             }
             _ if !adds => {}
-            Add::Nothing => {}
+            // What lowers a value is no sum, and refused before.
+            Add::Nothing | Add::Lower(_) => {}
             Add::Counters(amounts) => self.add(id, planned, Op::Counters(time, amounts.clone())),
             Add::Value(value) => self.add(id, planned, Op::Value { time, value: *value, sightings }),
             Add::Evidence(evidence) => self.add(id, planned, Op::Evidence(time, *evidence)),

@@ -26,6 +26,9 @@ impl Partitions {
     /// As many as a cluster has slots, the most there can be.
     pub const MAX: u16 = 1 << 14;
 
+    /// What a new cluster gets.
+    pub const USUAL: Partitions = Partitions(1024);
+
     /// `None` where it is no power of two, or too many.
     pub fn new(count: u16) -> Option<Partitions> {
         (count.is_power_of_two() && count <= Partitions::MAX).then_some(Partitions(count))

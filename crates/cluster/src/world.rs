@@ -115,7 +115,13 @@ impl World {
         }
         for observation in &request.observations {
             let place = self.find(observation.key.space, observation.key.kind)?;
-            self.plans[usize::from(place)].statistic.check(observation)?;
+            let statistic = &self.plans[usize::from(place)].statistic;
+            statistic.check(observation)?;
+            if let Add::Lower(_) = observation.add {
+                let why =
+                    "what was said of a key cannot be taken back in a cluster, it ends by itself".to_owned();
+                return Err(LedgerError::Unfit { statistic: statistic.name.clone(), why });
+            }
             plans.push(place);
         }
         Ok(())

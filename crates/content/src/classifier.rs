@@ -54,7 +54,7 @@ const BAYES_SCALE: f64 = 0.25;
 /// The step of the regression.
 const RATE: f64 = 5.0;
 /// An error below this is not learned from.
-const MARGIN: f64 = 0.05;
+const MARGIN: f64 = 0.2;
 /// How far all that the regression has learned may lean to one class.
 pub const LEAN_MAX: f64 = 5.0;
 

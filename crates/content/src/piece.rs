@@ -91,6 +91,13 @@ pub fn pieces(value: &Value, how: Normalise, out: &mut dyn FnMut(&str)) {
     }
 }
 
+/// The last piece of a text: of an address with a tag the one without it. Copies nothing where nothing is changed.
+pub fn last(text: &str, how: Normalise) -> Option<Cow<'_, str>> {
+    let mut last = None;
+    each(text, how, &mut |piece| last = Some(piece));
+    last
+}
+
 fn each<'t>(text: &'t str, how: Normalise, out: &mut dyn FnMut(Cow<'t, str>)) {
     let text = text::truncate(text, PIECE_BYTES_MAX);
     let piece = match how {
@@ -149,6 +156,17 @@ mod tests {
         check(Value::Bytes(Box::new([0, 255])), Normalise::Exact, &["00ff"]);
         let many: Vec<String> = (0..2 * PIECES_MAX).map(|i| i.to_string()).collect();
         assert_eq!(collect(many, Normalise::Exact).len(), PIECES_MAX);
+    }
+
+    #[test]
+    fn the_last_piece_of_a_text_is_that_of_its_value() {
+        for how in Normalise::ALL {
+            for text in ["Ann+a@Example.com", "", "Order  77", "https://WWW.example.com/x", "<>"] {
+                let pieces = collect(text, how);
+                assert_eq!(last(text, how).as_deref(), pieces.last().map(String::as_str), "{text} {how}");
+            }
+        }
+        assert!(matches!(last("as it is", Normalise::Exact), Some(Cow::Borrowed("as it is"))));
     }
 
     #[test]

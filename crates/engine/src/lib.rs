@@ -55,10 +55,10 @@ pub use metrics::Metrics;
 use metrics::{ActionLabel, DisagreementLabel, NotifyLabel, PipelineLabel, RuleLabel};
 pub use plan::OnError;
 pub use plan::{
-    Acting, Class, ClassifierPlan, DistinctPlan, DnsListPlan, DnsPlan, Endpoint, EndpointError, EnvoyPlan,
-    FORWARD_FIELDS, Failing, ForwardPlan, Input, JournalPlan, KindPlan, LabelPlan, ListenerPlan, MailReply,
-    Meaning, ModelPlan, NodePlan, PhrasePlan, Pipeline, Plan, Protocol, Replies, ReportsPlan, ServerPlan,
-    Side, Tested,
+    Acting, Class, ClassifierPlan, ClusterPlan, DistinctPlan, DnsListPlan, DnsPlan, Endpoint, EndpointError,
+    EnvoyPlan, FORWARD_FIELDS, Failing, ForwardPlan, Input, JournalPlan, KindPlan, LabelPlan, ListenerPlan,
+    MailReply, Meaning, ModelPlan, NodePlan, PhrasePlan, Pipeline, Plan, Protocol, Replies, ReportsPlan,
+    ServerPlan, Side, Tested,
 };
 pub use reload::{Change, Proposal, ReloadError, Reloaded, RulesInfo, VersionInfo};
 use reload::{Shelf, State};
@@ -73,6 +73,34 @@ pub use told::{Changes, Register, Scope, Told};
 /// The rule that speaks when statistics cannot be had and the pipeline fails closed.
 pub const LEDGER_UNAVAILABLE: &str = "LEDGER_UNAVAILABLE";
 
+/// The ledger of an engine, by where its statistics live.
+pub enum Home {
+    /// In this process and its data directory.
+    Embedded(Embedded),
+    /// Elsewhere.
+    Elsewhere(Box<dyn Ledger>),
+}
+
+impl Home {
+    fn embedded(&self) -> Option<&Embedded> {
+        match self {
+            Home::Embedded(ledger) => Some(ledger),
+            Home::Elsewhere(_) => None,
+        }
+    }
+}
+
+impl std::ops::Deref for Home {
+    type Target = dyn Ledger;
+
+    fn deref(&self) -> &(dyn Ledger + 'static) {
+        match self {
+            Home::Embedded(ledger) => ledger,
+            Home::Elsewhere(ledger) => ledger.as_ref(),
+        }
+    }
+}
+
 /// A running engine: the plan, the ledger and the journal.
 pub struct Engine {
     plan: RwLock<Arc<Plan>>,
@@ -86,7 +114,9 @@ pub struct Engine {
     changing: Mutex<()>,
     watched: Mutex<Files>,
     secret: Secret,
-    ledger: Arc<Embedded>,
+    ledger: Home,
+    /// Held where the ledger does not lock the directory.
+    _lock: Option<store::FileDevice>,
     journal: Option<Journal>,
     /// `None` for an engine in memory.
     directory: Option<Directory>,
@@ -144,6 +174,9 @@ pub enum OpenError {
     /// What stands over the configuration cannot be had.
     #[error("{0}")]
     Resume(String),
+    /// The cluster that statistics live in.
+    #[error("{0}")]
+    Cluster(String),
     /// The operating system's random source.
     #[error("no random secret could be made: {0}")]
     Random(String),
@@ -194,6 +227,11 @@ pub enum EngineError {
     /// A reporter said several things of one event at once, or far too many.
     #[error("the same reporter says more of the same event than can be taken in")]
     ReportBusy,
+    /// Statistics are kept by the cluster.
+    #[error(
+        "the statistics are in the cluster, not in this data directory: copies are made with its own means"
+    )]
+    NotHere,
     /// One snapshot at a time is made.
     #[error("another snapshot is being made")]
     SnapshotBusy,
@@ -241,9 +279,23 @@ pub struct Hot {
 impl Engine {
     /// Opens a data directory: its ledger, which locks it, and its journal.
     pub fn open(directory: &Directory, plan: Plan) -> Result<Engine, OpenError> {
+        Engine::open_over(directory, plan, |plan| Ok(Home::Embedded(open_ledger(directory, plan)?)))
+    }
+
+    /// The same with a ledger that the caller opens, with the plan in force: what was posted to the data directory
+    /// stands over the one given here. The directory is locked by then.
+    pub fn open_over(
+        directory: &Directory,
+        plan: Plan,
+        ledger: impl FnOnce(&Plan) -> Result<Home, OpenError>,
+    ) -> Result<Engine, OpenError> {
         let secret = directory.secret()?;
         let (plan, mut state, shelf, config) = reload::resume(directory, plan)?;
-        let ledger = open_ledger(directory, &plan)?;
+        let lock = match &plan.node.cluster {
+            Some(_) => Some(store::FileDevice::open(directory.ledger_path()).map_err(OpenError::Device)?),
+            None => None,
+        };
+        let ledger = ledger(&plan)?;
         let journal =
             Journal::open(&directory.journal_path(), plan.node.journal.clone(), plan.node.durability)?;
         if journal.torn_bytes() > 0 {
@@ -268,7 +320,8 @@ impl Engine {
             shelf: Some(shelf),
             changing: Mutex::default(),
             secret,
-            ledger: Arc::new(ledger),
+            ledger,
+            _lock: lock,
             journal: Some(journal),
             directory: Some(directory.clone()),
             snapshot: Mutex::default(),
@@ -296,7 +349,8 @@ impl Engine {
             shelf: None,
             changing: Mutex::default(),
             secret,
-            ledger: Arc::new(ledger),
+            ledger: Home::Embedded(ledger),
+            _lock: None,
             journal: None,
             directory: None,
             snapshot: Mutex::default(),
@@ -369,6 +423,35 @@ impl Engine {
             until,
         }]);
         Ok(until)
+    }
+
+    /// Takes the labels that enforcement points are told of off the keys of a value, as of a time: rules see them for events
+    /// from before it alone. Answers how many.
+    ///
+    /// # Errors
+    /// The ledger's; then nothing was taken off.
+    pub async fn lift(&self, value: &str, now: Time) -> Result<usize, EngineError> {
+        let plan = self.plan();
+        let shingle = self.secret.shingle(value.as_bytes());
+        let mut observations = Vec::new();
+        for (pipeline, kind, label) in self.told.labels_of(value) {
+            // What is gone from the configuration no rule can see.
+            let Some(pipeline) = plan.pipeline(Some(&pipeline)) else { continue };
+            let found = pipeline.labels.iter().find(|own| {
+                own.name == label && pipeline.kinds.get(own.of).is_some_and(|plan| plan.name == kind)
+            });
+            observations.extend(found.map(|label| stats::Observation {
+                key: Key { space: pipeline.space, kind: label.kind, shingle },
+                time: now,
+                add: stats::Add::Lower(now.0),
+            }));
+        }
+        let requests: Vec<Request> = observations
+            .chunks(Request::OBSERVATIONS_MAX)
+            .map(|part| Request { once: None, observations: part.to_vec() })
+            .collect();
+        self.ledger.observe(&requests).await?;
+        Ok(self.told.lift(value))
     }
 
     /// How much the ledger holds.
@@ -698,7 +781,8 @@ impl Engine {
         let names = (2..SAME_SECOND_MAX).map(|number| format!("{first}-{number}"));
         let name = std::iter::once(first.clone()).chain(names).find(|name| !parent.join(name).exists());
         let name = name.ok_or(EngineError::SnapshotBusy)?;
-        directory.snapshot_of::<EngineError>(&parent.join(&name), &self.ledger, |to| journal.snapshot(to))?;
+        let ledger = self.ledger.embedded().ok_or(EngineError::NotHere)?;
+        directory.snapshot_of::<EngineError>(&parent.join(&name), ledger, |to| journal.snapshot(to))?;
         Ok(name)
     }
 

@@ -6,6 +6,7 @@
 
 mod authentication;
 mod classifier;
+mod cluster;
 mod envoy;
 mod forward;
 mod judging;
@@ -38,6 +39,7 @@ use crate::track;
 pub use authentication::{DnsListPlan, DnsPlan, Meaning};
 pub use classifier::ClassifierPlan;
 pub(crate) use classifier::Lesson;
+pub use cluster::ClusterPlan;
 pub use envoy::EnvoyPlan;
 pub use forward::{FORWARD_FIELDS, ForwardPlan};
 pub use listener::{Acting, Endpoint, EndpointError, Failing, ListenerPlan, MailReply, Protocol, Replies};
@@ -101,6 +103,8 @@ pub struct NodePlan {
     pub versions: usize,
     /// What is promised of statistics and journal after a crash.
     pub durability: Durability,
+    /// The cluster that statistics live in; `None` if they live in the data directory.
+    pub cluster: Option<ClusterPlan>,
     /// Bytes of cells and of the directory of keys: what the configured memory leaves beside the sketches.
     pub ledger_memory: usize,
     /// The configured memory.
@@ -561,6 +565,7 @@ impl NodePlan {
             watch: of_node.and_then(|view| view.span("watch")),
             versions: versions.unwrap_or(1),
             durability: durability.unwrap_or(Durability::Sync),
+            cluster: ClusterPlan::compile(document, problems),
             ledger_memory: usize::try_from(size("ledger", "memory")).unwrap_or(usize::MAX),
             ledger_configured: usize::try_from(size("ledger", "memory")).unwrap_or(usize::MAX),
             ledger_segment: u32::try_from(size("ledger", "segment")).unwrap_or(u32::MAX),

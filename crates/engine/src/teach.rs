@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use event::{Key, Shingle, Span, Time};
 use event_listener::Event as Signal;
 use judge::Verdict;
-use stats::{Ledger, LedgerError, Outcomes, Request};
+use stats::{LedgerError, Outcomes, Request};
 
 use futures_util::FutureExt;
 

@@ -217,8 +217,15 @@ impl Register {
         self.append(&lines);
     }
 
+    /// Pipeline, kind and name of the labels that keys of a value have.
+    pub(crate) fn labels_of(&self, value: &str) -> Vec<(String, String, String)> {
+        let table = lock(&self.table);
+        let names = table.held.keys().filter(|name| name.3 == value).cloned();
+        names.map(|(pipeline, kind, label, _)| (pipeline, kind, label)).collect()
+    }
+
     /// Takes labels off all keys of a value; answers how many.
-    pub fn lift(&self, value: &str) -> usize {
+    pub(crate) fn lift(&self, value: &str) -> usize {
         let mut lines = Vec::new();
         {
             let mut table = lock(&self.table);

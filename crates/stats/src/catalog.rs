@@ -5,7 +5,7 @@ use std::sync::Arc;
 use event::{Kind, Space, Span};
 
 use crate::cell::Approx;
-use crate::layout::{Layout, LayoutError, Shape, Tier, Track, Trail};
+use crate::layout::{Column, Layout, LayoutError, Shape, Tier, Track, Trail};
 use crate::ledger::{Add, LedgerError, Observation};
 use crate::sketch::SketchOptions;
 
@@ -34,6 +34,10 @@ impl Statistic {
             // Marks of a run are set before its observations, so a reading could come from after its request.
             (_, Measure::Once { .. }) => self.unfit("marks of requests are not observed"),
             (Add::Nothing, _) | (Add::Value(_), Measure::Track(_)) => Ok(()),
+            (Add::Lower(_), Measure::Track(track)) => match track.columns().contains(&Column::Max) {
+                true => Ok(()),
+                false => self.unfit("it keeps no greatest value"),
+            },
             (Add::Evidence(_), Measure::Evidence { .. }) | (Add::Flow(_), Measure::Gcra) => Ok(()),
             (Add::Take(take), Measure::Windows(layout)) if layout.is_limit() => {
                 if take.interpolated && layout.windows().len() < 2 {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use event::{Key, Kind, Shingle, Space, Span, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::CatalogError;
+use crate::catalog::{Catalog, CatalogError};
 use crate::layout::LayoutError;
 use crate::limit::{Flow, Take};
 
@@ -35,6 +35,9 @@ pub enum Add {
     Counters(Amounts),
     /// An event of a [`crate::Measure::Track`], with its value if it has one.
     Value(Option<i64>),
+    /// Brings the greatest value of a [`crate::Measure::Track`] that has one down to this, if it is above: what was said
+    /// of a key is taken back. It counts no event and makes no cell. When two ledgers are merged the greater value stays.
+    Lower(i64),
     /// What a classifier has learned, to a [`crate::Measure::Evidence`].
     Evidence(Evidence),
     /// What is taken from a limit of [`crate::Measure::limit`]. The reading is as of the latest event if that comes
@@ -588,6 +591,14 @@ pub trait Ledger: Send + Sync {
         now: Time,
         limit: usize,
     ) -> Answer<'a, Vec<(Key, u64)>>;
+
+    /// Replaces the catalog between two requests. Cells are translated when they are next used: counters by name,
+    /// buckets into the finest tier whose width is a multiple of theirs; counters that are gone and buckets that fit
+    /// nowhere are dropped. Distinct counts and marks survive only while their period stays the same.
+    ///
+    /// # Errors
+    /// [`LedgerError::Catalog`] if a kind number would change its meaning; the store's. The old catalog then stays.
+    fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError>;
 
     /// Writes what is dirty, lets go of what has expired at `now`, and tidies the disk a little. To be called on an
     /// interval, from a thread that may block. What has expired is gone even if a later `now` is earlier.

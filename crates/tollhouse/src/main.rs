@@ -10,6 +10,7 @@ mod console;
 mod corpora;
 mod draw;
 mod exit;
+mod home;
 mod input;
 mod interrupt;
 mod options;

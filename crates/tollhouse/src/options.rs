@@ -14,6 +14,7 @@ use tokio::runtime::Runtime;
 use crate::client::Client;
 use crate::clock::now;
 use crate::exit::Failure;
+use crate::home;
 use crate::interrupt::Interrupt;
 
 /// Which engine works.
@@ -105,7 +106,7 @@ impl EngineOptions {
     pub(crate) fn open_engine(&self) -> Result<Engine, Failure> {
         let directory = self.directory()?;
         let plan = self.plan(&directory)?;
-        Engine::open(&directory, plan).map_err(|error| opening(error, &directory))
+        home::open(&directory, plan).map_err(|error| opening(error, &directory))
     }
 
     /// The engine of the data directory, which must be named, for a command that ends by itself.

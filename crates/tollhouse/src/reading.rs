@@ -41,7 +41,7 @@ pub(crate) struct MessageOptions {
 }
 
 /// How many threads prepare events.
-#[derive(Clone, Copy, Debug, clap::Args)]
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct ThreadsOption {
     /// Threads that read and prepare ahead of the one that decides; 1 does everything on one [default: all cores]
     #[arg(long, value_name = "N")]

@@ -358,6 +358,10 @@ fn push_request(bytes: &mut Vec<u8>, request: &Request) {
                 bytes.push(7);
                 bytes.extend_from_slice(&pair.0.to_le_bytes());
             }
+            Add::Lower(value) => {
+                bytes.push(8);
+                push_zigzag(bytes, *value);
+            }
         }
     }
 }
@@ -381,6 +385,7 @@ fn request(reader: &mut Reader<'_>) -> Option<Request> {
             5 => Add::GiveBack { amount: reader.varint()?, taken: option(reader)?.map(Time) },
             6 => Add::Flow(flow(reader)?),
             7 => Add::Distinct { pair: Shingle(u64::from_le_bytes(reader.array()?)) },
+            8 => Add::Lower(reader.zigzag()?),
             _ => return None,
         };
         observations.push(Observation { key, time, add });

@@ -19,7 +19,7 @@ mod keys;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use event::{Event, Time, Value};
-use stats::{Durability, Ledger, LedgerError, Request};
+use stats::{Durability, LedgerError, Request};
 
 use crate::stage::observe::{self, Observed};
 use crate::stage::score;

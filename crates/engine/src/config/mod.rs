@@ -626,7 +626,7 @@ impl Document {
 
     fn effective(&self, main: bool, values: &mut Vec<EffectiveValue>) {
         self.each(main, |section, name, key, node, shape| {
-            let hidden = matches!(shape, Some(Shape::Secret | Shape::List(Shape::Secret)));
+            let hidden = matches!(shape, Some(Shape::Secret(_) | Shape::List(Shape::Secret(_))));
             let value = if hidden { "\"***\"".to_owned() } else { node.value.to_toml() };
             values.push(EffectiveValue {
                 scope: if section.node { "node" } else { self.name() }.to_owned(),
@@ -1052,7 +1052,8 @@ fn shape_doc(shape: &Shape) -> String {
     match shape {
         Shape::Text => "string".into(),
         Shape::Name => "name".into(),
-        Shape::Secret => "string of at least 16 bytes".into(),
+        Shape::Secret(1) => "string".into(),
+        Shape::Secret(least) => format!("string of at least {least} bytes").into(),
         Shape::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
         Shape::Integer(min, max) => format!("integer, {min} to {max}"),
         Shape::Float => "number".into(),

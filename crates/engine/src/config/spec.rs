@@ -14,8 +14,8 @@ pub(super) enum Shape {
     Text,
     /// A name: letters, digits, `_`, `-` and `.`, at most 64 bytes.
     Name,
-    /// A text that `--effective` does not show, at least 16 bytes.
-    Secret,
+    /// A text that `--effective` does not show, of at least so many bytes.
+    Secret(usize),
     /// One of these words.
     Choice(&'static [&'static str]),
     /// A whole number within these bounds.
@@ -983,6 +983,12 @@ pub(super) static SECTIONS: &[Section] = &[
         doc: "Where statistics live.",
         settings: &[
             setting(
+                "home",
+                Shape::Choice(&["embedded", "cluster"]),
+                Some("\"embedded\""),
+                "`embedded`: in the data directory; `cluster`: in a cluster of Redis, Valkey or Kvrocks, whose `nodes` are named here. All settings below but `durability`, `memory` and `segment` are for the cluster",
+            ),
+            setting(
                 "durability",
                 Shape::Durability,
                 Some("\"1s\""),
@@ -999,6 +1005,75 @@ pub(super) static SECTIONS: &[Section] = &[
                 Shape::Size(1 << 30),
                 Some("\"64MiB\""),
                 "Size at which a segment file is closed and the next begun",
+            ),
+            setting(
+                "nodes",
+                Shape::List(&Shape::Text),
+                Some("[]"),
+                "Some servers of the cluster, each `host:port`; the others are found by asking these",
+            ),
+            setting("user", Shape::Text, None, "User of the cluster, where its servers have users"),
+            setting("password", Shape::Secret(1), None, "Password for the cluster"),
+            setting("tls", Shape::Bool, Some("false"), "Whether connections to the cluster are encrypted"),
+            setting(
+                "tls_ca",
+                Shape::Text,
+                None,
+                "File of the authorities that the servers' certificates must lead to, in PEM; without it those of the system",
+            ),
+            setting(
+                "prefix",
+                Shape::Text,
+                Some("\"tollhouse:\""),
+                "What the names of all keys in the cluster begin with, at most 64 bytes without braces",
+            ),
+            setting(
+                "partitions",
+                Shape::Integer(1, 1 << 14),
+                Some("1024"),
+                "Parts that keys are divided into, a power of two; fixed once the cluster has any. More make a moving slot smaller, fewer make batches larger",
+            ),
+            setting(
+                "replicas",
+                Shape::Integer(0, 16),
+                Some("0"),
+                "Replicas that must have a write before the node takes it as made. With 0 what a failing master had not passed on is sent again by the node that has it",
+            ),
+            setting(
+                "flush",
+                Shape::Span,
+                Some("\"1s\""),
+                "How often each partition's sums are sent to the cluster",
+            ),
+            setting(
+                "fresh",
+                Shape::Span,
+                Some("\"1s\""),
+                "How long what was read of a key is answered from memory, with what this node has added since",
+            ),
+            setting(
+                "stale",
+                Shape::Span,
+                Some("\"10s\""),
+                "How long it is answered while it is being read anew; after that decisions wait for the reading",
+            ),
+            setting(
+                "timeout",
+                Shape::Span,
+                Some("\"250ms\""),
+                "How long a decision waits for the cluster. What is not known by then is missing, and the pipeline's `on_error` decides",
+            ),
+            setting(
+                "retain",
+                Shape::Span,
+                Some("\"30s\""),
+                "How long what the cluster has acknowledged is kept by the node, for a replica that takes over without it",
+            ),
+            setting(
+                "backlog",
+                Shape::Size(1 << 50),
+                Some("\"1GiB\""),
+                "Bytes on the node's disk of what the cluster has not got yet; beyond it nothing is added",
             ),
         ],
     },
@@ -1099,7 +1174,7 @@ pub(super) static SECTIONS: &[Section] = &[
             ),
             setting(
                 "tokens",
-                Shape::List(&Shape::Secret),
+                Shape::List(&Shape::Secret(16)),
                 Some("[]"),
                 "Bearer tokens of which a request must carry one, if there are any",
             ),
@@ -1191,7 +1266,7 @@ pub(super) static SECTIONS: &[Section] = &[
             setting("user", Shape::Name, Some("\"default\""), "`resp`: name that goes with the `password`"),
             setting(
                 "password",
-                Shape::Secret,
+                Shape::Secret(16),
                 None,
                 "`resp`: what a client has to say (`AUTH`, `HELLO`) before anything else",
             ),
@@ -1483,7 +1558,7 @@ fn check_value(key: &str, node: &Node, shape: Shape, problems: &mut Problems) {
         return;
     }
     match &node.value {
-        Tree::String(_) if shape == Shape::Secret => {
+        Tree::String(_) if matches!(shape, Shape::Secret(_)) => {
             problems.add(&node.origin, format!("`{key}` is too short"), Some(wanted))
         }
         Tree::String(text) => {
@@ -1518,9 +1593,10 @@ fn fit(value: &Tree, shape: Shape) -> Result<(), String> {
             });
             (fits, "expected a name of letters, digits, `_`, `-` and `.`, at most 64 bytes".to_owned())
         }
-        Shape::Secret => {
-            (text.is_some_and(|text| text.len() >= 16), "expected a string of at least 16 bytes".to_owned())
-        }
+        Shape::Secret(least) => (
+            text.is_some_and(|text| text.len() >= least),
+            format!("expected a string of at least {least} bytes"),
+        ),
         Shape::Choice(words) => (
             text.is_some_and(|text| words.contains(&text)),
             expected(text.unwrap_or_default(), words.iter().copied()),

@@ -157,6 +157,11 @@ impl Directory {
         self.path.join("ledger")
     }
 
+    /// What a node in front of a cluster has not sent yet.
+    pub fn cluster_path(&self) -> PathBuf {
+        self.path.join("cluster")
+    }
+
     /// What stands over the configuration's files, and kept versions.
     pub fn rules_path(&self) -> PathBuf {
         self.path.join("rules")

@@ -10,7 +10,8 @@
 //! programs: nothing here depends on where it came from.
 //!
 //! Several limits for one request are one call of [`Engine::take`]: all are taken, and one that counts only what is allowed
-//! is given back if another refuses. In between others may find less than there is, never more.
+//! is given back, in a second request, if another refuses. In between others may find less than there is, never more: the
+//! ledger goes from key to key and holds no two of them at once.
 
 mod decide;
 mod overrides;
@@ -18,6 +19,7 @@ mod period;
 mod rules;
 mod take;
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -157,18 +159,12 @@ impl FieldForm {
     }
 
     /// A value as it is counted; `None` if nothing is left of it. Of an address that has a tag the one without it.
-    pub(crate) fn normal(self, value: &str) -> Option<String> {
+    pub(crate) fn normal(self, value: &str) -> Option<Cow<'_, str>> {
         match self {
-            FieldForm::Piece(how) => {
-                let mut last = None;
-                content::piece::pieces(&event::Value::from(value), how, &mut |piece| {
-                    last = Some(piece.to_owned());
-                });
-                last
-            }
+            FieldForm::Piece(how) => content::piece::last(value, how),
             FieldForm::Network => Some(match value.trim().parse::<IpAddr>() {
-                Ok(address) => network(address),
-                Err(_) => value.to_owned(),
+                Ok(address) => Cow::Owned(network(address)),
+                Err(_) => Cow::Borrowed(value),
             })
             .filter(|text| !text.is_empty()),
         }

@@ -127,8 +127,7 @@ fn key(limit: &LimitPlan, values: &[String], secret: &Secret) -> Result<LimitKey
             value: value.chars().take(100).collect(),
         })?);
     }
-    let normal: Vec<&str> = normal.iter().map(String::as_str).collect();
-    Ok(super::take::key(secret, limit, &normal))
+    Ok(super::take::key(secret, limit, normal.iter().map(|value| value.as_bytes())))
 }
 
 /// Reads what was posted; nothing was yet in a new directory.

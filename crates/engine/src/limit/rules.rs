@@ -1,5 +1,7 @@
 //! Limits that rules ask for: taken in the same batch in which an event's keys are observed.
 
+use std::borrow::Cow;
+
 use event::{Facts, Schema, Secret, Time, Value};
 use stats::{Observation, Quality, Reading};
 
@@ -31,8 +33,7 @@ impl<'a> Limits<'a> {
             // One that is gone from the configuration says nothing.
             let Some(limit) = self.plan.limit(name) else { continue };
             for values in keys(limit, &pipeline.schema, facts) {
-                let values: Vec<&str> = values.iter().map(String::as_str).collect();
-                let key = super::take::key(self.secret, limit, &values);
+                let key = super::take::key(self.secret, limit, values.iter().map(String::as_bytes));
                 let take = Take { limit, key, cost: limit.cost };
                 // Each may look at its ban, too.
                 if all.len() < OBSERVATIONS_MAX / 2 {
@@ -51,9 +52,10 @@ fn keys(limit: &LimitPlan, schema: &Schema, facts: &Facts) -> Vec<Vec<String>> {
         let value = schema.slot(&field.name).and_then(|slot| facts.get(slot));
         let values: Vec<String> = match value {
             Some(Value::List(items)) => {
-                items.iter().take(KEYS_MAX).filter_map(|item| field.how.normal(item)).collect()
+                let normal = items.iter().take(KEYS_MAX).filter_map(|item| field.how.normal(item));
+                normal.map(Cow::into_owned).collect()
             }
-            Some(value) => field.how.normal(&value.to_string()).into_iter().collect(),
+            Some(value) => field.how.normal(&value.to_string()).map(Cow::into_owned).into_iter().collect(),
             None => Vec::new(),
         };
         let longer = keys

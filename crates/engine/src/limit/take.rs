@@ -2,7 +2,7 @@
 
 use event::{Secret, Time};
 use stats::limit::Flow;
-use stats::{Add, Ledger, Observation, Request, View};
+use stats::{Add, Observation, Request, View};
 
 use super::decide::{Asked, Decided};
 use super::{KeyError, LimitKey, LimitPlan, Take, Taken};
@@ -12,12 +12,12 @@ use crate::{Engine, EngineError};
 impl Engine {
     /// The key of these values, in the order of the limit's fields, as they are: what is to be normalised was.
     pub fn limit_key(&self, limit: &LimitPlan, values: &[&str]) -> LimitKey {
-        key(&self.secret, limit, values)
+        key(&self.secret, limit, values.iter().map(|value| value.as_bytes()))
     }
 
     /// The same of a value of any bytes.
     pub fn limit_key_of_bytes(&self, limit: &LimitPlan, value: &[u8]) -> LimitKey {
-        key(&self.secret, limit, &[value])
+        key(&self.secret, limit, std::iter::once(value))
     }
 
     /// The key of a request: `value` gives those of the fields, which are normalised as the limit says.
@@ -29,7 +29,7 @@ impl Engine {
         limit: &LimitPlan,
         value: impl Fn(&str) -> Option<&'v str>,
     ) -> Result<LimitKey, KeyError> {
-        let mut values = Vec::with_capacity(limit.key.len());
+        let mut values = Values::of(limit);
         for field in &limit.key {
             let given = value(&field.name).ok_or_else(|| KeyError::Missing {
                 limit: limit.name.to_string(),
@@ -39,10 +39,9 @@ impl Engine {
                 field: field.name.clone(),
                 value: given.chars().take(100).collect(),
             })?;
-            values.push(normal);
+            values.push(normal.as_bytes());
         }
-        let values: Vec<&str> = values.iter().map(String::as_str).collect();
-        Ok(self.limit_key(limit, &values))
+        Ok(values.key(&self.secret))
     }
 
     /// Takes from limits that stand together: the request is allowed if each of them allows it. A limit that counts only
@@ -70,14 +69,10 @@ impl Engine {
         let exceptions = self.exceptions();
         let asked: Vec<Asked<'_>> =
             takes.iter().map(|take| Asked::new(take, now, &exceptions, &self.secret)).collect();
-        let requests: Vec<Request> = if together {
-            let observations = asked.iter().flat_map(|asked| asked.observations(adds)).collect();
-            vec![Request { once: None, observations }]
-        } else {
-            let observations = asked.iter().map(|asked| asked.observations(adds).collect());
-            observations.map(|observations| Request { once: None, observations }).collect()
-        };
-        let outcomes = match self.ledger.observe(&requests).await {
+        // All in one request, which costs less than one each; additions to a key come one after the other either way.
+        let mut observations = Vec::with_capacity(asked.len());
+        asked.iter().for_each(|asked| observations.extend(asked.observations(adds)));
+        let outcomes = match self.ledger.observe(&[Request { once: None, observations }]).await {
             Ok(outcomes) => Some(outcomes),
             Err(error) => {
                 tracing::error!(%error, "limits cannot be counted");
@@ -240,15 +235,37 @@ impl Engine {
     }
 }
 
-/// The keyed hash of a limit's values. Each is told with its length, so that no two lists look alike.
-pub(super) fn key(secret: &Secret, limit: &LimitPlan, values: &[impl AsRef<[u8]>]) -> LimitKey {
-    let name = limit.shares_kind.then(|| limit.name.as_bytes());
-    let mut bytes = Vec::with_capacity(128);
-    for value in name.into_iter().chain(values.iter().map(AsRef::as_ref)) {
-        bytes.extend_from_slice(&(value.len() as u64).to_le_bytes());
-        bytes.extend_from_slice(value);
+/// The keyed hash of a limit's values.
+pub(super) fn key<'v>(
+    secret: &Secret,
+    limit: &LimitPlan,
+    values: impl IntoIterator<Item = &'v [u8]>,
+) -> LimitKey {
+    let mut all = Values::of(limit);
+    values.into_iter().for_each(|value| all.push(value));
+    all.key(secret)
+}
+
+/// Values on their way to becoming a key. Each is told with its length, so that no two lists look alike.
+struct Values(Vec<u8>);
+
+impl Values {
+    fn of(limit: &LimitPlan) -> Values {
+        let mut values = Values(Vec::with_capacity(128));
+        if limit.shares_kind {
+            values.push(limit.name.as_bytes());
+        }
+        values
     }
-    LimitKey(secret.shingle(&bytes))
+
+    fn push(&mut self, value: &[u8]) {
+        self.0.extend_from_slice(&(value.len() as u64).to_le_bytes());
+        self.0.extend_from_slice(value);
+    }
+
+    fn key(&self, secret: &Secret) -> LimitKey {
+        LimitKey(secret.shingle(&self.0))
+    }
 }
 
 /// What metrics call an outcome.

@@ -28,7 +28,7 @@ mod ticket;
 mod word;
 
 use event::{Key, Shingle, Time};
-use stats::{Add, Amounts, Column, Ledger, Observation, Once, Reading, Request};
+use stats::{Add, Amounts, Column, Observation, Once, Reading, Request};
 
 use crate::journal::{KeyReading, Record, Replaced, Report, Row};
 use crate::plan::{Class, KindPlan, Pipeline, REPORT, REPORTER, ReportsPlan, Side};

@@ -349,7 +349,7 @@ pub(super) struct Lifted {
     lifted: usize,
 }
 
-/// Has enforcement points let go of a value. Rules go on seeing its labels until these end.
+/// Has enforcement points and rules let go of a value: its labels with a `decision` end now. Events from before still have them.
 #[utoipa::path(
     delete,
     path = "/v1/decisions",
@@ -357,8 +357,12 @@ pub(super) struct Lifted {
     params(LiftParams),
     responses((status = 200, description = "How many decisions were taken back", body = Lifted), Problems),
 )]
-pub(super) async fn lift(State(node): State<Arc<Node>>, Params(params): Params<LiftParams>) -> Json<Lifted> {
-    Json(Lifted { lifted: node.engine.told().lift(&params.value) })
+pub(super) async fn lift(
+    State(node): State<Arc<Node>>,
+    Params(params): Params<LiftParams>,
+) -> Result<Json<Lifted>, Failure> {
+    let lifted = node.engine.lift(&params.value, node.now()).await?;
+    Ok(Json(Lifted { lifted }))
 }
 
 #[cfg(test)]

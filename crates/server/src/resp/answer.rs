@@ -129,23 +129,28 @@ impl Answers {
         self.head(sign, i64::try_from(length).unwrap_or(i64::MAX));
     }
 
+    /// A sign, a number and the line's end, put together beside the answers: most of an answer are such lines, and each
+    /// append costs more than its bytes.
     fn head(&mut self, sign: u8, number: i64) {
-        const DIGITS: usize = 20;
-        self.bytes.push(sign);
-        if number < 0 {
-            self.bytes.push(b'-');
-        }
-        let (mut digits, mut at, mut rest) = ([0; DIGITS], DIGITS, number.unsigned_abs());
-        loop {
+        const BYTES: usize = 24;
+        let (mut line, mut at, mut rest) = ([0; BYTES], BYTES - 2, number.unsigned_abs());
+        line[at..].copy_from_slice(b"\r\n");
+        let mut put = |byte: u8| {
             at -= 1;
-            digits[at] = b'0' + (rest % 10) as u8;
+            line[at] = byte;
+        };
+        loop {
+            put(b'0' + (rest % 10) as u8);
             rest /= 10;
             if rest == 0 {
                 break;
             }
         }
-        self.bytes.extend_from_slice(&digits[at..]);
-        self.end();
+        if number < 0 {
+            put(b'-');
+        }
+        put(sign);
+        self.bytes.extend_from_slice(&line[at..]);
     }
 
     fn end(&mut self) {

@@ -173,14 +173,14 @@ impl Words {
             let known = if known.is_empty() { "none is configured".to_owned() } else { known.join(", ") };
             return Err(format!("ERR there is no limit '{}'; there are: {known}", quoted(name.as_bytes())));
         };
-        let values: Vec<&str> = command.from(2).take(limit.key.len()).map(text).collect::<Result<_, _>>()?;
-        if values.len() < limit.key.len() {
+        command.from(2).take(limit.key.len()).try_for_each(|value| text(value).map(drop))?;
+        if command.len() < 2 + limit.key.len() {
             let fields: Vec<&str> = limit.key.iter().map(|field| field.name.as_str()).collect();
             return Err(format!("ERR the key of '{name}' has {} words: {}", fields.len(), fields.join(", ")));
         }
         let value = |field: &str| {
             let at = limit.key.iter().position(|known| known.name == field)?;
-            values.get(at).copied()
+            command.get(2 + at).and_then(|value| std::str::from_utf8(value).ok())
         };
         let key =
             |limit: &LimitPlan| engine.limit_key_of(limit, value).map_err(|error| format!("ERR {error}"));

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::path::Path;
 use std::thread::scope;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{MAIL, MESSAGE, Running, directory, start};
+use crate::harness::{MAIL, MESSAGE, Running, configure, directory, start};
 use crate::name_server::{NameServer, Say, reverse};
 
 /// A public address that nobody is asked about in earnest.
@@ -61,7 +60,7 @@ fn usual() -> Vec<(&'static str, Say)> {
 fn with(server: &NameServer, more: &str, settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
     let parent = tempfile::tempdir().unwrap();
     let directory = directory(&parent.path().join("data"));
-    append(&directory.config_path(), more);
+    configure(&directory, more);
     let resolvers = server.setting();
     let own = settings
         .iter()
@@ -72,11 +71,6 @@ fn with(server: &NameServer, more: &str, settings: &[(&str, &str)], test: impl F
     let running = start(&directory, &settings);
     test(&running);
     running.stop();
-}
-
-fn append(path: &Path, more: &str) {
-    let text = std::fs::read_to_string(path).unwrap();
-    std::fs::write(path, text + more).unwrap();
 }
 
 fn observe(node: &Running, headers: &[&str], message: &str) -> BTreeMap<String, Value> {

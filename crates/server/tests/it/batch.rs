@@ -1,7 +1,7 @@
 //! Batches in columns: what comes back is what was sent, row by row, in any form.
 
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use engine::{Directory, preset};
 use serde_json::{Value, json};
 
 use crate::harness::{Answer, JSON, JSON_LINES, NOW, Running, check_problem, start};
+use crate::python::python;
 
 const ARROW: &str = "Content-Type: application/vnd.apache.arrow.stream";
 
@@ -253,49 +254,11 @@ fn a_flood_loses_nothing_that_was_answered() {
     });
 }
 
-/// A Python with what the examples need, made once: `TOLLHOUSE_PYTHON`, or an environment of its own beside what is
-/// built. `None`, and why on standard output, where there is none.
-fn python() -> Option<PathBuf> {
-    if let Some(python) = std::env::var_os("TOLLHOUSE_PYTHON") {
-        return Some(python.into());
-    }
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-batch");
-    let (python, ready) = (home.join("bin/python"), home.join("ready"));
-    if ready.exists() {
-        return Some(python);
-    }
-    let run = |command: &mut Command| {
-        let ran = command.output().map_err(|error| error.to_string())?;
-        let said = String::from_utf8_lossy(&ran.stderr);
-        if ran.status.success() { Ok(()) } else { Err(said.lines().last().unwrap_or_default().to_owned()) }
-    };
-    let pip = [
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--retries=1",
-        "pyarrow",
-        "polars",
-    ];
-    let made = run(Command::new("python3").args(["-m", "venv"]).arg(&home));
-    match made.and_then(|()| run(Command::new(&python).args(pip))) {
-        Ok(()) => {
-            std::fs::write(ready, "").unwrap();
-            Some(python)
-        }
-        Err(why) => {
-            println!("skipped: the examples of batches: {why}");
-            None
-        }
-    }
-}
-
 /// The examples in `examples/` run as they are printed.
 #[test]
 fn the_python_examples_run() {
-    let Some(python) = python() else { return };
+    let packages = ["pyarrow", "polars"];
+    let Some(python) = python("python-batch", &packages, "the examples of batches") else { return };
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/batch");
     for script in ["batch_pyarrow.py", "batch_polars.py"] {
         with_analytics(&[], |server| {

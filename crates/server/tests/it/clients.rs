@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::harness::{MESSAGE, Running, long_message, with_server};
 
 /// A program, and what it needs to run where it was only unpacked.
-struct Program {
+pub(crate) struct Program {
     path: PathBuf,
     unpacked: Option<PathBuf>,
 }
@@ -23,7 +23,7 @@ fn unpacked() -> PathBuf {
 }
 
 impl Program {
-    fn find(name: &str) -> Option<Program> {
+    pub(crate) fn find(name: &str) -> Option<Program> {
         let system = ["/usr/bin", "/usr/sbin"].map(|directory| Path::new(directory).join(name));
         if let Some(path) = system.into_iter().find(|path| path.exists()) {
             return Some(Program { path, unpacked: None });
@@ -37,7 +37,7 @@ impl Program {
         Some(Program { path: found?, unpacked: Some(root) })
     }
 
-    fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         if let Some(root) = &self.unpacked {
             let libraries = root.join("usr/lib");

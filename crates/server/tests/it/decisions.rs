@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use engine::{Directory, preset};
 use serde_json::{Value, json};
 
-use crate::harness::{JSON, LOG, PROBE, Running, check_problem, start};
+use crate::harness::{JSON, LOG, PROBE, Running, check_problem, configure, start};
 
 const LABELS: &str = "
 [[label]]
@@ -32,6 +32,11 @@ of = \"ip\"
 keep = \"4h\"
 
 [[rule]]
+name = \"KNOWN\"
+when = \"ip.marked('scanner')\"
+score = 0
+
+[[rule]]
 name = \"SCANS\"
 when = \"http.probe\"
 score = 0
@@ -40,8 +45,7 @@ effects = [\"mark ip as scanner for 1h\", \"mark ip as noted for 1h\"]
 
 fn directory(path: &Path) -> Directory {
     let directory = Directory::create(path, &[preset::find("web").unwrap()]).unwrap();
-    let config = std::fs::read_to_string(directory.config_path()).unwrap();
-    std::fs::write(directory.config_path(), config + LABELS).unwrap();
+    configure(&directory, LABELS);
     directory
 }
 
@@ -95,6 +99,29 @@ fn who_polls_is_told_what_has_changed() {
         // One that has not asked yet, or whose place was forgotten, is told everything.
         let anew = server.ask("GET", "/v1/decisions/stream", &["User-Agent: new"], b"").json();
         assert_eq!(values(&anew["new"]), ["198.51.100.0/24"]);
+    });
+}
+
+#[test]
+fn what_is_lifted_rules_do_not_see_any_more() {
+    with_labels(&[], |server| {
+        let is_known = |minute: &str| {
+            let line =
+                PROBE.replace("192.0.2.7", "192.0.2.9").replace("/.env", "/").replace("09:59:30", minute);
+            let decided = server.post("/v1/decide", &[LOG], &line);
+            assert_eq!(decided.status, 200, "{}", decided.body);
+            decided.body.contains("KNOWN")
+        };
+        assert!(!is_known("10:00:00"));
+        label(server, "ip", "scanner", "192.0.2.9");
+        assert!(is_known("10:00:00"));
+        let lift = || server.ask("DELETE", "/v1/decisions?value=192.0.2.9", &[], b"").json();
+        assert_eq!(lift(), json!({"lifted": 1}));
+        assert!(!is_known("10:00:00"));
+        assert!(is_known("09:59:30"), "a late event is from when it was marked");
+        assert_eq!(lift(), json!({"lifted": 0}));
+        label(server, "ip", "scanner", "192.0.2.9");
+        assert!(is_known("10:00:00"));
     });
 }
 

@@ -1,4 +1,4 @@
-//! Envoy's rate limit service, asked by a gRPC client over a socket. Envoy itself is not among Debian's packages.
+//! Envoy's rate limit service, asked by a gRPC client over a socket.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use tonic_health::pb::health_client::HealthClient;
 use crate::harness::{Running, directory, start};
 
 /// Runs a test against a server with these files in its `[envoy]` folder.
-fn with_envoy(files: &[PathBuf], settings: &[(&str, &str)], test: impl FnOnce(&Running, &Path)) {
+pub(crate) fn with_envoy(files: &[PathBuf], settings: &[(&str, &str)], test: impl FnOnce(&Running, &Path)) {
     let parent = tempfile::tempdir().unwrap();
     let directory = directory(&parent.path().join("data"));
     let folder = directory.config_path().parent().unwrap().join("limits");

@@ -1,15 +1,9 @@
-//! What proxies ask before they hand a request on, as each of them asks, and through a real nginx.
+//! What proxies ask before they hand a request on, as each of them asks.
 
-use std::io::Write;
-use std::net::{TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-use crate::harness::{Answer, Running, answer, check_problem};
+use crate::harness::{Answer, Running, check_problem};
 use crate::quotas::with_limits;
 
-const SITE: &str = r#"
+pub(crate) const SITE: &str = r#"
 [[limit]]
 name = "per_ip"
 number = 1
@@ -118,92 +112,5 @@ fn a_pipeline_can_decide() {
         let decided = server.get("/metrics").body;
         assert!(decided.contains("tollhouse_judge_verdicts_total{pipeline=\"web\""), "{decided}");
         assert!(answers.iter().all(|status| [200, 401, 403].contains(status)), "{answers:?}");
-    });
-}
-
-/// An nginx of its own; killed when it is dropped.
-struct Nginx(Child);
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-/// The configuration of docs/limits.md, in a folder of its own, before a site that nginx serves itself.
-fn nginx(folder: &Path, port: u16, server: &Running) -> Option<Nginx> {
-    let page = include_str!("../../../../docs/limits.md");
-    let shown = page.split("```nginx\n").nth(1).and_then(|rest| rest.split("\n```").next());
-    let shown = shown.expect("docs/limits.md shows how nginx asks");
-    let shown = shown.replace("127.0.0.1:8377", &server.address.to_string());
-    let shown = shown.replace("/v1/auth/site", "/v1/auth/site_nginx");
-    let shown = shown.replace("proxy_pass http://app;", "root www;");
-    let folder_text = folder.display();
-    std::fs::create_dir_all(folder.join("www")).unwrap();
-    std::fs::write(folder.join("www/page.txt"), "the page").unwrap();
-    let config = format!(
-        "daemon off;\nmaster_process off;\npid {folder_text}/pid;\nerror_log {folder_text}/error.log;\n\
-         events {{}}\nhttp {{\naccess_log off;\nclient_body_temp_path {folder_text}/body;\n\
-         proxy_temp_path {folder_text}/proxy;\nfastcgi_temp_path {folder_text}/fastcgi;\n\
-         uwsgi_temp_path {folder_text}/uwsgi;\nscgi_temp_path {folder_text}/scgi;\n\
-         server {{\nlisten 127.0.0.1:{port};\n{shown}\n}}\n}}\n"
-    );
-    std::fs::write(folder.join("nginx.conf"), config).unwrap();
-    let child = Command::new("nginx")
-        .args(["-p", folder.to_str()?, "-c", folder.join("nginx.conf").to_str()?])
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
-    let mut nginx = Nginx(child);
-    let until = Instant::now() + Duration::from_secs(30);
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        if nginx.0.try_wait().unwrap().is_some() || Instant::now() > until {
-            let log = std::fs::read_to_string(folder.join("error.log")).unwrap_or_default();
-            panic!("nginx does not serve: {log}");
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Some(nginx)
-}
-
-fn get(port: u16, path: &str, headers: &str) -> Answer {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\n{headers}\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    answer(&mut stream)
-}
-
-#[test]
-fn nginx_asks_and_does_as_it_is_told() {
-    let installed = Command::new("nginx").arg("-v").stderr(Stdio::null()).stdout(Stdio::null()).status();
-    if !installed.is_ok_and(|status| status.success()) {
-        println!("skipped: nginx is not installed");
-        return;
-    }
-    let site =
-        format!("{SITE}[[forward_auth]]\nname = \"site_nginx\"\nlimits = [\"per_ip\"]\nrefuse = 403\n");
-    with_limits(&site, |server| {
-        let folder = tempfile::tempdir().unwrap();
-        let port = free_port();
-        let Some(_nginx) = nginx(folder.path(), port, server) else {
-            println!("skipped: nginx could not be started");
-            return;
-        };
-        for _ in 0..2 {
-            let page = get(port, "/page.txt", "");
-            assert_eq!((page.status, page.body.as_str()), (200, "the page"));
-        }
-        // What the client says of its address is not believed: the list's end is what nginx saw.
-        let refused = get(port, "/page.txt", "X-Forwarded-For: 192.0.2.99\r\n");
-        assert_eq!(refused.status, 429, "{}", refused.body);
-        assert_eq!(refused.header("retry-after"), Some("61"));
-        let metrics = server.get("/metrics").body;
-        assert!(metrics.contains("tollhouse_limits_taken_total{limit=\"per_ip\",result=\"refused\"} 1"));
     });
 }

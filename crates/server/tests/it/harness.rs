@@ -30,6 +30,14 @@ pub(crate) fn long_message() -> String {
     format!("{MESSAGE}{}", "They are long.\r\n".repeat(100))
 }
 
+/// A message that nobody reads within a millisecond: 8 MiB in base64.
+pub(crate) fn slow_message() -> String {
+    let content = format!("{}\r\n", "QUJDREVGR0hJSktMTU5PUFFSU1RVVldY".repeat(2)).repeat(128 << 10);
+    let part = "Content-Type: application/x; name=a.bin\r\nContent-Transfer-Encoding: base64\r\n\r\n";
+    let (head, _) = MESSAGE.split_once("\r\n\r\n").unwrap();
+    format!("{head}\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n{part}{content}--b--\r\n")
+}
+
 /// A request that nobody but a scanner sends.
 pub(crate) const PROBE: &str =
     r#"192.0.2.7 - - [17/May/2026:09:59:30 +0000] "GET /.env HTTP/1.1" 404 10 "-" "curl/8.0""#;
@@ -38,6 +46,13 @@ pub(crate) const PROBE: &str =
 pub(crate) fn directory(path: &Path) -> Directory {
     let presets: Vec<_> = ["mail", "web"].into_iter().filter_map(preset::find).collect();
     Directory::create(path, &presets).unwrap()
+}
+
+/// Adds lines to the configuration of a data directory.
+pub(crate) fn configure(directory: &Directory, more: &str) {
+    let path = directory.config_path();
+    let config = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(path, config + more).unwrap();
 }
 
 pub(crate) struct Running {
@@ -103,8 +118,7 @@ effects = [\"set shadow\"]
 /// A data directory whose default pipeline does what messages ask for.
 pub(crate) fn obedient(path: &Path) -> Directory {
     let directory = directory(path);
-    let config = std::fs::read_to_string(directory.config_path()).unwrap();
-    std::fs::write(directory.config_path(), config + ORDERS).unwrap();
+    configure(&directory, ORDERS);
     directory
 }
 

@@ -14,6 +14,8 @@ mod name_server;
 mod node;
 mod policy;
 mod postfix;
+mod proxies;
+mod python;
 mod quotas;
 mod resp;
 mod rspamd;

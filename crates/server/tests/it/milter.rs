@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-use crate::harness::{MAIL, Running, capture, with_listener};
+use crate::harness::{MAIL, Running, capture, slow_message, with_listener};
 use crate::limits::unfinished;
 use crate::quotas::with_limits;
 
@@ -317,6 +317,25 @@ fn trouble_lets_pass_or_defers() {
         let _at_work = unfinished(server);
         assert_eq!(told(&at_once(server, &parts())), ["y451 4.7.1 Not now, please try again later\0"]);
         assert!(server.get("/metrics").body.contains("reason=\"overloaded\"} 1"));
+    });
+}
+
+#[test]
+fn what_takes_too_long_passes_or_is_deferred() {
+    let text = slow_message();
+    let (_, body) = text.split_once("\r\n\r\n").unwrap();
+    let end = frame(b'E', b"");
+    let mut bytes = message(" please reject", &[("Content-Type", " multipart/mixed; boundary=b")]);
+    bytes.truncate(bytes.len() - end.len());
+    bytes.extend(body.as_bytes().chunks(60_000).flat_map(|chunk| frame(b'B', chunk)));
+    let parts = [postfix_opening(), bytes, end, frame(b'Q', b"")];
+    let slow = ("listener.m.timeout", "1ms");
+    with_listener("milter", &[slow], |server| {
+        assert_eq!(added(&told(&at_once(server, &parts)), "X-Tollhouse"), Some(" action=undecided"));
+    });
+    with_listener("milter", &[slow, ("listener.m.on_error", "closed")], |server| {
+        assert_eq!(told(&at_once(server, &parts)), ["y451 4.7.1 Not now, please try again later\0"]);
+        assert!(server.get("/metrics").body.contains("reason=\"slow\"} 1"));
     });
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, JSON, Running, check_problem, directory, start};
+use crate::harness::{Answer, JSON, Running, check_problem, configure, directory, start};
 
 const LIMITS: &str = r#"
 [[limit]]
@@ -42,8 +42,7 @@ ban = { after = 1, within = "1m", for = "10m" }
 pub(crate) fn with_limits(limits: &str, test: impl FnOnce(&Running)) {
     let parent = tempfile::tempdir().unwrap();
     let directory = directory(&parent.path().join("data"));
-    let config = std::fs::read_to_string(directory.config_path()).unwrap();
-    std::fs::write(directory.config_path(), config + limits).unwrap();
+    configure(&directory, limits);
     let running = start(&directory, &[]);
     test(&running);
     running.stop();

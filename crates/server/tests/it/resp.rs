@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 
 use redis::{Connection, Value};
 
-use crate::harness::{Running, start, with_listener};
+use crate::harness::{Running, configure, obedient, start, with_listener};
+use crate::python::python;
 
 /// Limits beside the presets, and a pipeline of plain events.
 const LIMITS: &str = "
@@ -41,9 +42,8 @@ enforcement = \"shadow_ban\"
 
 fn with_resp(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
     let parent = tempfile::tempdir().unwrap();
-    let directory = crate::harness::obedient(&parent.path().join("data"));
-    let config = std::fs::read_to_string(directory.config_path()).unwrap();
-    std::fs::write(directory.config_path(), config + LIMITS).unwrap();
+    let directory = obedient(&parent.path().join("data"));
+    configure(&directory, LIMITS);
     let own = [("listener.m.protocol", "resp"), ("listener.m.listen", "127.0.0.1:0")];
     let running = start(&directory, &[&own[..], settings].concat());
     test(&running);
@@ -394,11 +394,7 @@ fn redis_benchmark_is_a_client() {
 /// What the client library of Python does.
 const PYTHON: &str = r#"
 import sys
-try:
-    import redis
-except ImportError:
-    print("absent")
-    sys.exit(0)
+import redis
 host, port = sys.argv[1].rsplit(":", 1)
 for protocol in (2, 3):
     client = redis.Redis(host=host, port=int(port), protocol=protocol)
@@ -420,18 +416,12 @@ print("done")
 
 #[test]
 fn pythons_library_is_a_client() {
+    let purpose = "Python's client of Redis";
+    let Some(python) = python("python-redis", &["redis==8.1.0"], purpose) else { return };
     with_resp(&[], |server| {
-        let output = Command::new("python3").args(["-c", PYTHON, server.listener("m")]).output();
-        match output {
-            Ok(output) if output.stdout == b"absent\n" => println!("skipped: Python has no module redis"),
-            Ok(output) => assert_eq!(
-                String::from_utf8_lossy(&output.stdout),
-                "done\n",
-                "{}",
-                String::from_utf8_lossy(&output.stderr)
-            ),
-            Err(_) => println!("skipped: python3 is not installed"),
-        }
+        let output = Command::new(&python).args(["-c", PYTHON, server.listener("m")]).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n", "{errors}");
     });
 }
 

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::Value;
 
-use crate::harness::{MESSAGE, Running, capture, long_message, with_server};
+use crate::harness::{MESSAGE, Running, capture, long_message, slow_message, with_server};
 
 fn with_rspamd(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
     let own = [("listener.rspamd.protocol", "rspamd"), ("listener.rspamd.listen", "127.0.0.1:0")];
@@ -306,6 +306,18 @@ fn what_cannot_be_decided_passes_or_comes_again() {
         let answer = post(running, "/checkv2", "", &long_message()).json();
         assert_eq!((&answer["is_skipped"], &answer["action"]), (&Value::Bool(true), &"soft reject".into()));
     });
+}
+
+#[test]
+fn what_takes_too_long_passes_or_comes_again() {
+    for (on_error, action) in [("open", "no action"), ("closed", "soft reject")] {
+        let settings = [("listener.rspamd.timeout", "1ms"), ("listener.rspamd.on_error", on_error)];
+        with_rspamd(&settings, |running| {
+            let answer = post(running, "/checkv2", "", &slow_message()).json();
+            assert_eq!((&answer["is_skipped"], &answer["action"]), (&Value::Bool(true), &action.into()));
+            assert!(running.get("/metrics").body.contains("reason=\"slow\"} 1"));
+        });
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use crate::harness::{MESSAGE, Running, capture, long_message, with_server};
+use crate::harness::{MESSAGE, Running, capture, long_message, slow_message, with_server};
 
 /// Words of the filter that scanners answer to without fail, in parts: mail with them whole is refused in places.
 const GTUBE: [&str; 2] = ["XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-", "STANDARD-ANTI-UBE-TEST-EMAIL*C.34X"];
@@ -152,6 +152,34 @@ fn requests_without_a_length_end_with_the_connection() {
 }
 
 #[test]
+fn compressed_messages_are_judged_as_what_they_hold() {
+    with_spamc(&[("listener.spamc.body_max", "64KiB")], |running| {
+        let zlib = |text: &str| {
+            let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+            encoder.write_all(text.as_bytes()).unwrap();
+            encoder.finish().unwrap()
+        };
+        // As spamc -z asks: the length is that of what is sent.
+        let packed = |command: &str, message: &[u8]| {
+            let head =
+                format!("{command} SPAMC/1.5\r\nCompress: zlib\r\nContent-length: {}\r\n\r\n", message.len());
+            Answer::of(&running.exchange("spamc", &[head.as_bytes(), message].concat()))
+        };
+        let spam = MESSAGE.replacen("\r\n\r\n", &format!("\r\n\r\n{}\r\n", GTUBE.concat()), 1);
+        for (text, word) in [(MESSAGE, "False"), (&spam, "True")] {
+            assert_eq!(packed("CHECK", &zlib(text)).spam().0, word);
+        }
+        let back = packed("PROCESS", &zlib(MESSAGE));
+        assert_eq!(back.status, "SPAMD/1.1 0 EX_OK");
+        assert!(back.body.contains(MESSAGE.split_once("\r\n\r\n").unwrap().1), "{}", back.body);
+        let bomb = packed("CHECK", &zlib(&"a".repeat(1 << 20)));
+        assert!(bomb.status.starts_with("SPAMD/1.0 69 "), "{}", bomb.status);
+        let cut = zlib(MESSAGE);
+        assert!(packed("CHECK", &cut[..cut.len() / 2]).status.starts_with("SPAMD/1.0 76 "));
+    });
+}
+
+#[test]
 fn bad_requests_are_refused() {
     with_spamc(&[("listener.spamc.body_max", "4KiB")], |running| {
         let check = |request: &str, status: &str| {
@@ -189,6 +217,19 @@ fn what_cannot_be_decided_passes_or_comes_again() {
         let answer = ask(running, &request("CHECK", "", &long_message()));
         assert!(answer.status.starts_with("SPAMD/1.0 75 Temporary Failure: "), "{}", answer.status);
     });
+}
+
+#[test]
+fn what_takes_too_long_passes_or_comes_again() {
+    for (on_error, status) in [("open", "SPAMD/1.1 0 EX_OK"), ("closed", "SPAMD/1.0 75 Temporary Failure: ")]
+    {
+        let settings = [("listener.spamc.timeout", "1ms"), ("listener.spamc.on_error", on_error)];
+        with_spamc(&settings, |running| {
+            let answer = ask(running, &request("CHECK", "", &slow_message()));
+            assert!(answer.status.starts_with(status), "{}", answer.status);
+            assert!(running.get("/metrics").body.contains("reason=\"slow\"} 1"));
+        });
+    }
 }
 
 #[test]

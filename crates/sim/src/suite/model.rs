@@ -167,7 +167,12 @@ impl Model {
             );
             assert_eq!(reading.quality, Quality::Exact, "{context}");
             match &observation.add {
-                Add::Value(_) | Add::Evidence(_) | Add::Take(_) | Add::GiveBack { .. } | Add::Flow(_) => {
+                Add::Value(_)
+                | Add::Lower(_)
+                | Add::Evidence(_)
+                | Add::Take(_)
+                | Add::GiveBack { .. }
+                | Add::Flow(_) => {
                     unreachable!("the catalog has no tracks, no classifiers and no limits")
                 }
                 Add::Nothing => assert!(!reading.fresh, "{context}"),

@@ -179,6 +179,13 @@ impl Plan {
         matches!(&self.0, Form::Track(plan) if plan.add_in_place(words, time, value))
     }
 
+    /// Brings the greatest value of a track down to this, if it is above. Other statistics do not change.
+    pub fn lower(&self, words: &mut [u64], value: i64) {
+        if let Form::Track(plan) = &self.0 {
+            plan.lower(words, value);
+        }
+    }
+
     /// Adds a value to an approximate distinct count, by a hash of it. The low 48 bits are used, and must be
     /// distributed like random ones. Other statistics do not change.
     #[inline]

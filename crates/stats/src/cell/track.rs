@@ -243,6 +243,14 @@ impl TrackPlan {
         self.put_in_place(words, Base::of(time), || Values::of(time, value))
     }
 
+    /// Brings the greatest value down to this, if it is above.
+    pub(super) fn lower(&self, words: &mut [u64], value: i64) {
+        let (Some(base), Some(at)) = (Base::read(words), self.max) else { return };
+        if let Some(word) = words.get_mut(base.at + at) {
+            *word = word.cast_signed().min(value).cast_unsigned();
+        }
+    }
+
     pub(super) fn merge(&self, room: &mut impl Room, other: &[u64]) {
         let Some(base) = Base::read(other) else { return };
         self.put(room, base, self.values(other, &base));

@@ -445,19 +445,20 @@ impl Cells<'_, '_> {
             self.values.fill(planned, &[], *time, brief);
         }
         let adds = adds && *add != Add::Nothing;
+        let sees = adds && !matches!(add, Add::Lower(_));
         let mut sightings = 0;
         if found.is_none()
             && let Some(sketch) = &planned.sketch
         {
             let (part, hash) = (place.hash.part(self.shard), place.hash.bits());
-            sightings = if adds { sketch.see(part, hash, *time) } else { sketch.estimate(part, hash, *time) };
+            sightings = if sees { sketch.see(part, hash, *time) } else { sketch.estimate(part, hash, *time) };
             if sightings > 0 {
                 brief.quality = Quality::Estimated;
                 if planned.is_track {
                     planned.plan.estimate(u64::from(sightings), self.values.of(brief));
                 }
             }
-            if !adds || sightings + 1 < planned.admit_after {
+            if !sees || sightings + 1 < planned.admit_after {
                 return;
             }
         }
@@ -485,6 +486,11 @@ impl Cells<'_, '_> {
                 // What the sketch has seen of it goes with it: a count does not start again.
                 (0..sightings).for_each(|_| planned.plan.add_value(&mut cell, *time, None));
                 planned.plan.add_value(&mut cell, *time, *value);
+            }
+            Add::Lower(value) => {
+                if let Some(at) = found {
+                    planned.plan.lower(self.keys.words_mut(at, place.hash), *value);
+                }
             }
             Add::Take(take) => {
                 let as_of = Time(time.0.max(brief.last));

@@ -259,20 +259,6 @@ impl Embedded {
         Ok(Embedded { inner, threads: Mutex::default(), changing: Mutex::default() })
     }
 
-    /// Replaces the catalog between two requests. Cells are translated when they are next used: counters by name,
-    /// buckets into the finest tier whose width is a multiple of theirs; counters that are gone and buckets that fit
-    /// nowhere are dropped. Distinct counts and marks survive only while their period stays the same.
-    ///
-    /// # Errors
-    /// [`LedgerError::Catalog`] if a kind number would change its meaning; the store's. The old catalog then stays.
-    pub fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError> {
-        let _only = lock(&self.changing);
-        let before = self.inner.world();
-        let new = World::new(catalog, before.registry.clone(), &self.inner.store, Some(&before))?;
-        *self.inner.world.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
-        Ok(())
-    }
-
     /// The catalog in force.
     pub fn catalog(&self) -> Catalog {
         self.inner.world().catalog.clone()
@@ -334,6 +320,14 @@ impl Ledger for Embedded {
         limit: usize,
     ) -> Answer<'a, Vec<(Key, u64)>> {
         Box::pin(async move { self.inner.hottest(space, kind, counter, window, now, limit) })
+    }
+
+    fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError> {
+        let _only = lock(&self.changing);
+        let before = self.inner.world();
+        let new = World::new(catalog, before.registry.clone(), &self.inner.store, Some(&before))?;
+        *self.inner.world.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        Ok(())
     }
 
     fn maintain(&self, now: Time) -> Result<(), LedgerError> {

@@ -82,6 +82,35 @@ fn tracks_keep_their_columns_over_a_restart() {
 }
 
 #[test]
+fn a_greatest_value_can_be_taken_back() {
+    let device = MemoryDevice::new();
+    let lower = |kind, number, to| Observation { add: Add::Lower(to), ..value(kind, number, 500, None) };
+    let read = |ledger: &Embedded, number| {
+        let reading =
+            observe_one(ledger, request(vec![peek(key(VISITOR, number), at(180))])).readings.remove(0);
+        (reading.sum(0, 5).cast_signed(), reading.sum(0, 2), reading.last)
+    };
+    // Read back from disk with the small budget; and from one ledger to the next in any case.
+    for memory_bytes in [1 << 10, 64 << 20] {
+        let number = memory_bytes as u64;
+        let ledger = open(&device, memory_bytes);
+        observe(&ledger, &[request(vec![value(VISITOR, number, 60, Some(20)), lower(VISITOR, number, 30)])]);
+        assert_eq!(read(&ledger, number), (20, 1, Some(at(60))), "it is not above");
+        observe(&ledger, &[request(vec![lower(VISITOR, number, 7)])]);
+        drop(ledger);
+        let ledger = open(&device, memory_bytes);
+        assert_eq!(read(&ledger, number), (7, 1, Some(at(60))), "and no event was counted");
+        observe(&ledger, &[request(vec![value(VISITOR, number, 70, Some(9))])]);
+        assert_eq!(read(&ledger, number), (9, 2, Some(at(70))));
+        let keys = ledger.census().keys;
+        observe(&ledger, &[request(vec![lower(VISITOR, number + 1, 7)])]);
+        assert_eq!(ledger.census().keys, keys, "no cell is made");
+        let refused = pollster::block_on(ledger.observe(&[request(vec![lower(RARE, 1, 7)])]));
+        assert!(refused.unwrap_err().to_string().contains("keeps no greatest value"));
+    }
+}
+
+#[test]
 fn approximate_counts_say_that_they_are() {
     let device = MemoryDevice::new();
     let owner = key(USERS, 1);

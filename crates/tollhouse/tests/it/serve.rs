@@ -38,6 +38,21 @@ fn a_killed_server_keeps_what_it_answered() {
 }
 
 #[test]
+fn ten_times_the_load_loses_nothing_that_was_acknowledged() {
+    let args = ["bench", "overload", "--seconds", "2", "--places", "4", "--json"];
+    let measured = run(args, "").expect(0).json().remove(0);
+    let number = |name: &str| measured[name].as_u64().unwrap_or_else(|| panic!("{name}: {measured}"));
+    assert_eq!((number("lost"), number("lost_counts")), (0, 0), "{measured}");
+    assert!(number("acknowledged") > 0 && number("counted") >= number("acknowledged"), "{measured}");
+    assert!(number("shed") > 0, "{measured}");
+    assert_eq!(
+        (number("other"), number("after_shed")),
+        (0, 0),
+        "answers are clear, and it recovers: {measured}"
+    );
+}
+
+#[test]
 fn no_server_listens_openly_without_a_token() {
     let data = Data::new(&["mail"]);
     let ran = data.run(&["serve", "--listen", "0.0.0.0:0"], "").expect(2);

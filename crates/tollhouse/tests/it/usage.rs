@@ -130,5 +130,9 @@ fn costly_messages_are_measured() {
             assert!(message[member].as_f64().unwrap() >= 0.0, "{member}: {message}");
         }
     }
+    let mail = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpora/mail.mbox");
+    let taught = run(["bench", "costly", "--percent", "1", "--json", "--spam", mail], "").expect(0).json();
+    assert!(taught.iter().all(|message| message["learned"].as_u64().unwrap() > 10), "{taught:?}");
+    assert_eq!(measured[0]["learned"], 0);
     run(["bench", "costly", "--percent", "0"], "").expect(2);
 }

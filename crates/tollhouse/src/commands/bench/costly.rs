@@ -1,17 +1,19 @@
 //! `tollhouse bench costly`: what messages cost that were made to cost much, from bytes to verdict.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use content::message::{self, Envelope};
+use engine::Pipeline;
 use serde::Serialize;
 
 use super::{Watch, in_memory};
 use crate::clock;
-use crate::console::{DIM, Output};
+use crate::console::{DIM, Output, Progress};
 use crate::exit::{Exit, Failure};
-use crate::options::JsonOption;
-use crate::reading::message_pipeline;
+use crate::options::{JsonOption, Local};
+use crate::reading::{EnvelopeSource, MessageOptions, Ready, ThreadsOption, each_message, message_pipeline};
 
 /// Messages that were made to cost much, from bytes to verdict, in memory
 #[derive(clap::Args)]
@@ -19,13 +21,21 @@ use crate::reading::message_pipeline;
 Examples:
   tollhouse bench costly
   taskset -c 0 tollhouse bench costly --json
+  tollhouse bench costly --ham ~/Maildir/cur --spam ~/Maildir/.Junk/cur
 
 Each is read, cut into keys and tokens, counted, asked about, judged and explained, once and alone.
-Memory is what the process had at most meanwhile, the message itself and the engine included.")]
+With --ham and --spam the mail in there is learned first, all of it as if it came now, so that the
+classifier has something to look up. Memory is what the process had at most meanwhile, the message itself and the engine included.")]
 pub(super) struct Args {
     /// Size of the messages, of what they are meant to be
     #[arg(long, default_value_t = 100, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
     percent: u32,
+    /// Wanted mail that is learned before
+    #[arg(long, value_name = "PATH")]
+    ham: Vec<PathBuf>,
+    /// Spam that is learned before
+    #[arg(long, value_name = "PATH")]
+    spam: Vec<PathBuf>,
     #[command(flatten)]
     json: JsonOption,
 }
@@ -35,6 +45,8 @@ pub(super) struct Args {
 struct Measured {
     bench: &'static str,
     message: &'static str,
+    /// Messages that were learned before.
+    learned: u64,
     bytes: usize,
     read_cpu_ms: f64,
     key_cpu_ms: f64,
@@ -114,10 +126,33 @@ fn forget_peak() -> bool {
     std::fs::write("/proc/self/clear_refs", "5").is_ok()
 }
 
+/// Learns mail as of a class; answers how many messages that were.
+fn learn(local: &Local, pipeline: &Arc<Pipeline>, paths: &[PathBuf], class: &str) -> Result<u64, Failure> {
+    if paths.is_empty() {
+        return Ok(0);
+    }
+    let options = MessageOptions {
+        files: paths.to_vec(),
+        message_time: false,
+        envelope: EnvelopeSource::Headers,
+        pipeline: None,
+        threads: ThreadsOption::default(),
+    };
+    let mut learned = 0;
+    let take = |ready: Ready<()>| {
+        pollster::block_on(local.engine().learn(ready.prepared, &ready.name, class))?;
+        learned += 1;
+        Ok(())
+    };
+    each_message(local, pipeline, options.messages(), &options, &Progress::hidden(), |_| (), take)?;
+    Ok(learned)
+}
+
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let mut out = Output::new(args.json.json);
     let local = in_memory("mail")?;
     let pipeline = message_pipeline(&local, None)?;
+    let learned = learn(&local, &pipeline, &args.ham, "ham")? + learn(&local, &pipeline, &args.spam, "spam")?;
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
     for (name, make) in COSTLY {
         let raw: Arc<[u8]> = make(args.percent).into_bytes().into();
@@ -135,6 +170,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         let measured = Measured {
             bench: "costly",
             message: name,
+            learned,
             bytes,
             read_cpu_ms: milliseconds(read_cpu),
             key_cpu_ms: milliseconds(key_cpu.saturating_sub(read_cpu)),

@@ -364,7 +364,7 @@ fn metric(server: &Served, name: &str) -> Result<f64, Failure> {
 }
 
 /// Processor time of a process and all of its threads, from `/proc/PID/stat`: fields 14 and 15, in ticks.
-fn cpu(pid: u32) -> Result<Duration, Failure> {
+pub(super) fn cpu(pid: u32) -> Result<Duration, Failure> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read_to_string(&path).map_err(|error| {
         Failure::new(format_args!("{path}: {error}")).help("this needs Linux: processor time is read there")

@@ -8,6 +8,7 @@ mod events;
 mod judge;
 mod ledger;
 mod limits;
+mod overload;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -44,6 +45,7 @@ Examples:
   tollhouse bench judge                       Rules and models alone, on rows of the samples
   tollhouse bench ledger --keys 10000000      Observations a second, memory and disk a key
   tollhouse bench limits                      Takes a second, memory a key beside a log
+  tollhouse bench overload                    Ten times as much asked as can be decided
 
 Build with --release before you measure.")]
 pub(crate) struct Args {
@@ -64,6 +66,7 @@ enum What {
     Judge(judge::Args),
     Ledger(ledger::Args),
     Limits(limits::Args),
+    Overload(overload::Args),
 }
 
 /// What is measured, and for how long.
@@ -126,6 +129,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         What::Judge(args) => judge::run(args),
         What::Ledger(args) => ledger::run(args),
         What::Limits(args) => limits::run(args),
+        What::Overload(args) => overload::run(args),
     }
 }
 

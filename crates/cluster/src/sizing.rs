@@ -1,0 +1,153 @@
+//! How large a cluster has to be: a formula over what was measured (`docs/benchmarks.md`), for people who plan one.
+//!
+//! ```text
+//! keys     = keys a day * (days kept + 1)
+//! memory   = keys * bytes a key * 1.15 (fragmentation) / 0.75 (fill), in each copy
+//! changes  = new keys + (updates - new keys) * (1 - summed)            a second
+//! reads    = new keys + (updates - new keys) * missed                  a second
+//! time     = new keys * MADE + other changes * CHANGED + reads * READ  of masters' CPUs, a second
+//! masters  = the greater of memory / memory of a server, time / 0.5 (so busy may one be)
+//! servers  = masters * copies
+//! ```
+
+use event::Span;
+
+/// Bytes of a key with some events in windows of `10m x 144` and `1d x 14`, in Redis 7.0.
+pub const KEY_BYTES: u64 = 200;
+/// CPU time that a key takes which is made, changed, or read, in microseconds.
+pub const MADE: f64 = 6.0;
+/// See [`MADE`].
+pub const CHANGED: f64 = 6.0;
+/// See [`MADE`].
+pub const READ: f64 = 2.0;
+/// What an allocator needs beside what is used of it.
+const FRAGMENTATION: f64 = 1.15;
+/// How full a server's memory may be: a snapshot, or a replica that starts, needs the rest.
+const FILL: f64 = 0.75;
+/// How busy a server may be, of the one core that it uses.
+const BUSY: f64 = 0.5;
+
+/// What is asked of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Demand {
+    /// Different keys that are seen a day. Each day's are taken for new ones.
+    pub keys_per_day: u64,
+    /// Additions a second.
+    pub updates_per_second: u64,
+    /// How long a key is kept after its last event.
+    pub keep: Span,
+    /// Copies of all, that of the masters among them.
+    pub replication: u64,
+    /// Bytes of a key.
+    pub bytes_per_key: u64,
+    /// Memory of a server, in bytes.
+    pub server_bytes: u64,
+    /// The share of additions to keys that are there which summing in nodes saves, 0 to 1.
+    pub summed: f64,
+    /// The share of readings of keys that are there which the nodes' caches have not, 0 to 1.
+    pub missed: f64,
+}
+
+/// What that needs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sizing {
+    /// Keys at a time.
+    pub keys: u64,
+    /// Bytes of one copy, as servers must have them.
+    pub bytes: u64,
+    /// Bytes of all copies.
+    pub bytes_of_all: u64,
+    /// Keys that are made a second.
+    pub made_per_second: u64,
+    /// Keys that are changed a second, the new ones included.
+    pub changed_per_second: u64,
+    /// Keys that are read a second.
+    pub read_per_second: u64,
+    /// CPU time of all masters a second, in seconds.
+    pub cores: f64,
+    /// Masters that the memory asks for.
+    pub masters_by_memory: u64,
+    /// Masters that the time asks for.
+    pub masters_by_time: u64,
+    /// Masters: a cluster has at least three.
+    pub masters: u64,
+    /// Servers, replicas included.
+    pub servers: u64,
+}
+
+impl Demand {
+    /// Applies the formula. Numbers that are too large stay at the largest.
+    pub fn sizing(&self) -> Sizing {
+        let days = self.keep.as_seconds_f64().max(0.0) / 86_400.0;
+        let keys = self.keys_per_day as f64 * (days + 1.0);
+        let bytes = keys * self.bytes_per_key as f64 * FRAGMENTATION / FILL;
+        let updates = self.updates_per_second as f64;
+        let made = (self.keys_per_day as f64 / 86_400.0).min(updates);
+        let others = updates - made;
+        let changed = others * (1.0 - self.summed.clamp(0.0, 1.0));
+        let read = made + others * self.missed.clamp(0.0, 1.0);
+        let cores = (made * MADE + changed * CHANGED + read * READ) / 1e6;
+        let masters_by_memory = (bytes / self.server_bytes.max(1) as f64).ceil() as u64;
+        let masters_by_time = (cores / BUSY).ceil() as u64;
+        let masters = masters_by_memory.max(masters_by_time).max(3);
+        let copies = self.replication.max(1);
+        Sizing {
+            keys: keys.ceil() as u64,
+            bytes: bytes.ceil() as u64,
+            bytes_of_all: (bytes * copies as f64).ceil() as u64,
+            made_per_second: made.round() as u64,
+            changed_per_second: (made + changed).round() as u64,
+            read_per_second: read.round() as u64,
+            cores,
+            masters_by_memory,
+            masters_by_time,
+            masters,
+            servers: masters.saturating_mul(copies),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn demand() -> Demand {
+        Demand {
+            keys_per_day: 86_400_000,
+            updates_per_second: 5000,
+            keep: Span::days(9),
+            replication: 2,
+            bytes_per_key: 100,
+            server_bytes: 10_000_000_000,
+            summed: 0.5,
+            missed: 0.1,
+        }
+    }
+
+    #[test]
+    fn it_is_the_formula() {
+        let sizing = demand().sizing();
+        assert_eq!((sizing.keys, sizing.made_per_second), (864_000_000, 1000));
+        assert_eq!((sizing.changed_per_second, sizing.read_per_second), (3000, 1400));
+        // 86.4 GB, and 1.15 / 0.75 of it.
+        assert_eq!(sizing.bytes / 1_000_000, 132_480);
+        assert_eq!((sizing.masters_by_memory, sizing.masters, sizing.servers), (14, 14, 28));
+    }
+
+    #[test]
+    fn it_takes_any_numbers() {
+        let most = Demand {
+            keys_per_day: u64::MAX,
+            updates_per_second: u64::MAX,
+            keep: Span::MAX,
+            replication: u64::MAX,
+            bytes_per_key: u64::MAX,
+            server_bytes: 0,
+            summed: f64::NAN,
+            missed: 7.0,
+        };
+        assert_eq!(most.sizing().servers, u64::MAX);
+        let none = Demand { keys_per_day: 0, updates_per_second: 0, ..demand() };
+        assert_eq!(none.sizing().servers, 6, "a cluster has three masters");
+    }
+}

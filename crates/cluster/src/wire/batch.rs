@@ -1,0 +1,343 @@
+//! Batches and claims as arguments of their scripts.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use event::{Span, Time};
+use stats::limit::{Flow, nanoseconds};
+use stats::portable::{Content, Registers, Totals};
+use stats::{Bucket, Column, Evidence, Measure};
+
+use super::form::{self, Frame, RUN};
+use super::name::Names;
+use super::pack::{Pack, clamped};
+use crate::remote::{Batch, Cell, Change, Claim, Form, Image, Partition, Write};
+
+/// How long a partition remembers the number of a node that writes nothing, in milliseconds: 30 days.
+const NUMBER_TTL: i64 = 30 * 86_400_000;
+/// Parts of a track's sum: the high one counts so many.
+pub(super) const CARRY_BITS: u32 = 62;
+
+/// The keys and the argument of a script.
+#[derive(Debug)]
+pub(super) struct Arguments {
+    pub(super) keys: Vec<Vec<u8>>,
+    pub(super) argument: Vec<u8>,
+}
+
+/// The forms that writes name by their place.
+#[derive(Default)]
+struct Forms<'a> {
+    places: HashMap<usize, i64>,
+    list: Vec<&'a Arc<Form>>,
+}
+
+impl<'a> Forms<'a> {
+    /// From one, as Lua counts.
+    fn place(&mut self, form: &'a Arc<Form>) -> i64 {
+        let list = &mut self.list;
+        *self.places.entry(Arc::as_ptr(form) as usize).or_insert_with(|| {
+            list.push(form);
+            list.len() as i64
+        })
+    }
+
+    fn pack(&self, pack: &mut Pack) {
+        pack.array(self.list.len());
+        self.list.iter().for_each(|form| form::pack(pack, form));
+    }
+}
+
+/// The keys of a script, each once.
+#[derive(Default)]
+struct Keys {
+    places: HashMap<Vec<u8>, i64>,
+    list: Vec<Vec<u8>>,
+}
+
+impl Keys {
+    fn place(&mut self, name: Vec<u8>) -> i64 {
+        if let Some(place) = self.places.get(&name) {
+            return *place;
+        }
+        self.list.push(name.clone());
+        let place = self.list.len() as i64;
+        self.places.insert(name, place);
+        place
+    }
+}
+
+/// Of which form a write is, and of which key.
+#[derive(Clone, Copy)]
+struct At {
+    form: i64,
+    key: i64,
+}
+
+impl At {
+    /// Begins a write that says so many values beside these.
+    fn begin(self, pack: &mut Pack, values: usize) {
+        pack.array(2 + values);
+        pack.integer(self.form);
+        pack.integer(self.key);
+    }
+}
+
+/// Of a batch; an error says which change is none of its form's.
+pub(super) fn batch(names: &Names, batch: &Batch) -> Result<Arguments, &'static str> {
+    let (mut forms, mut keys) = (Forms::default(), Keys::default());
+    keys.place(names.number(batch.partition));
+    let mut places = Vec::with_capacity(batch.writes.len());
+    for Write { cell, change } in batch.writes.iter() {
+        let key = keys.place(names.cell(batch.partition, cell));
+        let pair = match change {
+            Change::Unique { pair, .. } => keys.place(names.pair(batch.partition, cell, *pair)),
+            _ => 0,
+        };
+        places.push((forms.place(&cell.form), key, pair));
+    }
+    let mut pack = Pack::default();
+    pack.array(6);
+    pack.count(batch.number);
+    pack.count(batch.previous);
+    pack.time(batch.horizon);
+    pack.integer(NUMBER_TTL);
+    forms.pack(&mut pack);
+    pack.array(batch.writes.len());
+    for (Write { cell, change }, (form, key, pair)) in batch.writes.iter().zip(places) {
+        let measure = &cell.form.definition.measure;
+        let at = At { form, key };
+        match change {
+            Change::Merge(image) => {
+                merge(&mut pack, at, image, measure, batch.horizon)?;
+            }
+            Change::Unique { time, .. } => {
+                if !matches!(measure, Measure::Distinct { .. }) {
+                    return Err("only an exact distinct count has pairs");
+                }
+                at.begin(&mut pack, 2);
+                pack.integer(pair);
+                pack.time(*time);
+            }
+            Change::Flow { now, flow } => {
+                if *measure != Measure::Gcra {
+                    return Err("only a bucket flows");
+                }
+                let (what, one, other, counted) = match *flow {
+                    Flow::Take { cost, burst, counts_all } if cost > 0 => (1, cost, burst, counts_all),
+                    Flow::Back { cost } => (2, cost.max(0), 0, false),
+                    Flow::Set { ahead } => (3, ahead.max(0), 0, false),
+                    Flow::Add { cost } if cost > 0 => (4, cost, 0, false),
+                    // Nothing changes.
+                    Flow::Take { .. } | Flow::Add { .. } => (2, 0, 0, false),
+                };
+                at.begin(&mut pack, 5);
+                pack.integer(what);
+                pack.text(nanoseconds(clamped(*now)));
+                pack.text(one);
+                pack.text(other);
+                pack.yes_or_no(counted);
+            }
+        }
+    }
+    Ok(Arguments { keys: keys.list, argument: pack.into_bytes() })
+}
+
+/// Of claims of one partition.
+pub(super) fn claims(
+    names: &Names,
+    partition: Partition,
+    claims: &[&Claim],
+) -> Result<Arguments, &'static str> {
+    let (mut forms, mut keys) = (Forms::default(), Keys::default());
+    let mut places = Vec::with_capacity(claims.len());
+    for claim in claims {
+        if !matches!(claim.cell.form.definition.measure, Measure::Once { .. }) {
+            return Err("only marks of requests are claimed");
+        }
+        let key = keys.place(names.cell(partition, &claim.cell));
+        places.push((forms.place(&claim.cell.form), key));
+    }
+    let mut pack = Pack::default();
+    pack.array(2);
+    forms.pack(&mut pack);
+    pack.array(claims.len());
+    for (claim, (form, key)) in claims.iter().zip(places) {
+        pack.array(4);
+        pack.integer(form);
+        pack.integer(key);
+        pack.time(claim.time);
+        let mut token = [b't'; 17];
+        token[1..].copy_from_slice(&claim.token);
+        pack.bytes(&token);
+    }
+    Ok(Arguments { keys: keys.list, argument: pack.into_bytes() })
+}
+
+/// The names of the node's number and of cells.
+pub(super) fn read(names: &Names, partition: Partition, cells: &[Cell]) -> Vec<Vec<u8>> {
+    let cells = cells.iter().map(|cell| names.cell(partition, cell));
+    std::iter::once(names.number(partition)).chain(cells).collect()
+}
+
+/// What another cell has seen.
+fn merge(
+    pack: &mut Pack,
+    at: At,
+    image: &Image,
+    measure: &Measure,
+    horizon: Time,
+) -> Result<(), &'static str> {
+    let Image { first, last, content } = image;
+    if first > last {
+        return Err("the first event is after the last");
+    }
+    match (measure, content) {
+        (
+            Measure::Windows(_) | Measure::Distinct { .. } | Measure::Once { .. },
+            Content::Buckets(buckets),
+        ) => {
+            let Some(frame) = Frame::of(measure) else { return Err("it has no windows") };
+            at.begin(pack, 4);
+            pack.time(*first);
+            pack.time(*last);
+            rows(pack, &frame, *last, buckets)
+        }
+        (Measure::Track(track), Content::Totals(totals)) => {
+            at.begin(pack, 1);
+            totals_of(pack, track.columns(), (*first, *last), totals)
+        }
+        (Measure::Evidence { .. }, Content::Evidence(Evidence { bad, good, weight })) => {
+            at.begin(pack, 2);
+            pack.time(*last);
+            pack.array(3);
+            [bad, good, weight].into_iter().for_each(|sum| pack.integer(*sum));
+            Ok(())
+        }
+        (Measure::Gcra, Content::Moment(moment)) => {
+            // How long it is kept is counted from the horizon, or else it is a year.
+            let now = nanoseconds(clamped(horizon)).max(moment.saturating_sub(nanoseconds(Time(0) + YEAR)));
+            at.begin(pack, 5);
+            pack.integer(5);
+            pack.text(now);
+            pack.text((*moment).max(i64::MIN + 1));
+            pack.text(0);
+            pack.yes_or_no(false);
+            Ok(())
+        }
+        (Measure::Approx { tier, precision, .. }, Content::Registers(periods)) => {
+            at.begin(pack, 3);
+            pack.time(*first);
+            pack.time(*last);
+            let newest = form::bucket(*last, *tier);
+            let mut runs = Vec::new();
+            for Registers { start, ranks } in periods {
+                let period = form::bucket(*start, *tier);
+                if period > newest {
+                    return Err("a period begins after the last event");
+                }
+                runs.extend(runs_of(ranks, *precision)?.into_iter().map(|(run, ranks)| (period, run, ranks)));
+            }
+            pack.array(3 * runs.len());
+            for (period, run, ranks) in runs {
+                pack.integer(period);
+                pack.integer(i64::from(run));
+                pack.bytes(&ranks);
+            }
+            Ok(())
+        }
+        _ => Err("an image is of another form than its cell"),
+    }
+}
+
+const YEAR: Span = Span::days(366);
+
+/// Fine and coarse rows: bucket, counter, amount, and so on.
+fn rows(pack: &mut Pack, frame: &Frame, last: Time, buckets: &[Bucket]) -> Result<(), &'static str> {
+    let mut lists = [Vec::new(), Vec::new()];
+    for Bucket { start, width, counts } in buckets {
+        let coarse = frame.coarse.filter(|tier| tier.width == *width);
+        let (tier, list) = match coarse {
+            _ if frame.fine.width == *width => (frame.fine, 0),
+            Some(coarse) => (coarse, 1),
+            None => return Err("a bucket has no tier's width"),
+        };
+        let number = form::bucket(*start, tier);
+        if number > form::bucket(last, tier) {
+            return Err("a bucket begins after the last event");
+        }
+        if counts.len() > frame.counters {
+            return Err("a bucket has more counts than there are counters");
+        }
+        let amounts = counts.iter().zip(0i64..).filter(|(amount, _)| **amount > 0);
+        lists[list].extend(amounts.map(|(amount, counter)| (number, counter, *amount)));
+    }
+    for list in lists {
+        pack.array(3 * list.len());
+        for (bucket, counter, amount) in list {
+            pack.integer(bucket);
+            pack.integer(counter);
+            pack.count(amount);
+        }
+    }
+    Ok(())
+}
+
+/// What a track has seen.
+fn totals_of(
+    pack: &mut Pack,
+    columns: &[Column],
+    (first, last): (Time, Time),
+    totals: &Totals,
+) -> Result<(), &'static str> {
+    let Totals { count, sum, min, max, decayed } = totals;
+    let decays = columns.iter().filter(|column| matches!(column, Column::Decayed { .. })).count();
+    if decayed.len() != decays || decayed.iter().any(|sum| !sum.is_finite()) {
+        return Err("its decayed sums are not those that the form keeps");
+    }
+    pack.array(7 + decays);
+    pack.time(first);
+    pack.time(last);
+    pack.count(*count);
+    match sum.filter(|_| columns.contains(&Column::Sum)) {
+        Some(sum) => {
+            // The low part is in [-2^61, 2^61).
+            let high = sum.saturating_add(1 << (CARRY_BITS - 1)) >> CARRY_BITS;
+            let low = sum.wrapping_sub(high << CARRY_BITS);
+            pack.integer(i64::try_from(low).unwrap_or(0));
+            pack.integer(i64::try_from(high).unwrap_or(if high < 0 { i64::MIN } else { i64::MAX }));
+        }
+        None => [(); 2].iter().for_each(|()| pack.none()),
+    }
+    for (value, column) in [(min, Column::Min), (max, Column::Max)] {
+        match value.filter(|_| columns.contains(&column)) {
+            Some(value) => pack.text(value),
+            None => pack.none(),
+        }
+    }
+    decayed.iter().for_each(|sum| pack.float(*sum));
+    Ok(())
+}
+
+/// Registers by their runs: where a run's registers begin, and the rank of each.
+fn runs_of(ranks: &[(u32, u8)], precision: u8) -> Result<Vec<(u32, Vec<u8>)>, &'static str> {
+    let mut sorted = ranks.to_vec();
+    sorted.sort_unstable();
+    let mut runs: Vec<(u32, Vec<u8>)> = Vec::new();
+    for (register, rank) in sorted {
+        if register >> precision != 0 || rank == 0 || rank > form::rank_max(precision) {
+            return Err("a register's number or rank is out of range");
+        }
+        let (run, place) = (register / RUN, (register % RUN) as u8);
+        match runs.last_mut().filter(|(last, _)| *last == run) {
+            Some((_, bytes)) => {
+                let from = bytes.first().copied().unwrap_or(place);
+                // Of a register that is there twice the greater rank comes last.
+                bytes.resize(usize::from(place.saturating_sub(from)) + 1, 0);
+                bytes.push(rank);
+            }
+            None => runs.push((run, vec![place, rank])),
+        }
+    }
+    Ok(runs)
+}

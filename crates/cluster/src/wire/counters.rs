@@ -1,0 +1,64 @@
+//! What was done, for metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Sums since the start. All are monotone.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Commands that were sent.
+    pub commands: AtomicU64,
+    /// Round trips, each of one or more commands.
+    pub round_trips: AtomicU64,
+    /// Answers that a slot is elsewhere.
+    pub moved: AtomicU64,
+    /// Answers that a slot is on its way, and where to ask.
+    pub asked: AtomicU64,
+    /// Answers that the keys of a slot on its way lie apart.
+    pub apart: AtomicU64,
+    /// Scripts that a server did not know, and were loaded.
+    pub loaded: AtomicU64,
+    /// Commands that were sent once more after a connection broke.
+    pub resent: AtomicU64,
+    /// Round trips that were not answered in time.
+    pub timeouts: AtomicU64,
+    /// Connections that could not be had, or broke.
+    pub broken: AtomicU64,
+    /// Commands that were not sent because their server's circuit is open.
+    pub refused: AtomicU64,
+    /// Times that the place of slots was asked for.
+    pub refreshes: AtomicU64,
+    /// Writes that fewer replicas have confirmed than were asked for.
+    pub unconfirmed: AtomicU64,
+    /// Changes that were not made because their cell is none in the cluster.
+    pub damaged: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn add(counter: &AtomicU64, amount: u64) {
+        counter.fetch_add(amount, Ordering::Relaxed);
+    }
+}
+
+/// The circuit of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Circuit {
+    /// It is asked.
+    Closed,
+    /// It is not.
+    Open,
+    /// One call tries whether it answers again.
+    Trying,
+}
+
+/// A server of the cluster as this node sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Where it is.
+    pub address: super::Address,
+    /// Whether it is asked.
+    pub circuit: Circuit,
+    /// Round trips that are under way.
+    pub in_flight: usize,
+    /// Failures since its last answer.
+    pub failures: u32,
+}

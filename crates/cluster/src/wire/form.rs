@@ -1,0 +1,144 @@
+//! What scripts are told of a form, and what the client needs to know of it.
+
+use event::{Span, Time};
+use stats::{Column, Measure, Tier, Weight};
+
+use super::pack::{Pack, clamped};
+use crate::remote::{Form, TIME_MAX};
+
+/// A run of registers, so many that with where it begins it is a value of 64 bytes: more would make Redis keep the hash
+/// as a table.
+pub(super) const RUN: u32 = 63;
+/// What a key outlives its last use by, beyond what its form asks for.
+const MARGIN: Span = Span::minutes(1);
+/// Longest life that a key is given: a hundred years.
+const TTL_MAX: Span = Span::days(36_525);
+
+/// The dimensions of a cell of windows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    pub(super) fine: Tier,
+    pub(super) coarse: Option<Tier>,
+    pub(super) keep: Span,
+    pub(super) counters: usize,
+}
+
+impl Frame {
+    /// Of a measure whose cells are windows.
+    pub(super) fn of(measure: &Measure) -> Option<Frame> {
+        let single = |tier: Tier| Frame { fine: tier, coarse: None, keep: tier.span(), counters: 1 };
+        Some(match measure {
+            Measure::Windows(layout) => {
+                let shape = layout.shape();
+                let (fine, coarse, keep) = (shape.fine(), shape.coarse(), shape.keep());
+                Frame { fine, coarse, keep, counters: shape.counters() }
+            }
+            Measure::Distinct { tier, .. } => single(*tier),
+            Measure::Once { window } => single(Tier { width: *window, buckets: 1 }),
+            _ => return None,
+        })
+    }
+
+    /// Buckets that are kept of a tier, the newest included.
+    pub(super) fn slots(tier: Tier) -> i64 {
+        i64::from(tier.buckets) + 1
+    }
+
+    fn longest(&self) -> Tier {
+        self.coarse.unwrap_or(self.fine)
+    }
+}
+
+/// The width of a bucket, as far as scripts can count.
+fn width(tier: Tier) -> i64 {
+    tier.width.0.clamp(1, TIME_MAX.0)
+}
+
+/// The number of a time's bucket.
+pub(super) fn bucket(time: Time, tier: Tier) -> i64 {
+    clamped(time).0.div_euclid(width(tier))
+}
+
+/// Where a bucket starts.
+pub(super) fn start(bucket: i64, tier: Tier) -> Time {
+    Time(bucket.saturating_mul(tier.width.0))
+}
+
+/// How many runs the registers of a period have.
+pub(super) fn runs(precision: u8) -> u32 {
+    (1u32 << precision.min(Measure::PRECISION_MAX)).div_ceil(RUN)
+}
+
+/// The time to live of a key that is used now, in milliseconds.
+fn milliseconds(kept: Span) -> i64 {
+    let kept = Span(kept.0.saturating_add(MARGIN.0)).min(TTL_MAX);
+    kept.0.div_euclid(1000) + 1
+}
+
+/// Half-lives in a microsecond, of each decayed sum.
+fn rates(columns: &[Column]) -> impl Iterator<Item = f64> + Clone {
+    columns.iter().filter_map(|column| match column {
+        Column::Decayed { half_life, weight: Weight::One | Weight::Value } => Some(1.0 / half_life.0 as f64),
+        _ => None,
+    })
+}
+
+/// Writes what scripts need to know of a form.
+pub(super) fn pack(pack: &mut Pack, form: &Form) {
+    let span = |span: Span| span.0.min(TIME_MAX.0);
+    let measure = &form.definition.measure;
+    match measure {
+        Measure::Windows(_) | Measure::Distinct { .. } | Measure::Once { .. } => {
+            let Some(frame) = Frame::of(measure) else { return };
+            let longest = frame.longest();
+            // The bucket of the last event may have only begun, and so may the one that it reaches back to.
+            let kept = longest.span().0.saturating_add(longest.width.0).max(frame.keep.0);
+            let ttl = milliseconds(Span(kept.saturating_add(longest.width.0)));
+            let ratio = frame.coarse.map_or(1, |coarse| coarse.width.0 / frame.fine.width.0.max(1));
+            pack.array(10);
+            pack.integer(1);
+            pack.integer(Frame::slots(frame.fine));
+            pack.integer(frame.coarse.map_or(0, Frame::slots));
+            pack.integer(width(frame.fine));
+            pack.integer(ratio.max(1));
+            pack.integer(frame.counters as i64);
+            pack.integer(width(longest));
+            pack.integer(span(longest.span()));
+            pack.integer(span(frame.keep));
+            pack.integer(ttl);
+        }
+        Measure::Track(track) => {
+            let rates = rates(track.columns());
+            pack.array(3 + rates.clone().count());
+            pack.integer(2);
+            pack.integer(span(track.keep()));
+            pack.integer(milliseconds(track.keep()));
+            rates.for_each(|rate| pack.float(rate));
+        }
+        Measure::Evidence { keep } => {
+            pack.array(3);
+            pack.integer(3);
+            pack.integer(span(*keep));
+            pack.integer(milliseconds(*keep));
+        }
+        Measure::Gcra => {
+            pack.array(1);
+            pack.integer(4);
+        }
+        Measure::Approx { tier, precision, .. } => {
+            let kept = tier.span().0.saturating_add(tier.width.0.saturating_mul(2));
+            pack.array(6);
+            pack.integer(5);
+            pack.integer(Frame::slots(*tier));
+            pack.integer(i64::from(runs(*precision)));
+            pack.integer(width(*tier));
+            pack.integer(span(tier.span()));
+            pack.integer(milliseconds(Span(kept)));
+        }
+    }
+}
+
+/// The greatest rank of a register: of 48 bits of a hash.
+pub(super) fn rank_max(precision: u8) -> u8 {
+    49 - precision.min(48)
+}

@@ -1,0 +1,607 @@
+//! The wires to a real cluster: Redis, Valkey, Kvrocks, or what else speaks their protocol.
+//!
+//! ```text
+//! read, write, claim ─► errands, one a partition ─► by server ─► one round trip each ─► answers
+//!     (batch, form, pack)          (slot, topology)    (link)       │
+//!                                        └── MOVED, ASK, NOSCRIPT ◄─┘ once more, within the deadline
+//! ```
+//!
+//! All that changes a cell is a script, so that a partition's batch is made at once or not at all, and is known by its
+//! number when it comes again. So everything that is sent can be sent twice. Scripts use what all engines have: hashes,
+//! strings, expiry; `cmsgpack` and `struct`.
+//!
+//! Why not the cluster client of the `redis` crate: it follows redirections key by key, knows no batch that must not be
+//! cut, no deadline over all of a call, and no circuit a shard. What it does of a connection is used: the protocol,
+//! authentication, TLS, many commands on one connection.
+//!
+//! While a slot is being moved its keys lie in two places, and a script over several of them is refused. Reads are then
+//! made key by key, between two looks at the node's number: if that is the same, no batch of this node came between.
+//! Writes wait until the slot has moved ([`Failure::Moving`]).
+
+mod batch;
+mod call;
+mod counters;
+mod form;
+pub mod image;
+mod link;
+mod name;
+mod pack;
+mod script;
+mod settings;
+pub mod slot;
+mod topology;
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use redis::{Cmd, Value, cmd};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+pub use counters::{Circuit, Counters, Shard};
+pub use settings::{Settings, Tls};
+pub use topology::Address;
+
+use self::batch::Arguments;
+use self::call::{Errand, Trouble};
+use self::link::{Dial, Line, Link};
+use self::name::Names;
+use self::script::{Script, Scripts};
+use self::topology::Topology;
+use crate::remote::{
+    Batch, Cell, Claim, Failure, Form, Found, Image, Later, Partition, Read, Remote, Written,
+};
+
+/// How long asking one server where slots are may take.
+const REFRESH_WITHIN: Duration = Duration::from_millis(500);
+/// The least time between two such questions.
+const REFRESH_PAUSE: Duration = Duration::from_millis(50);
+/// How often cells of a partition that is being moved are read anew when a batch of this node came between.
+const APART_TRIES: usize = 3;
+/// How keys are laid out: said in the cluster beside the number of partitions.
+const LAYOUT: &str = "1";
+
+/// Why a cluster cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A setting that cannot be.
+    #[error("{0}")]
+    Settings(String),
+    /// The file of certificates cannot be read.
+    #[error("the certificates of {path}: {error}")]
+    Authorities {
+        /// Which.
+        path: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// None of its servers answers.
+    #[error("the cluster cannot be reached: {0}")]
+    Unreachable(Arc<str>),
+    /// Keys were laid out otherwise by whoever used it first.
+    #[error(
+        "the cluster holds statistics as `{found}` under the prefix `{prefix}`, and not as `{expected}` (layout and \
+         partitions): set as many partitions, or another prefix"
+    )]
+    Layout {
+        /// The prefix of names.
+        prefix: String,
+        /// What the cluster says.
+        found: String,
+        /// What would be said here.
+        expected: String,
+    },
+    /// The nodes before this one have another secret.
+    #[error(
+        "the statistics in the cluster under the prefix `{prefix}` are keyed by another secret: give this node the file \
+         `secret` of the others, or set another prefix"
+    )]
+    Secret {
+        /// The prefix of names.
+        prefix: String,
+    },
+}
+
+/// A cluster behind its wires. Futures that it answers can be awaited on any runtime; the work is done on the one that
+/// it was opened with.
+#[derive(Clone)]
+pub struct Wire {
+    inner: Arc<Inner>,
+    runtime: Handle,
+    /// Ends with the last clone.
+    _refresher: Arc<Refresher>,
+}
+
+struct Refresher(JoinHandle<()>);
+
+impl Drop for Refresher {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What all calls share.
+struct Inner {
+    settings: Arc<Settings>,
+    names: Names,
+    scripts: Scripts,
+    dial: Dial,
+    topology: RwLock<Arc<Topology>>,
+    links: Mutex<HashMap<Address, Arc<Link>>>,
+    refresh: Notify,
+    counters: Arc<Counters>,
+}
+
+impl std::fmt::Debug for Wire {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wire").field("settings", &self.inner.settings).finish_non_exhaustive()
+    }
+}
+
+impl Wire {
+    /// Finds the servers of a cluster, and checks that it divides keys as this node does. To be awaited on `runtime`.
+    ///
+    /// # Errors
+    /// Says what is wrong with the settings, or the cluster.
+    pub async fn open(settings: Settings, runtime: Handle) -> Result<Wire, OpenError> {
+        check(&settings)?;
+        let settings = Arc::new(settings);
+        let path = settings.tls.as_ref().and_then(|tls| tls.authorities.clone());
+        let authorities = match path {
+            Some(path) => Some(
+                std::fs::read(&path)
+                    .map_err(|error| OpenError::Authorities { path: path.display().to_string(), error })?,
+            ),
+            None => None,
+        };
+        if settings.tls.is_some() {
+            // It may be that another part of the process has chosen one before.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let inner = Arc::new(Inner {
+            names: Names::new(&settings.prefix, settings.node, settings.partitions),
+            scripts: Scripts::new(),
+            dial: Dial { settings: settings.clone(), authorities },
+            topology: RwLock::default(),
+            links: Mutex::default(),
+            refresh: Notify::new(),
+            counters: Arc::default(),
+            settings,
+        });
+        let until = Instant::now() + inner.settings.open_within;
+        loop {
+            let begun = match inner.refresh_now().await {
+                Ok(()) => inner.agree().await,
+                Err(why) => Err(OpenError::Unreachable(why)),
+            };
+            match begun {
+                Ok(()) => break,
+                Err(OpenError::Unreachable(_)) if Instant::now() < until => {
+                    sleep(Duration::from_millis(200)).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let weak = Arc::downgrade(&inner);
+        let refresher = runtime.spawn(async move {
+            while let Some(inner) = weak.upgrade() {
+                let wait = inner.settings.refresh_every;
+                let _ = tokio::time::timeout(wait, inner.refresh.notified()).await;
+                if let Err(why) = inner.refresh_now().await {
+                    tracing::warn!("no server of the cluster says where slots are: {why}");
+                }
+                sleep(REFRESH_PAUSE).await;
+            }
+        });
+        Ok(Wire { inner, runtime, _refresher: Arc::new(Refresher(refresher)) })
+    }
+
+    /// What was done.
+    pub fn counters(&self) -> &Counters {
+        &self.inner.counters
+    }
+
+    /// The servers that were asked, by address.
+    pub fn shards(&self) -> Vec<Shard> {
+        let links = self.inner.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shards: Vec<Shard> = links.values().map(|link| link.shard()).collect();
+        shards.sort_unstable_by(|one, other| one.address.cmp(&other.address));
+        shards
+    }
+
+    /// Runs a call on the runtime; each of `count` things fails if that is gone.
+    fn on_runtime<T: Send + 'static>(
+        &self,
+        count: usize,
+        call: impl Future<Output = Vec<Result<T, Failure>>> + Send + 'static,
+    ) -> Later<'static, Vec<Result<T, Failure>>> {
+        let task = self.runtime.spawn(call);
+        Box::pin(async move {
+            task.await.unwrap_or_else(|_| {
+                let gone =
+                    || Err(Failure::Unreachable("the runtime of the cluster's wires has ended".into()));
+                (0..count).map(|_| gone()).collect()
+            })
+        })
+    }
+}
+
+fn check(settings: &Settings) -> Result<(), OpenError> {
+    let wrong = |text: String| Err(OpenError::Settings(text));
+    if settings.nodes.is_empty() {
+        return wrong("no server of the cluster is named".to_owned());
+    }
+    if let Some(node) = settings.nodes.iter().find(|node| Address::parse(node).is_none()) {
+        return wrong(format!("`{node}` is no server: expected `host:port`"));
+    }
+    let prefix = &settings.prefix;
+    if prefix.len() > name::PREFIX_BYTES_MAX || prefix.contains(['{', '}']) {
+        return wrong(format!(
+            "the prefix `{prefix}` has braces, or more than {} bytes",
+            name::PREFIX_BYTES_MAX
+        ));
+    }
+    Ok(())
+}
+
+impl Inner {
+    fn topology(&self) -> Arc<Topology> {
+        self.topology.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn link(&self, address: &Address) -> Arc<Link> {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Arc::new(Link::new(address.clone(), self.dial.clone(), self.counters.clone()));
+        links.entry(address.clone()).or_insert_with(new).clone()
+    }
+
+    /// Asks for a look at where slots are. However many ask, it is one.
+    fn please_refresh(&self) {
+        self.refresh.notify_one();
+    }
+
+    /// Takes in what redirections said.
+    fn learn(&self, found: Vec<(u16, Address)>) {
+        if found.is_empty() {
+            return;
+        }
+        {
+            let mut topology = self.topology.write().unwrap_or_else(PoisonError::into_inner);
+            let known = Arc::make_mut(&mut topology);
+            found.into_iter().for_each(|(slot, address)| known.set(slot, address));
+        }
+        self.please_refresh();
+    }
+
+    /// Asks servers one after the other where slots are, beginning with another one each time.
+    async fn refresh_now(&self) -> Result<(), Arc<str>> {
+        let mut servers = self.topology().servers.clone();
+        servers.extend(self.settings.nodes.iter().filter_map(|node| Address::parse(node)));
+        let turn = self.counters.refreshes.fetch_add(1, Ordering::Relaxed) as usize;
+        let turn = turn % servers.len().max(1);
+        servers.rotate_left(turn);
+        let mut why: Arc<str> = "no server is known".into();
+        for server in servers {
+            let mut ask = cmd("CLUSTER");
+            ask.arg("SLOTS");
+            let deadline = Instant::now() + REFRESH_WITHIN.max(self.settings.connect_within);
+            match self.link(&server).exchange(Line::Reads, vec![ask], deadline).await {
+                Ok(values) => match values.first() {
+                    Some(Value::ServerError(error)) => {
+                        let text = error.to_string();
+                        if text.to_ascii_lowercase().contains("cluster") && error.code() == "ERR" {
+                            self.know(Topology::single(server));
+                            return Ok(());
+                        }
+                        why = format!("{server}: {text}").into();
+                    }
+                    value => match value.and_then(|value| Topology::parse(value, &server)) {
+                        Some(topology) => {
+                            self.know(topology);
+                            return Ok(());
+                        }
+                        None => why = format!("{server} knows of no slots").into(),
+                    },
+                },
+                Err(link::Silence::Lost(lost)) => why = lost,
+                Err(link::Silence::Open) => {}
+            }
+        }
+        Err(why)
+    }
+
+    fn know(&self, topology: Topology) {
+        // Servers that have left are let go, with their connections.
+        let seeds: Vec<Address> =
+            self.settings.nodes.iter().filter_map(|node| Address::parse(node)).collect();
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.retain(|address, _| topology.servers.contains(address) || seeds.contains(address));
+        drop(links);
+        *self.topology.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(topology);
+    }
+
+    /// Says how keys are laid out and which secret they have, if nobody has, and checks that it is so.
+    async fn agree(&self) -> Result<(), OpenError> {
+        let name = self.names.layout();
+        let expected = format!("{LAYOUT} {}", self.settings.partitions.count());
+        let secret = self.settings.secret.map(|secret| format!("{:016x}", u64::from_be_bytes(secret)));
+        let whole = secret.iter().fold(expected.clone(), |whole, secret| format!("{whole} {secret}"));
+        let set = |condition: Option<&str>| {
+            let mut set = cmd("SET");
+            set.arg(&name).arg(&whole);
+            condition.iter().for_each(|condition| {
+                set.arg(*condition);
+            });
+            set
+        };
+        let mut get = cmd("GET");
+        get.arg(&name);
+        self.ask_first(set(Some("NX"))).await?;
+        let Value::BulkString(found) = self.ask_first(get).await? else {
+            return Err(OpenError::Unreachable("the cluster has lost what was just written".into()));
+        };
+        let found = String::from_utf8_lossy(&found).into_owned();
+        let prefix = self.settings.prefix.clone();
+        let (layout, theirs) = match found.match_indices(' ').nth(1) {
+            Some((at, _)) => (&found[..at], Some(&found[at + 1..])),
+            None => (found.as_str(), None),
+        };
+        if layout != expected {
+            return Err(OpenError::Layout { prefix, found: layout.to_owned(), expected });
+        }
+        match (theirs, secret) {
+            (Some(theirs), Some(secret)) if theirs != secret => Err(OpenError::Secret { prefix }),
+            (None, Some(_)) => self.ask_first(set(None)).await.map(|_| ()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends a command to the server of the first partition.
+    async fn ask_first(&self, command: Cmd) -> Result<Value, OpenError> {
+        let deadline = Instant::now() + self.settings.connect_within.max(REFRESH_WITHIN);
+        let errand = Errand { partition: Partition(0), command };
+        let answer = self.run(Line::Reads, &[errand], deadline).await.pop();
+        match answer {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(trouble)) => {
+                Err(OpenError::Unreachable(named(trouble, Partition(0)).to_string().into()))
+            }
+            None => Err(OpenError::Unreachable("it was not answered".into())),
+        }
+    }
+
+    async fn read(&self, asked: Vec<Read>, deadline: Instant) -> Vec<Result<Found, Failure>> {
+        let errand = |read: &Read| Errand {
+            partition: read.partition,
+            command: script(&self.scripts.read, batch::read(&self.names, read.partition, &read.cells), None),
+        };
+        let errands: Vec<Errand> = asked.iter().map(errand).collect();
+        let answers = self.run(Line::Reads, &errands, deadline).await;
+        let mut found = Vec::with_capacity(asked.len());
+        for (read, answer) in asked.iter().zip(answers) {
+            found.push(match answer {
+                Ok(value) => found_of(&value, &read.cells).map_err(|why| unexpected(read.partition, why)),
+                Err(Trouble::Apart) => self.read_apart(read, deadline).await,
+                Err(Trouble::Failure(failure)) => Err(failure),
+            });
+        }
+        found
+    }
+
+    /// Reads cells of a partition that is being moved, one by one.
+    async fn read_apart(&self, read: &Read, deadline: Instant) -> Result<Found, Failure> {
+        let partition = read.partition;
+        let names = batch::read(&self.names, partition, &read.cells);
+        let mut commands = names.iter().enumerate().map(|(at, name)| {
+            let mut command = cmd(if at == 0 { "GET" } else { "HGETALL" });
+            command.arg(name);
+            Errand { partition, command }
+        });
+        let number = commands.next().into_iter().collect::<Vec<_>>();
+        let cells = commands.collect::<Vec<_>>();
+        let whole = |answers: Vec<Result<Value, Trouble>>| -> Result<Vec<Value>, Failure> {
+            answers.into_iter().map(|answer| answer.map_err(|trouble| named(trouble, partition))).collect()
+        };
+        for _ in 0..APART_TRIES {
+            let before = whole(self.run(Line::Reads, &number, deadline).await)?;
+            let images = whole(self.run(Line::Reads, &cells, deadline).await)?;
+            let after = whole(self.run(Line::Reads, &number, deadline).await)?;
+            if before == after {
+                let value = Value::Array(before.into_iter().chain(images).collect());
+                return found_of(&value, &read.cells).map_err(|why| unexpected(partition, why));
+            }
+        }
+        Err(Failure::Moving(partition))
+    }
+
+    async fn write(&self, batches: Vec<Batch>, deadline: Instant) -> Vec<Result<Written, Failure>> {
+        let mut answers: Vec<Option<Result<Written, Failure>>> = Vec::with_capacity(batches.len());
+        let mut errands = Vec::with_capacity(batches.len());
+        for batch in &batches {
+            match batch::batch(&self.names, batch) {
+                Ok(Arguments { keys, argument }) => {
+                    let command = script(&self.scripts.apply, keys, Some(argument));
+                    errands.push(Errand { partition: batch.partition, command });
+                    answers.push(None);
+                }
+                Err(why) => answers.push(Some(Err(unexpected(batch.partition, why)))),
+            }
+        }
+        let made = self.run(Line::Writes, &errands, deadline).await;
+        let mut made = errands.iter().zip(made).map(|(errand, answer)| {
+            let partition = errand.partition;
+            self.written(partition, answer.map_err(|trouble| named(trouble, partition))?)
+        });
+        let lost = || Err(Failure::Unreachable("it was not answered".into()));
+        answers.into_iter().map(|known| known.or_else(|| made.next()).unwrap_or_else(lost)).collect()
+    }
+
+    fn written(&self, partition: Partition, value: Value) -> Result<Written, Failure> {
+        let parts = match &value {
+            Value::Array(parts) => parts.as_slice(),
+            Value::Nil => {
+                let why = format!("fewer than {} replicas have confirmed it", self.settings.replicas);
+                return Err(Failure::Unreachable(why.into()));
+            }
+            _ => &[],
+        };
+        match parts {
+            [Value::Int(0), Value::Int(_), Value::Int(damaged)] => {
+                if *damaged > 0 {
+                    Counters::add(&self.counters.damaged, damaged.unsigned_abs());
+                    tracing::error!(partition = partition.0, damaged, "cells in the cluster are damaged");
+                }
+                Ok(Written::Now)
+            }
+            [Value::Int(1), ..] => Ok(Written::Before),
+            [Value::Int(2), Value::Int(has), ..] => Ok(Written::Behind(u64::try_from(*has).unwrap_or(0))),
+            _ => Err(unexpected(partition, "no answer of the script that makes batches")),
+        }
+    }
+
+    async fn claim(&self, claims: Vec<Claim>, deadline: Instant) -> Vec<Result<bool, Failure>> {
+        let mut groups: Vec<(Partition, Vec<usize>)> = Vec::new();
+        let mut places = HashMap::<Partition, usize>::new();
+        for (at, claim) in claims.iter().enumerate() {
+            let partition = self.settings.partitions.of(claim.cell.key.shingle);
+            let place = *places.entry(partition).or_insert_with(|| {
+                groups.push((partition, Vec::new()));
+                groups.len() - 1
+            });
+            groups[place].1.push(at);
+        }
+        let lost = || Err(Failure::Unreachable("it was not answered".into()));
+        let mut answers: Vec<Result<bool, Failure>> = claims.iter().map(|_| lost()).collect();
+        let mut errands = Vec::with_capacity(groups.len());
+        groups.retain(|(partition, group)| {
+            let list: Vec<&Claim> = group.iter().map(|at| &claims[*at]).collect();
+            match batch::claims(&self.names, *partition, &list) {
+                Ok(Arguments { keys, argument }) => {
+                    let command = script(&self.scripts.claim, keys, Some(argument));
+                    errands.push(Errand { partition: *partition, command });
+                    true
+                }
+                Err(why) => {
+                    group.iter().for_each(|at| answers[*at] = Err(unexpected(*partition, why)));
+                    false
+                }
+            }
+        });
+        let made = self.run(Line::Writes, &errands, deadline).await;
+        for ((partition, group), answer) in groups.into_iter().zip(made) {
+            let answer = match answer {
+                Ok(Value::Array(each)) if each.len() == group.len() => Ok(each),
+                Ok(Value::Nil) => {
+                    let why = format!("fewer than {} replicas have confirmed it", self.settings.replicas);
+                    Err(Failure::Unreachable(why.into()))
+                }
+                Ok(_) => Err(unexpected(partition, "no answer of the script that leaves marks")),
+                Err(trouble) => Err(named(trouble, partition)),
+            };
+            for (number, at) in group.into_iter().enumerate() {
+                answers[at] = match &answer {
+                    Ok(each) => Ok(each.get(number) == Some(&Value::Int(1))),
+                    Err(failure) => Err(failure.clone()),
+                };
+            }
+        }
+        answers
+    }
+
+    async fn numbers(&self, deadline: Instant) -> Vec<Result<u64, Failure>> {
+        let errand = |partition| {
+            let mut command = cmd("GET");
+            command.arg(self.names.number(partition));
+            Errand { partition, command }
+        };
+        let errands: Vec<Errand> = (0..self.settings.partitions.count()).map(Partition).map(errand).collect();
+        let answers = self.run(Line::Reads, &errands, deadline).await;
+        let number = |(errand, answer): (&Errand, Result<Value, Trouble>)| {
+            let value = answer.map_err(|trouble| named(trouble, errand.partition))?;
+            number(&value).ok_or_else(|| unexpected(errand.partition, "a number of a node is none"))
+        };
+        errands.iter().zip(answers).map(number).collect()
+    }
+}
+
+fn script(script: &Script, keys: Vec<Vec<u8>>, argument: Option<Vec<u8>>) -> Cmd {
+    let mut command = cmd("EVALSHA");
+    command.arg(&script.sha).arg(keys.len());
+    keys.iter().for_each(|key| {
+        command.arg(key.as_slice());
+    });
+    argument.iter().for_each(|argument| {
+        command.arg(argument.as_slice());
+    });
+    command
+}
+
+fn named(trouble: Trouble, partition: Partition) -> Failure {
+    match trouble {
+        Trouble::Apart => Failure::Moving(partition),
+        Trouble::Failure(failure) => failure,
+    }
+}
+
+fn unexpected(partition: Partition, why: &str) -> Failure {
+    Failure::Unexpected(format!("partition {}: {why}", partition.0).into())
+}
+
+/// A node's number; zero where there is none.
+fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::Nil => Some(0),
+        Value::BulkString(text) => std::str::from_utf8(text).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
+/// The node's number and an image a cell.
+fn found_of(value: &Value, cells: &[Cell]) -> Result<Found, &'static str> {
+    let Value::Array(parts) = value else { return Err("no answer of the script that reads") };
+    let Some((first, rest)) = parts.split_first().filter(|(_, rest)| rest.len() == cells.len()) else {
+        return Err("it answered not as many cells as were asked for");
+    };
+    let image = |(value, cell): (&Value, &Cell)| image_of(value, &cell.form);
+    let images = rest.iter().zip(cells).map(image).collect::<Result<Vec<_>, _>>()?;
+    Ok(Found { number: number(first).ok_or("a number of a node is none")?, images })
+}
+
+fn image_of(value: &Value, form: &Form) -> Result<Option<Image>, &'static str> {
+    let Value::Array(flat) = value else { return Err("a cell is no hash") };
+    let mut fields = Vec::with_capacity(flat.len() / 2);
+    for pair in flat.chunks(2) {
+        let [Value::BulkString(field), Value::BulkString(value)] = pair else {
+            return Err("a cell's fields and values are no texts");
+        };
+        fields.push((field.as_slice(), value.as_slice()));
+    }
+    image::decode(form, fields)
+}
+
+impl Remote for Wire {
+    fn read(&self, asked: Vec<Read>, within: Duration) -> Later<'_, Vec<Result<Found, Failure>>> {
+        let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
+        self.on_runtime(asked.len(), async move { inner.read(asked, deadline).await })
+    }
+
+    fn write(&self, batches: Vec<Batch>, within: Duration) -> Later<'_, Vec<Result<Written, Failure>>> {
+        let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
+        self.on_runtime(batches.len(), async move { inner.write(batches, deadline).await })
+    }
+
+    fn claim(&self, claims: Vec<Claim>, within: Duration) -> Later<'_, Vec<Result<bool, Failure>>> {
+        let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
+        self.on_runtime(claims.len(), async move { inner.claim(claims, deadline).await })
+    }
+
+    fn numbers(&self, within: Duration) -> Later<'_, Vec<Result<u64, Failure>>> {
+        let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
+        let count = usize::from(self.inner.settings.partitions.count());
+        self.on_runtime(count, async move { inner.numbers(deadline).await })
+    }
+}

@@ -1,0 +1,92 @@
+//! How a cluster is reached.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::remote::Partitions;
+
+/// Where the cluster is, who asks, and how long for.
+#[derive(Clone)]
+pub struct Settings {
+    /// Some of its servers, each `host:port`. The others are found by asking these.
+    pub nodes: Vec<String>,
+    /// Who asks, where servers have users.
+    pub username: Option<String>,
+    /// Their password.
+    pub password: Option<String>,
+    /// Whether connections are encrypted.
+    pub tls: Option<Tls>,
+    /// What the names of all keys begin with, so that several installations can share a cluster. At most 64 bytes,
+    /// without braces.
+    pub prefix: String,
+    /// How many replicas must have a write before it counts as made. Zero waits for none: what a failing master had
+    /// not passed on is then sent again, as long as the node has it.
+    pub replicas: u8,
+    /// Into how many parts keys are divided, if the cluster is new; one that is in use must have as many.
+    pub partitions: Partitions,
+    /// A fingerprint of the secret that keys shingles. The first node that has one leaves it in the cluster, and none
+    /// with another is let in: it would count the same pieces under other keys.
+    pub secret: Option<[u8; 8]>,
+    /// Which node this is. Two that run at once must differ; one that comes back must be the same.
+    pub node: [u8; 16],
+    /// How long to wait for a connection.
+    pub connect_within: Duration,
+    /// How long [`super::Wire::open`] goes on trying to reach the cluster.
+    pub open_within: Duration,
+    /// How often it is asked where slots are, when nothing else gives a reason.
+    pub refresh_every: Duration,
+    /// How many round trips to a server, each of one call, may be under way.
+    pub in_flight_max: usize,
+    /// After so many failures in a row a server is not asked for a while.
+    pub failures_max: u32,
+    /// How long it is not asked. Then one call tries.
+    pub pause: Duration,
+    /// Where to connect to instead of an announced `host:port`: for networks that translate addresses.
+    pub reach: Vec<(String, String)>,
+}
+
+/// Encryption of connections.
+#[derive(Clone, Debug, Default)]
+pub struct Tls {
+    /// Certificates of authorities that servers' certificates must lead to, in PEM. None for those of the system.
+    pub authorities: Option<PathBuf>,
+}
+
+impl Settings {
+    /// The usual ones: 1024 partitions, no user, no encryption, one replica to wait for.
+    pub fn new(nodes: Vec<String>, node: [u8; 16]) -> Settings {
+        Settings {
+            nodes,
+            username: None,
+            password: None,
+            tls: None,
+            prefix: "tollhouse:".to_owned(),
+            replicas: 1,
+            partitions: Partitions::USUAL,
+            secret: None,
+            node,
+            connect_within: Duration::from_secs(1),
+            open_within: Duration::from_secs(30),
+            refresh_every: Duration::from_secs(10),
+            in_flight_max: 64,
+            failures_max: 5,
+            pause: Duration::from_millis(500),
+            reach: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("nodes", &self.nodes)
+            .field("username", &self.username)
+            .field("password", &self.password.as_ref().map(|_| "..."))
+            .field("tls", &self.tls)
+            .field("prefix", &self.prefix)
+            .field("replicas", &self.replicas)
+            .field("partitions", &self.partitions)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,274 @@
+//! Faults of a real cluster, under a load of which it is known what was acknowledged.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use cluster::remote::{Batch, Cell, Change, Failure, Form, Image, Read, Remote, Written};
+use cluster::wire::{Circuit, Settings, slot};
+use event::Time;
+use stats::Plan;
+use stats::portable::Content;
+
+use crate::proxy::{Network, Proxy};
+use crate::servers::{Cluster, wait};
+use crate::support::{WITHIN, Wired, batch, cell, form, measures, settings};
+
+/// One key in each of some partitions, and how often it was added to.
+struct Load {
+    wired: Wired,
+    cells: Vec<Cell>,
+    /// Additions that were acknowledged; the number of the partition's last batch.
+    acknowledged: Vec<u64>,
+    /// Acknowledged additions that were not there any more, and were sent again.
+    behind: u64,
+    one: Image,
+}
+
+const WITHIN_LOAD: Duration = Duration::from_millis(400);
+
+impl Load {
+    fn new(settings: Settings, partitions: u64) -> Load {
+        let form: Arc<Form> = form(0, measures().remove(0));
+        let plan = Plan::new(&form.definition.measure).unwrap();
+        let at = Time::from_seconds(1_750_000_000);
+        let mut words = Vec::new();
+        plan.add(&mut words, at, [(0, 1)]);
+        let one = Image { first: at, last: at, content: plan.content(&words).unwrap() };
+        let cells =
+            (0..partitions).map(|number| cell(&form, (number * 1024 / partitions) << 54 | number)).collect();
+        Load {
+            wired: Wired::open(settings),
+            cells,
+            acknowledged: vec![0; partitions as usize],
+            behind: 0,
+            one,
+        }
+    }
+
+    fn batch(&self, at: usize) -> Batch {
+        let cell = self.cells[at].clone();
+        let partition = self.wired.of(&cell);
+        let change = Change::Merge(self.one.clone());
+        batch(partition, self.acknowledged[at] + 1, Time(i64::MIN), vec![(cell, change)])
+    }
+
+    /// Adds one to every key; answers what was not acknowledged, which the next call sends again.
+    fn add(&mut self) -> Vec<Failure> {
+        let batches: Vec<Batch> = (0..self.cells.len()).map(|at| self.batch(at)).collect();
+        let answers = pollster::block_on(self.wired.wire.write(batches, WITHIN_LOAD));
+        let mut failures = Vec::new();
+        for (at, answer) in answers.into_iter().enumerate() {
+            match answer {
+                Ok(Written::Now | Written::Before) => self.acknowledged[at] += 1,
+                Ok(Written::Behind(has)) => {
+                    self.behind += self.acknowledged[at] - has;
+                    self.acknowledged[at] = has;
+                }
+                Err(failure) => failures.push(failure),
+            }
+        }
+        failures
+    }
+
+    /// What the cluster has of each key, in one call.
+    fn counts(&self, within: Duration) -> Vec<Result<u64, Failure>> {
+        let read = |cell: &Cell| Read { partition: self.wired.of(cell), cells: vec![cell.clone()] };
+        let found = pollster::block_on(self.wired.wire.read(self.cells.iter().map(read).collect(), within));
+        let count = |found: cluster::remote::Found| match found.images.into_iter().next().flatten() {
+            Some(Image { content: Content::Buckets(buckets), .. }) => buckets[0].counts[0],
+            _ => 0,
+        };
+        found.into_iter().map(|found| found.map(count)).collect()
+    }
+
+    /// Adds until all is acknowledged again, and checks that all that was is counted once.
+    fn check(&mut self) {
+        wait("additions are acknowledged", || self.add().is_empty());
+        let counts: Vec<_> = self.counts(WITHIN).into_iter().map(Result::unwrap).collect();
+        assert_eq!(counts, self.acknowledged);
+    }
+}
+
+fn waiting(cluster: &Cluster) -> Settings {
+    Settings { replicas: 1, ..settings(cluster.addresses(), 1) }
+}
+
+#[test]
+fn a_killed_master_loses_nothing_that_replicas_have() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let mut load = Load::new(waiting(&cluster), 48);
+    (0..20).for_each(|_| drop(load.add()));
+    load.check();
+    let victim = cluster.masters()[0];
+    cluster.servers[victim].signal("KILL");
+    let killed = Instant::now();
+    let (mut partial, mut rounds) = (0, 0);
+    wait("a replica takes over", || {
+        let failures = load.add();
+        rounds += 1;
+        partial += u64::from(!failures.is_empty() && failures.len() < load.cells.len());
+        cluster.masters().len() == 3
+    });
+    // Without a replica of its own the new master has nobody to confirm its writes.
+    cluster.servers[victim].again();
+    wait("all is acknowledged again", || load.add().is_empty());
+    println!(
+        "killed master: recovered after {:?}, {rounds} rounds, {partial} partly answered",
+        killed.elapsed()
+    );
+    assert!(partial > 0, "the other shards went on");
+    load.check();
+    assert_eq!(load.behind, 0, "what replicas have confirmed was not lost");
+}
+
+#[test]
+fn a_paused_master_is_not_waited_for() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let mut load = Load::new(settings(cluster.addresses(), 1), 48);
+    load.check();
+    let victim = cluster.masters()[1];
+    cluster.servers[victim].signal("STOP");
+    let address = cluster.servers[victim].address();
+    let circuit = |load: &Load| {
+        let shards = load.wired.wire.shards();
+        shards.into_iter().find(|shard| shard.address.to_string() == address).map(|shard| shard.circuit)
+    };
+    let mut has_opened = false;
+    wait("a replica takes over", || {
+        let failures = load.add();
+        has_opened |= circuit(&load) == Some(Circuit::Open);
+        failures.is_empty()
+    });
+    assert!(has_opened, "its circuit opened");
+    cluster.servers[victim].signal("CONT");
+    cluster.settle();
+    for _ in 0..5 {
+        load.check();
+    }
+}
+
+#[test]
+fn slots_move_under_load() {
+    let Some(cluster) = Cluster::start() else { return };
+    let mut load = Load::new(waiting(&cluster), 64);
+    load.check();
+    let masters = cluster.masters();
+    let [from, to] = [masters[0], masters[1]].map(|at| cluster.servers[at].id());
+    let mut reshard = std::process::Command::new("redis-cli");
+    reshard.args(["--cluster", "reshard", &cluster.servers[0].address(), "--cluster-from", &from]);
+    reshard.args(["--cluster-to", &to, "--cluster-slots", "700", "--cluster-yes"]);
+    reshard.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let mut reshard = reshard.spawn().unwrap();
+    let mut rounds = 0;
+    let status = loop {
+        let failures = load.add();
+        let is_known = |failure: &Failure| matches!(failure, Failure::Moving(_) | Failure::Unreachable(_));
+        assert!(failures.iter().all(is_known), "{failures:?}");
+        // Additions that were not acknowledged may have been made.
+        for (count, acknowledged) in load.counts(WITHIN).into_iter().zip(&load.acknowledged) {
+            let count = count.expect("reads go on");
+            assert!(count == *acknowledged || count == acknowledged + 1);
+        }
+        rounds += 1;
+        if let Some(status) = reshard.try_wait().unwrap() {
+            break status;
+        }
+    };
+    let counters = load.wired.wire.counters();
+    println!("reshard: {rounds} rounds, {} moved", counters.moved.load(Ordering::Relaxed));
+    assert!(status.success());
+    assert!(counters.moved.load(Ordering::Relaxed) > 0);
+    load.check();
+    assert_eq!(load.behind, 0);
+}
+
+#[test]
+fn a_slot_whose_keys_lie_apart_is_read_key_by_key() {
+    let Some(cluster) = Cluster::start() else { return };
+    let wired = Wired::open(settings(cluster.addresses(), 1));
+    let form = form(0, measures().remove(0));
+    let cells: Vec<Cell> = (0..6).map(|number| cell(&form, 77 << 54 | number)).collect();
+    let partition = wired.of(&cells[0]);
+    let at = Time::from_seconds(1_750_000_000);
+    let image = Image { first: at, last: at, content: Content::Buckets(Vec::new()) };
+    let change = || Change::Merge(image.clone());
+    let writes = |cells: &[Cell]| cells.iter().map(|cell| (cell.clone(), change())).collect::<Vec<_>>();
+    // The last is not there.
+    assert_eq!(wired.write_one(batch(partition, 1, Time(i64::MIN), writes(&cells[..5]))), Ok(Written::Now));
+    let number = slot::slot_of(partition, wired.partitions);
+    let source = cluster.master_of(number);
+    let target = cluster.masters().into_iter().find(|at| *at != source).unwrap();
+    let [source, target] = [source, target].map(|at| &cluster.servers[at]);
+    let number = number.to_string();
+    target.cli(&["CLUSTER", "SETSLOT", &number, "IMPORTING", &source.id()]);
+    source.cli(&["CLUSTER", "SETSLOT", &number, "MIGRATING", &target.id()]);
+    let mut direct =
+        redis::Client::open(format!("redis://{}/", source.address())).unwrap().get_connection().unwrap();
+    let names: Vec<Vec<u8>> =
+        redis::cmd("CLUSTER").arg("GETKEYSINSLOT").arg(&number).arg(10).query(&mut direct).unwrap();
+    assert_eq!(names.len(), 6);
+    let mut migrate = |name: &[u8]| {
+        let mut command = redis::cmd("MIGRATE");
+        command.arg("127.0.0.1").arg(target.port).arg(name).arg(0).arg(5000);
+        command.query::<String>(&mut direct).unwrap();
+    };
+    for (moved, name) in names.iter().enumerate() {
+        migrate(name);
+        let found = wired.read_one(partition, &cells).unwrap();
+        assert_eq!(found.number, 1);
+        let there: Vec<bool> = found.images.iter().map(Option::is_some).collect();
+        assert_eq!(there, [true, true, true, true, true, false], "{moved} keys moved");
+        let written = wired.write_one(batch(partition, 2, Time(i64::MIN), writes(&cells)));
+        assert_eq!(written, Err(Failure::Moving(partition)));
+    }
+    for server in [target, source] {
+        server.cli(&["CLUSTER", "SETSLOT", &number, "NODE", &target.id()]);
+    }
+    assert_eq!(wired.write_one(batch(partition, 2, Time(i64::MIN), writes(&cells))), Ok(Written::Now));
+    let found = wired.read_one(partition, &cells).unwrap();
+    assert_eq!((found.number, found.images.iter().flatten().count()), (2, 6));
+    let counters = wired.wire.counters();
+    assert!(counters.apart.load(Ordering::Relaxed) > 0 && counters.asked.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
+fn a_server_without_memory_is_full() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let mut load = Load::new(settings(cluster.addresses(), 1), 8);
+    load.check();
+    cluster.servers[0].cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    let failures = load.add();
+    assert_eq!(failures.len(), 8);
+    assert!(failures.iter().all(|failure| matches!(failure, Failure::Full(_))), "{failures:?}");
+    assert!(load.counts(WITHIN).iter().all(|count| *count == Ok(1)), "what is there is read");
+    cluster.servers[0].cli(&["CONFIG", "SET", "maxmemory", "0"]);
+    load.check();
+}
+
+#[test]
+fn an_answer_that_is_lost_counts_once() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let proxy = Proxy::start(cluster.servers[0].address());
+    let reach = vec![(cluster.servers[0].address(), proxy.address.to_string())];
+    let all = settings(cluster.addresses(), 1);
+    let mut load = Load::new(Settings { reach, failures_max: 3, ..all }, 8);
+    load.check();
+    proxy.set(Network::Deaf);
+    let failures = load.add();
+    assert!(failures.iter().all(|failure| matches!(failure, Failure::Unreachable(_))), "{failures:?}");
+    assert_eq!(failures.len(), 8);
+    for network in [Network::Whole, Network::Cut, Network::Whole] {
+        proxy.set(network);
+        if network == Network::Cut {
+            wait("the circuit opens", || {
+                load.add().iter().any(|failure| matches!(failure, Failure::Open(_)))
+            });
+        } else {
+            load.check();
+        }
+    }
+    let counters = load.wired.wire.counters();
+    assert!(counters.timeouts.load(Ordering::Relaxed) > 0 && counters.refused.load(Ordering::Relaxed) > 0);
+    assert!(counters.resent.load(Ordering::Relaxed) > 0, "a broken connection is replaced");
+}

@@ -1,0 +1,306 @@
+//! What the scripts make of cells is what `stats` makes of them.
+
+use cluster::remote::{Cell, Change, Claim, Failure, Image, Partition, Partitions, Remote, Written};
+use cluster::wire::{Settings, Wire, slot};
+use event::{Shingle, Span, Time};
+use stats::limit::Flow;
+use stats::portable::Content;
+use stats::{Evidence, Measure, Plan};
+
+use crate::servers::Cluster;
+use crate::support::{Random, WITHIN, Wired, batch, cell, form, measures, settings};
+
+/// What a cell would be in memory.
+#[derive(Default, Clone)]
+struct Model {
+    words: Vec<u64>,
+    pairs: std::collections::HashMap<u64, Vec<u64>>,
+}
+
+impl Model {
+    fn expire(words: &mut Vec<u64>, plan: &Plan, horizon: Time) {
+        if plan.expires(words) <= horizon {
+            words.clear();
+        }
+    }
+
+    fn apply(&mut self, plan: &Plan, change: &Change, delta: &[u64], horizon: Time) {
+        Model::expire(&mut self.words, plan, horizon);
+        match change {
+            Change::Merge(_) => plan.merge(&mut self.words, delta),
+            Change::Flow { now, flow } => plan.flow(&mut self.words, *now, flow),
+            Change::Unique { pair, time } => {
+                let marks = self.pairs.entry(pair.0).or_default();
+                Model::expire(marks, plan, horizon);
+                let (held, kept) = plan.fine(marks, plan.bucket(*time));
+                let is_fresh = !held && kept;
+                if is_fresh {
+                    plan.add(marks, *time, [(0, 1)]);
+                }
+                plan.add(&mut self.words, *time, [(0, u64::from(is_fresh))]);
+            }
+        }
+    }
+}
+
+/// Contents as far as a cluster keeps them: counts up to 2^63 - 1, decayed sums about.
+fn spelled(plan: &Plan, words: &[u64]) -> Option<(Time, Time, Content)> {
+    let (first, last) = plan.times(words)?;
+    let mut content = plan.content(words)?;
+    match &mut content {
+        Content::Buckets(buckets) => {
+            let most = i64::MAX.cast_unsigned();
+            buckets.iter_mut().flat_map(|row| &mut row.counts).for_each(|count| *count = (*count).min(most));
+        }
+        Content::Totals(totals) => {
+            totals.decayed.iter_mut().for_each(|sum| *sum = format!("{sum:.9e}").parse().unwrap());
+        }
+        Content::Registers(periods) => periods.iter_mut().for_each(|period| period.ranks.sort_unstable()),
+        Content::Evidence(_) | Content::Moment(_) => {}
+    }
+    Some((first, last, content))
+}
+
+fn amount(random: &mut Random) -> u64 {
+    match random.below(12) {
+        0 => u64::MAX - random.below(3),
+        1 => (1 << 53) - random.below(3),
+        2 => 1 << random.below(64),
+        _ => 1 + random.below(3),
+    }
+}
+
+/// Words of a few events around a time.
+fn events(plan: &Plan, random: &mut Random, measure: &Measure, now: Time) -> Vec<u64> {
+    let mut words = Vec::new();
+    for _ in 0..1 + random.below(4) {
+        let back = [0, 3, 30, 300, 3000][random.below(5) as usize];
+        let time = Time(now.0 - (random.below(1 + back * 1_000_000) as i64));
+        let value = match random.below(8) {
+            0 => i64::MIN,
+            1 => i64::MAX,
+            2 => (1 << 53) * if random.below(2) == 0 { 1 } else { -1 },
+            3 => -1,
+            _ => random.below(1000) as i64 - 300,
+        };
+        match measure {
+            Measure::Track(_) => plan.add_value(&mut words, time, (random.below(4) > 0).then_some(value)),
+            Measure::Evidence { .. } => {
+                let evidence =
+                    Evidence { bad: value, good: random.below(3) as i64 - 1, weight: -value.max(-9) };
+                plan.add_evidence(&mut words, time, evidence);
+            }
+            Measure::Gcra => plan.flow(&mut words, time, &Flow::Set { ahead: value.max(0) }),
+            Measure::Approx { .. } => (0..1 + random.below(200)).for_each(|_| {
+                plan.add_hash(
+                    &mut words,
+                    time,
+                    random.below(1 << 11).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 3,
+                );
+            }),
+            _ => {
+                let counters = measure.counters().len() as u64;
+                let one = (random.below(counters) as u8, amount(random));
+                plan.add(&mut words, time, [one, (random.below(counters) as u8, 1)]);
+            }
+        }
+    }
+    words
+}
+
+fn change(plan: &Plan, random: &mut Random, measure: &Measure, now: Time) -> (Change, Vec<u64>) {
+    if matches!(measure, Measure::Distinct { .. }) && random.below(4) > 0 {
+        let time = Time(now.0 - random.below(400_000_000) as i64);
+        return (Change::Unique { pair: Shingle(random.below(6)), time }, Vec::new());
+    }
+    if *measure == Measure::Gcra && random.below(8) > 0 {
+        let cost = [1, -1, 250_000_000, 7_000_000_001, i64::MAX][random.below(5) as usize];
+        let flow = match random.below(5) {
+            0 => Flow::Back { cost },
+            1 => Flow::Set { ahead: cost },
+            2 => Flow::Add { cost },
+            _ => Flow::Take {
+                cost,
+                burst: 1 + random.below(20_000_000_000) as i64,
+                counts_all: random.below(2) == 0,
+            },
+        };
+        return (Change::Flow { now, flow }, Vec::new());
+    }
+    let words = events(plan, random, measure, now);
+    let Some(((first, last), content)) = plan.times(&words).zip(plan.content(&words)) else {
+        return (Change::Flow { now, flow: Flow::Back { cost: 0 } }, Vec::new());
+    };
+    (Change::Merge(Image { first, last, content }), words)
+}
+
+/// Random histories of every form, some of them before 1970.
+#[test]
+fn cells_are_those_of_stats() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let wired = Wired::open(settings(cluster.addresses(), 1));
+    let mut numbers = std::collections::HashMap::<Partition, u64>::new();
+    for (kind, measure) in measures().into_iter().enumerate() {
+        let form = form(kind as u16, measure.clone());
+        let plan = Plan::new(&measure).unwrap();
+        for seed in 0..12u64 {
+            let mut random = Random(seed << 8 | kind as u64);
+            let cells: Vec<Cell> = (0..3).map(|number| cell(&form, seed << 40 | number)).collect();
+            let partition = wired.of(&cells[0]);
+            let mut models = vec![Model::default(); cells.len()];
+            let mut now = Time([1_750_000_000_000_000, 0, -5_000_000][seed as usize % 3]);
+            for _ in 0..12 {
+                let step = [0, 1, 9_000_000, 61_000_000, 700_000_000][random.below(5) as usize];
+                let step = if kind == 3 { 1 + step % 7 } else { step };
+                now = now + Span(step);
+                let horizon = now - Span([i64::MAX / 1000, 400_000_000, 0][random.below(3) as usize]);
+                let mut writes = Vec::new();
+                for _ in 0..1 + random.below(3) {
+                    let at = random.below(cells.len() as u64) as usize;
+                    let (change, delta) = change(&plan, &mut random, &measure, now);
+                    models[at].apply(&plan, &change, &delta, horizon);
+                    writes.push((cells[at].clone(), change));
+                }
+                let number = numbers.entry(partition).or_default();
+                *number += 1;
+                let written = wired.write_one(batch(partition, *number, horizon, writes.clone()));
+                assert_eq!(written, Ok(Written::Now));
+                let found = wired.read_one(partition, &cells).unwrap();
+                assert_eq!(found.number, *number);
+                for (image, model) in found.images.into_iter().zip(&models) {
+                    let words = image.map(|Image { first, last, content }| {
+                        plan.restore(first, last, &content).unwrap_or_else(|why| panic!("{why}: {content:?}"))
+                    });
+                    let ours = words.and_then(|words| spelled(&plan, &words));
+                    assert_eq!(ours, spelled(&plan, &model.words), "{measure:?} seed {seed}: {writes:?}");
+                }
+            }
+        }
+    }
+    let counters = wired.wire.counters();
+    let count = |counter: &std::sync::atomic::AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!((count(&counters.damaged), count(&counters.broken)), (0, 0));
+    assert!(count(&counters.loaded) > 0, "scripts were loaded when they were asked for");
+}
+
+#[test]
+fn a_batch_counts_once_and_none_is_left_out() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let wired = Wired::open(settings(cluster.addresses(), 1));
+    let other = Wired::open(settings(cluster.addresses(), 2));
+    let measure = measures().remove(0);
+    let (plan, form) = (Plan::new(&measure).unwrap(), form(0, measure));
+    let at = Time::from_seconds(1_750_000_000);
+    let key = cell(&form, 7 << 48);
+    let partition = wired.of(&key);
+    let mut words = Vec::new();
+    plan.add(&mut words, at, [(0, 1)]);
+    let image = Image { first: at, last: at, content: plan.content(&words).unwrap() };
+    let numbered =
+        |number| batch(partition, number, Time(i64::MIN), vec![(key.clone(), Change::Merge(image.clone()))]);
+    let count = || match wired.read_one(partition, &[key.clone()]).unwrap().images.remove(0) {
+        Some(Image { content: Content::Buckets(buckets), .. }) => buckets[0].counts[0],
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(wired.write_one(numbered(1)), Ok(Written::Now));
+    assert_eq!(wired.write_one(numbered(1)), Ok(Written::Before));
+    assert_eq!(wired.write_one(numbered(3)), Ok(Written::Behind(1)));
+    assert_eq!(count(), 1);
+    assert_eq!(wired.write_one(numbered(2)), Ok(Written::Now));
+    assert_eq!(wired.write_one(numbered(1)), Ok(Written::Before));
+    let after_loss = cluster::remote::Batch { previous: 2, ..numbered(9) };
+    assert_eq!(wired.write_one(after_loss), Ok(Written::Now));
+    assert_eq!(count(), 3);
+    assert_eq!(other.write_one(numbered(1)), Ok(Written::Now), "each node counts its own");
+    assert_eq!(count(), 4);
+    let numbers = pollster::block_on(wired.wire.numbers(WITHIN));
+    assert_eq!(numbers.len(), usize::from(wired.partitions.count()));
+    for (number, at) in numbers.into_iter().zip(0..) {
+        assert_eq!(number, Ok(if Partition(at) == partition { 9 } else { 0 }));
+    }
+    cluster.servers[0].cli(&["SCRIPT", "FLUSH"]);
+    assert_eq!(wired.write_one(numbered(10)), Ok(Written::Now), "a server that forgets scripts is told them");
+    assert_eq!(count(), 5);
+}
+
+#[test]
+fn a_mark_is_left_by_one() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let wired = Wired::open(settings(cluster.addresses(), 1));
+    let form = form(11, Measure::Once { window: Span::minutes(1) });
+    let at = Time::from_seconds(1_750_000_020);
+    let claim =
+        |shingle: u64, time: Time, token: u8| Claim { cell: cell(&form, shingle), time, token: [token; 16] };
+    let ask = |claims: Vec<Claim>| {
+        let answers = pollster::block_on(wired.wire.claim(claims, WITHIN));
+        answers.into_iter().map(Result::unwrap).collect::<Vec<_>>()
+    };
+    assert_eq!(ask(vec![claim(1, at, 1), claim(1, at, 2), claim(2 << 50, at, 2)]), [true, false, true]);
+    assert_eq!(ask(vec![claim(1, at, 1)]), [true], "who has left it is told the same again");
+    for near in [-90, -60, 0, 60, 90] {
+        assert_eq!(ask(vec![claim(1, at + Span::seconds(near), 3)]), [false], "{near}");
+    }
+    assert_eq!(ask(vec![claim(1, at + Span::minutes(2), 3)]), [true]);
+    assert_eq!(ask(vec![claim(1, at - Span::minutes(9), 4)]), [true], "what is forgotten is not known");
+    let key = cell(&form, 1);
+    let image = wired.read_one(wired.of(&key), &[key.clone()]).unwrap().images.remove(0).unwrap();
+    assert_eq!((image.first, image.last), (at - Span::minutes(9), at + Span::minutes(2)));
+    let plan = Plan::new(&form.definition.measure).unwrap();
+    let words = plan.restore(image.first, image.last, &image.content).unwrap();
+    assert!(plan.fine(&words, plan.bucket(at + Span::minutes(2))).0);
+    let wrong =
+        Claim { cell: cell(&crate::support::form(0, measures().remove(0)), 1), time: at, token: [0; 16] };
+    let answer = pollster::block_on(wired.wire.claim(vec![wrong, claim(5, at, 1)], WITHIN));
+    assert!(matches!(answer[..], [Err(Failure::Unexpected(_)), Ok(true)]), "{answer:?}");
+}
+
+#[test]
+fn slots_expiry_and_layout_are_as_the_cluster_has_them() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let server = &cluster.servers[0];
+    let all = settings(cluster.addresses(), 1);
+    let wired = Wired::open(all.clone());
+    let server_slot = |text: &str| server.cli(&["CLUSTER", "KEYSLOT", text]).trim().parse::<u16>().unwrap();
+    let form = form(0, measures().remove(0));
+    let plan = Plan::new(&form.definition.measure).unwrap();
+    let at = Time::from_seconds(1_750_000_000);
+    let mut words = Vec::new();
+    plan.add(&mut words, at, [(0, 1)]);
+    let content = plan.content(&words).unwrap();
+    for partition in [0, 1, 511, 1023].map(Partition) {
+        let key = cell(&form, u64::from(partition.0) << 54);
+        assert_eq!(wired.of(&key), partition);
+        let image = Image { first: at, last: at, content: content.clone() };
+        let written = wired.write_one(batch(partition, 1, Time(i64::MIN), vec![(key, Change::Merge(image))]));
+        assert_eq!(written, Ok(Written::Now));
+        let number = slot::slot_of(partition, wired.partitions).to_string();
+        let names = server.cli(&["--no-raw", "CLUSTER", "GETKEYSINSLOT", &number, "10"]);
+        assert!(names.contains("tollhouse:{") && names.lines().count() >= 2, "{names}");
+        let tag = names.split(['{', '}']).nth(1).unwrap();
+        assert_eq!(server_slot(&format!("{{{tag}}}")).to_string(), number);
+    }
+    for name in server.cli(&["--no-raw", "KEYS", "*"]).lines().filter(|name| !name.trim().ends_with("}#\"")) {
+        let script = "local least = 1e15 for _, key in ipairs(redis.call('KEYS', '*')) do local left = \
+                      redis.call('PTTL', key) if left >= 0 then least = math.min(least, left) end end return least";
+        let least: i64 = server.cli(&["EVAL", script, "0"]).trim().parse().unwrap();
+        // Six buckets of ten seconds, the current one, and a minute.
+        assert!((60_000..=200_000).contains(&least), "{name} {least}");
+    }
+    let other = Settings { partitions: Partitions::new(64).unwrap(), ..all.clone() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let error = runtime.block_on(Wire::open(other.clone(), runtime.handle().clone())).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the cluster holds statistics as `1 1024` under the prefix `tollhouse:`, and not as `1 64` (layout and \
+         partitions): set as many partitions, or another prefix"
+    );
+    // The first node had no secret, so the second says which it is.
+    for (secret, is_let_in) in [(7, true), (7, true), (8, false)] {
+        let keyed = Settings { secret: Some([secret; 8]), ..all.clone() };
+        let opened = runtime.block_on(Wire::open(keyed, runtime.handle().clone()));
+        assert_eq!(opened.is_ok(), is_let_in);
+        assert!(opened.is_ok() || opened.is_err_and(|error| error.to_string().contains("another secret")));
+    }
+    let apart = Settings { prefix: "b:".to_owned(), ..other };
+    runtime.block_on(Wire::open(apart, runtime.handle().clone())).unwrap();
+}

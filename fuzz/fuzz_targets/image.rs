@@ -1,0 +1,61 @@
+//! Whatever a cluster answers of a cell is an image of its form, or is refused; what is not refused is a cell, or no cell
+//! of its form, and nothing panics.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use cluster::remote::Form;
+use cluster::wire::image;
+use event::{Kind, Space, Span};
+use libfuzzer_sys::fuzz_target;
+use stats::portable::Definition;
+use stats::{Column, Layout, Measure, Plan, Tier, Track, Weight};
+
+static FORMS: LazyLock<Vec<(Form, Plan)>> = LazyLock::new(|| {
+    let tier = |width, buckets| Tier { width: Span(width), buckets };
+    let windows = |counters: usize, tiers: &[Tier]| {
+        let names = (0..counters).map(|number| number.to_string()).collect();
+        Measure::Windows(Layout::new(names, tiers, Vec::new(), None).expect("a layout"))
+    };
+    let track = |columns: &[Column]| Measure::Track(Track::new(columns.to_vec(), Span(1000)).expect("a track"));
+    let decayed = |weight| Column::Decayed { half_life: Span(1000), weight };
+    let measures = [
+        windows(3, &[tier(10, 4)]),
+        windows(20, &[tier(1, 144), tier(60, 14)]),
+        Measure::Distinct { tier: tier(60, 3), windows: Vec::new() },
+        Measure::Once { window: Span(9) },
+        track(&[Column::Count]),
+        track(&[Column::Sum, Column::Min, Column::Max, decayed(Weight::One), decayed(Weight::Value)]),
+        Measure::Approx { tier: tier(100, 3), windows: Vec::new(), precision: 10 },
+        Measure::Approx { tier: tier(100, 3), windows: Vec::new(), precision: 14 },
+        Measure::Evidence { keep: Span(1000) },
+        Measure::Gcra,
+    ];
+    let form = |measure: Measure| {
+        let plan = Plan::new(&measure).expect("a plan");
+        let (statistic, kind_name) = ("statistic".to_owned(), "kind".to_owned());
+        let definition = Definition { space: Space(1), kind: Kind(1), statistic, kind_name, measure };
+        (Form { id: 1, definition }, plan)
+    };
+    measures.into_iter().map(form).collect()
+});
+
+fuzz_target!(|bytes: &[u8]| {
+    // Which form, and then fields and values, each after its length.
+    let Some((form, mut bytes)) = bytes.split_first() else { return };
+    let (form, plan) = &FORMS[usize::from(*form) % FORMS.len()];
+    let mut texts = Vec::new();
+    while let Some((length, rest)) = bytes.split_first() {
+        let (text, rest) = rest.split_at(usize::from(*length).min(rest.len()));
+        texts.push(text);
+        bytes = rest;
+    }
+    let fields = texts.chunks_exact(2).map(|pair| (pair[0], pair[1]));
+    if let Ok(Some(image)) = image::decode(form, fields)
+        && let Ok(words) = plan.restore(image.first, image.last, &image.content)
+    {
+        assert!(plan.check(&words));
+        let mut out = vec![0; plan.reading()];
+        plan.read(&words, image.last, &mut out);
+    }
+});
