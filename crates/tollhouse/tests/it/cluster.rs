@@ -1,6 +1,5 @@
 //! Statistics that move from a data directory into a cluster, and nodes that go on with them there.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -21,7 +20,7 @@ fn log(lines: std::ops::Range<usize>) -> String {
             let month = months[month.parse::<usize>().unwrap() - 1];
             format!(
                 "192.0.2.{} - - [{day}/{month}/{year}:{clock} +0000] \"GET /{} HTTP/1.1\" {} 1 \"-\" \"curl/8\"\n",
-                number * number % 7,
+                number * number % 7 + number / 100 * 20,
                 number % 13,
                 [200, 404][number % 2],
             )
@@ -83,8 +82,8 @@ fn statistics_move_into_a_cluster_while_they_are_counted() {
     let [one, other] = [Server::start(&old.path(), &[]), Server::start(&new.path(), &[])];
     let [expected, found] = [&one, &other].map(|server| decided(server, &log(400..600)));
     assert_eq!(found, expected);
-    let actions: BTreeSet<&str> = expected.iter().filter_map(|one| one["action"].as_str()).collect();
-    assert!(actions.len() > 1, "nothing was judged by what had moved: {actions:?}");
+    let fired = expected.iter().filter(|one| one["reasons"].as_array().is_some_and(|all| !all.is_empty()));
+    assert!(fired.count() > 10, "little was judged by what had moved");
     assert_eq!(other.end(Signal::TERM), Some(0));
 
     // What the node had is in the cluster; one with another secret is not let in.
