@@ -20,7 +20,7 @@ use crate::harness::{Answer, JSON, JSON_LINES, NOW, Running, check_problem, star
 
 const ARROW: &str = "Content-Type: application/vnd.apache.arrow.stream";
 
-fn with_analytics(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
+pub(crate) fn with_analytics(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
     let parent = tempfile::tempdir().unwrap();
     let presets = [preset::find("analytics").unwrap()];
     let directory = Directory::create(&parent.path().join("data"), &presets).unwrap();
@@ -44,7 +44,7 @@ fn post(server: &Running, url: &str, headers: &[&str], body: &[u8]) -> (u16, Vec
     (status, answer[end + 4..].to_vec())
 }
 
-fn stream(batches: &[RecordBatch]) -> Vec<u8> {
+pub(crate) fn stream(batches: &[RecordBatch]) -> Vec<u8> {
     let mut stream = Vec::new();
     let mut writer = StreamWriter::try_new(&mut stream, &batches[0].schema()).unwrap();
     batches.iter().for_each(|batch| writer.write(batch).unwrap());
@@ -54,7 +54,7 @@ fn stream(batches: &[RecordBatch]) -> Vec<u8> {
 }
 
 /// Three events of two users: columns of several types.
-fn events() -> RecordBatch {
+pub(crate) fn events() -> RecordBatch {
     let users: DictionaryArray<Int8Type> = ["ann", "bob", "ann"].into_iter().collect();
     let ips = [[192u8, 0, 2, 7], [192, 0, 2, 8], [192, 0, 2, 7]];
     let now = NOW.0 / 1000;
@@ -68,12 +68,12 @@ fn events() -> RecordBatch {
     .unwrap()
 }
 
-const SAME: &str = r#"{"id":"a","time":"2026-05-17T09:59:58Z","user":"ann","ip":"192.0.2.7","agent":"curl/8.0"}
+pub(crate) const SAME: &str = r#"{"id":"a","time":"2026-05-17T09:59:58Z","user":"ann","ip":"192.0.2.7","agent":"curl/8.0"}
 {"id":"b","time":"2026-05-17T09:59:59Z","user":"bob","ip":"192.0.2.8"}
 {"id":"c","time":"2026-05-17T10:00:00Z","user":"ann","ip":"192.0.2.7","agent":"Firefox"}
 "#;
 
-fn records(body: &[u8]) -> Vec<RecordBatch> {
+pub(crate) fn records(body: &[u8]) -> Vec<RecordBatch> {
     StreamReader::try_new(body, None).unwrap().map(Result::unwrap).collect()
 }
 
@@ -105,7 +105,7 @@ fn cell(array: &ArrayRef, row: usize) -> Option<Value> {
     })
 }
 
-fn objects(records: &[RecordBatch]) -> Vec<Value> {
+pub(crate) fn objects(records: &[RecordBatch]) -> Vec<Value> {
     let mut all = Vec::new();
     for record in records {
         for row in 0..record.num_rows() {
@@ -119,7 +119,7 @@ fn objects(records: &[RecordBatch]) -> Vec<Value> {
 }
 
 /// Without what is new each time.
-fn without_ids(mut objects: Vec<Value>) -> Vec<Value> {
+pub(crate) fn without_ids(mut objects: Vec<Value>) -> Vec<Value> {
     for object in &mut objects {
         object.as_object_mut().unwrap().remove("id");
     }
@@ -255,11 +255,11 @@ fn a_flood_loses_nothing_that_was_answered() {
 
 /// A Python with what the examples need, made once: `TOLLHOUSE_PYTHON`, or an environment of its own beside what is
 /// built. `None`, and why on standard output, where there is none.
-fn python() -> Option<PathBuf> {
+pub(crate) fn python() -> Option<PathBuf> {
     if let Some(python) = std::env::var_os("TOLLHOUSE_PYTHON") {
         return Some(python.into());
     }
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-batch");
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-batches");
     let (python, ready) = (home.join("bin/python"), home.join("ready"));
     if ready.exists() {
         return Some(python);
@@ -278,6 +278,8 @@ fn python() -> Option<PathBuf> {
         "--retries=1",
         "pyarrow",
         "polars",
+        "grpcio",
+        "grpcio-tools",
     ];
     let made = run(Command::new("python3").args(["-m", "venv"]).arg(&home));
     match made.and_then(|()| run(Command::new(&python).args(pip))) {
