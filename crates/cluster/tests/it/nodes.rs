@@ -30,12 +30,15 @@ const EACH: u64 = 5;
 /// How long nodes work before a fault, and after it.
 const QUIET: Duration = Duration::from_millis(1200);
 
+/// How long nodes wait for the cluster.
+const WITHIN: Duration = Duration::from_millis(250);
+
 fn now() -> Time {
     Time::from_seconds(1_750_000_000)
 }
 
 /// A node over the servers of a cluster, with its files in a directory.
-fn open(servers: &str, reach: &str, prefix: &str, directory: &Path) -> Node {
+fn open(servers: &str, reach: &str, prefix: &str, directory: &Path, within: Duration) -> Node {
     let device = Arc::new(FileDevice::open(directory).unwrap());
     let identity = cluster::identity(&*device).unwrap();
     let threads = Arc::new(Threads::new(2).unwrap());
@@ -51,6 +54,7 @@ fn open(servers: &str, reach: &str, prefix: &str, directory: &Path) -> Node {
     let runtime = threads.handle().unwrap();
     let wire = runtime.block_on(Wire::open(settings, runtime.clone())).unwrap();
     let settings = cluster::Settings {
+        within,
         flush_every: Duration::from_millis(200),
         fresh_for: Duration::from_millis(100),
         stale_for: Duration::from_millis(500),
@@ -65,7 +69,8 @@ fn open(servers: &str, reach: &str, prefix: &str, directory: &Path) -> Node {
 fn node() {
     let Ok(directory) = std::env::var("NODE_DIRECTORY") else { return };
     let of = |name: &str| std::env::var(name).unwrap();
-    let node = open(&of("NODE_SERVERS"), &of("NODE_REACH"), &of("NODE_PREFIX"), Path::new(&directory));
+    let node =
+        open(&of("NODE_SERVERS"), &of("NODE_REACH"), &of("NODE_PREFIX"), Path::new(&directory), WITHIN);
     let is_over = Arc::new(AtomicBool::new(false));
     let told = is_over.clone();
     std::thread::spawn(move || {
@@ -73,6 +78,8 @@ fn node() {
         told.store(true, Ordering::SeqCst);
     });
     let mut random = Random::new(of("NODE_SEED").parse().unwrap());
+    // What runs tests has begun a line.
+    say("");
     while !is_over.load(Ordering::SeqCst) {
         let keys: Vec<u64> = (0..EACH).map(|_| random.below(KEYS)).collect();
         let names: Vec<String> = keys.iter().map(u64::to_string).collect();
@@ -303,7 +310,7 @@ const FAULTS: &[Fault] = &[
 /// What the cluster has of each key.
 fn counted(field: &Field<'_>) -> BTreeMap<u64, u64> {
     let directory = field.directory.join("reader");
-    let node = open(&field.cluster.addresses().join(","), "", &field.prefix, &directory);
+    let node = open(&field.cluster.addresses().join(","), "", &field.prefix, &directory, 20 * WITHIN);
     let count = |number: u64| {
         let timeline = pollster::block_on(node.timeline(key(MASS, number))).unwrap();
         let buckets = timeline.into_iter().flat_map(|timeline| timeline.buckets);
