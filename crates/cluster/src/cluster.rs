@@ -14,8 +14,8 @@ use event_listener::{Event, Listener};
 use hashbrown::HashMap;
 use stats::random::Random;
 use stats::{
-    Answer, Catalog, CatalogError, Census, Durability, Ledger, LedgerError, Measure, Outcomes, Plan, Request,
-    Timeline,
+    Answer, Catalog, CatalogError, Census, Durability, Figure, Ledger, LedgerError, Measure, Outcomes, Plan,
+    Request, Timeline,
 };
 use store::Device;
 
@@ -540,6 +540,12 @@ impl Ledger for Cluster {
             }
         }
         inner.journal.close()
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let mut figures = self.metrics().figures();
+        figures.extend(self.inner.remote.figures());
+        figures
     }
 
     fn census(&self) -> Census {

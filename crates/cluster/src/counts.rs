@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use stats::Figure;
+
 use crate::reads::Lookup;
 
 /// What a node has done since it was opened, and what it holds.
@@ -49,6 +51,42 @@ pub struct Metrics {
     pub journal_bytes: u64,
     /// Nothing is added for now because the journal may not grow.
     pub full: bool,
+}
+
+impl Metrics {
+    /// The same as figures for metrics.
+    pub(crate) fn figures(&self) -> Vec<Figure> {
+        let sums = [
+            ("hits", "Keys that were answered from memory", self.hits),
+            ("soft_hits", "Keys answered from memory while a newer image was read", self.soft_hits),
+            ("misses", "Keys that were read before they were answered", self.misses),
+            ("reads", "Keys that the cluster was asked for", self.reads),
+            ("read_calls", "Calls in which it was asked", self.read_calls),
+            ("read_failures", "Parts of these calls, one a partition, that failed", self.read_failures),
+            ("unsound", "Images that are no cells of their definition", self.unsound),
+            ("batches", "Batches that were sent, again or for the first time", self.batches),
+            ("writes", "Changes of keys in them", self.writes),
+            ("write_failures", "Batches that were not acknowledged, and are sent again", self.write_failures),
+            ("claims", "Marks of requests that were claimed", self.claims),
+            (
+                "lost_batches",
+                "Batches that a failover lost and that were not kept any more",
+                self.lost_batches,
+            ),
+            ("checkpoints", "Times that the node's journal was written anew", self.checkpoints),
+        ];
+        let gauges = [
+            ("entries", "Keys in memory", self.entries),
+            ("cache_bytes", "Memory of what was read", self.cache_bytes),
+            ("pending_bytes", "Memory of what was added and is in no batch yet", self.pending_bytes),
+            ("waiting_partitions", "Partitions of which not all is acknowledged", self.waiting_partitions),
+            ("undecided", "Requests of which it is not known whether they are the first", self.undecided),
+            ("journal_bytes", "Length of the node's journal of what is under way", self.journal_bytes),
+            ("full", "1 if nothing is added for now since that journal is full", u64::from(self.full)),
+        ];
+        let figure = |is_sum| move |(name, help, value)| Figure { name, help, is_sum, shard: None, value };
+        sums.into_iter().map(figure(true)).chain(gauges.into_iter().map(figure(false))).collect()
+    }
 }
 
 #[derive(Default)]

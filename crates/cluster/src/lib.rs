@@ -21,6 +21,7 @@ mod reads;
 pub mod remote;
 pub mod sizing;
 mod surroundings;
+mod transfer;
 pub mod wire;
 mod world;
 
@@ -30,6 +31,7 @@ pub use cluster::{Cluster, Settings};
 pub use counts::Metrics;
 pub use journal::{count_records, identity};
 pub use surroundings::{Surroundings, Task, Threads};
+pub use transfer::{Transfer, Transferred};
 
 // A panic elsewhere leaves what these guard usable: it is changed in one step.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use event::{Key, Shingle, Time};
+use stats::Figure;
 use stats::limit::Flow;
 use stats::portable::{Content, Definition};
 
@@ -209,6 +210,11 @@ pub trait Remote: Send + Sync {
 
     /// The node's last batch of each partition, in their order.
     fn numbers(&self, within: Duration) -> Later<'_, Vec<Result<u64, Failure>>>;
+
+    /// What there is to say of the way to it, for metrics.
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use event::{Kind, Space};
 use hashbrown::HashMap;
 use stats::portable::Definition;
-use stats::{Catalog, CatalogError, LedgerError, Measure, Plan, Request, Sketch, SketchOptions, Statistic};
+use stats::{
+    Add, Catalog, CatalogError, LedgerError, Measure, Plan, Request, Sketch, SketchOptions, Statistic,
+};
 
 use crate::remote::Form;
 

@@ -41,7 +41,7 @@ pub use config::{
     reference,
 };
 pub use directory::erase::{EraseError, Erased};
-pub use directory::portable::{How, PortableError, Source as StatisticsSource};
+pub use directory::portable::{How, PortableError, Source as StatisticsSource, open as open_export};
 pub use directory::snapshot::RestoreError;
 pub use directory::verify::{Part, Verified};
 pub use directory::{Directory, DirectoryError};
@@ -457,6 +457,11 @@ impl Engine {
     /// How much the ledger holds.
     pub fn census(&self) -> Census {
         self.ledger.census()
+    }
+
+    /// What only this kind of ledger has to say of itself.
+    pub fn figures(&self) -> Vec<stats::Figure> {
+        self.ledger.figures()
     }
 
     /// How much the journal holds, if there is one.

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use engine::Engine;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use stats::Figure;
 
 use crate::dns::Answer;
 
@@ -410,6 +412,27 @@ impl Collector for Holdings {
             let counter = ConstCounter::new(value);
             let name = format!("tollhouse_{name}");
             counter.encode(encoder.encode_descriptor(&name, help, None, counter.metric_type())?)?;
+        }
+        let figures = self.0.figures();
+        let mut names: Vec<&str> = figures.iter().map(|figure| figure.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let mut of_name = figures.iter().filter(|figure| figure.name == name).peekable();
+            let Some(Figure { help, is_sum, .. }) = of_name.peek() else { continue };
+            let kind = if *is_sum { MetricType::Counter } else { MetricType::Gauge };
+            let descriptor = format!("tollhouse_cluster_{name}");
+            let mut family = encoder.encode_descriptor(&descriptor, help, None, kind)?;
+            for figure in of_name {
+                let label: Vec<(&str, &str)> =
+                    figure.shard.iter().map(|shard| ("shard", shard.as_str())).collect();
+                let mut metric = family.encode_family(&label)?;
+                if *is_sum {
+                    metric.encode_counter::<NoLabelSet, _, u64>(&figure.value, None)?;
+                } else {
+                    metric.encode_gauge(&i64::try_from(figure.value).unwrap_or(i64::MAX))?;
+                }
+            }
         }
         Ok(())
     }

@@ -560,6 +560,21 @@ pub enum LedgerError {
     Thread(std::io::Error),
 }
 
+/// A figure of a home's own work, for metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Figure {
+    /// Its name, of lower-case letters and `_`.
+    pub name: &'static str,
+    /// What it says.
+    pub help: &'static str,
+    /// Whether it only ever goes up.
+    pub is_sum: bool,
+    /// The shard that it is of, if it is of one.
+    pub shard: Option<String>,
+    /// How much.
+    pub value: u64,
+}
+
 /// Where statistics live. Every home passes the same conformance suite.
 pub trait Ledger: Send + Sync {
     /// Answers readings and adds; answers only when what was added is as durable as configured. Readings of one
@@ -615,6 +630,11 @@ pub trait Ledger: Send + Sync {
 
     /// What the ledger holds and has done.
     fn census(&self) -> Census;
+
+    /// What only ledgers of its kind have to say of themselves.
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
+    }
 }
 
 impl fmt::Display for Quality {

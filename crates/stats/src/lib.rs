@@ -33,7 +33,7 @@ pub use embedded::{
 };
 pub use layout::{Column, Layout, LayoutError, Shape, Tier, TierError, Track, Value, Weight};
 pub use ledger::{
-    Add, Amounts, Answer, Bucket, Census, Evidence, Ledger, LedgerError, Observation, Once, Outcome,
+    Add, Amounts, Answer, Bucket, Census, Evidence, Figure, Ledger, LedgerError, Observation, Once, Outcome,
     Outcomes, Quality, Reading, Request, Timeline, Told, View,
 };
 pub use sketch::{Sketch, SketchError, SketchOptions};

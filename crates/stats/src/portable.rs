@@ -125,6 +125,18 @@ impl Decoder {
         self.defined.get(cell.definition).map_or("", |defined| &defined.definition.statistic)
     }
 
+    /// The definitions, in the order of their numbers.
+    pub fn definitions(&self) -> impl Iterator<Item = &Definition> {
+        self.defined.iter().map(|defined| &defined.definition)
+    }
+
+    /// A cell spelled out again.
+    pub fn spell(&self, cell: &Decoded) -> Option<Portable> {
+        let defined = self.defined.get(cell.definition)?;
+        let spelled = spelled(defined, cell.definition, cell.key, &cell.words)?;
+        Some(Portable { pair: cell.pair, ..spelled })
+    }
+
     /// Checks a cell and packs it.
     ///
     /// # Errors

@@ -1,17 +1,23 @@
 //! Where an engine's statistics live, as its configuration says.
 
-use std::path::PathBuf;
+use std::io::BufRead;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::remote::Partitions;
 use cluster::wire::{Tls, Wire};
-use cluster::{Cluster, Threads};
-use engine::{ClusterPlan, Directory, Engine, Home, OpenError, Plan};
+use cluster::{Cluster, Threads, Transfer, Transferred};
+use engine::{ClusterPlan, Directory, Engine, Home, OpenError, Plan, PortableError};
 use event::Span;
+use stats::portable::Definition;
+
+use crate::clock::now;
 
 /// Threads that talk to the cluster.
 const THREADS: usize = 2;
+
+/// Shingled under a secret this tells whether two secrets are the same.
+const SECRET_CHECK: &[u8] = b"tollhouse-cluster: which secret is it?";
 
 /// Opens the engine of a data directory, over its own ledger or over a cluster.
 ///
@@ -30,21 +36,7 @@ pub(crate) fn open(directory: &Directory, plan: Plan) -> Result<Engine, OpenErro
 fn node(directory: &Directory, plan: &Plan, of: &ClusterPlan) -> Result<Cluster, OpenError> {
     let device = store::FileDevice::open(directory.cluster_path()).map_err(OpenError::Device)?;
     let identity = cluster::identity(&device).map_err(OpenError::Device)?;
-    let threads = Threads::new(THREADS).map_err(OpenError::Device)?;
-    let partitions = Partitions::new(of.partitions)
-        .ok_or_else(|| OpenError::Cluster(format!("{} is no number of partitions", of.partitions)))?;
-    let wire = cluster::wire::Settings {
-        username: of.user.clone(),
-        password: of.password.clone(),
-        tls: of.tls.then(|| Tls { authorities: of.tls_ca.clone().map(PathBuf::from) }),
-        prefix: of.prefix.clone(),
-        replicas: of.replicas,
-        partitions,
-        ..cluster::wire::Settings::new(of.nodes.clone(), identity)
-    };
-    let runtime = threads.handle().ok_or_else(|| OpenError::Cluster("no runtime".to_owned()))?;
-    let opened = runtime.block_on(Wire::open(wire, runtime.clone()));
-    let wire = opened.map_err(|error| OpenError::Cluster(format!("the cluster: {error}")))?;
+    let Way { wire, partitions, threads } = way(directory, of, identity)?;
     let settings = cluster::Settings {
         durability: plan.node.durability,
         flush_every: duration(of.flush),
@@ -58,6 +50,85 @@ fn node(directory: &Directory, plan: &Plan, of: &ClusterPlan) -> Result<Cluster,
     };
     let catalog = plan.catalog.clone();
     Ok(Cluster::open(Arc::new(wire), Arc::new(device), catalog, settings, Arc::new(threads))?)
+}
+
+/// A way to the cluster, and what it runs on.
+struct Way {
+    wire: Wire,
+    partitions: Partitions,
+    threads: Threads,
+}
+
+fn way(directory: &Directory, of: &ClusterPlan, identity: [u8; 16]) -> Result<Way, OpenError> {
+    let threads = Threads::new(THREADS).map_err(OpenError::Device)?;
+    let partitions = Partitions::new(of.partitions)
+        .ok_or_else(|| OpenError::Cluster(format!("{} is no number of partitions", of.partitions)))?;
+    let settings = cluster::wire::Settings {
+        username: of.user.clone(),
+        password: of.password.clone(),
+        tls: of.tls.then(|| Tls { authorities: of.tls_ca.clone() }),
+        prefix: of.prefix.clone(),
+        replicas: of.replicas,
+        partitions,
+        secret: Some(directory.secret()?.shingle(SECRET_CHECK).0.to_be_bytes()),
+        ..cluster::wire::Settings::new(of.nodes.clone(), identity)
+    };
+    let runtime = threads.handle().ok_or_else(|| OpenError::Cluster("no runtime".to_owned()))?;
+    let opened = runtime.block_on(Wire::open(settings, runtime.clone()));
+    let wire = opened.map_err(|error| OpenError::Cluster(format!("the cluster: {error}")))?;
+    Ok(Way { wire, partitions, threads })
+}
+
+/// Makes the cluster's statistics those of an export, or only compares them, with `tell` hearing of the keys read so
+/// far.
+///
+/// # Errors
+/// What is wrong with the export or the cluster.
+pub(crate) fn transfer(
+    directory: &Directory,
+    plan: &Plan,
+    of: &ClusterPlan,
+    input: &mut dyn BufRead,
+    writes: bool,
+    tell: &mut dyn FnMut(u64),
+) -> Result<Transferred, PortableError> {
+    let identity = u128::from(getrandom_u64()?) << 64 | u128::from(getrandom_u64()?);
+    let Way { wire, partitions, threads } = way(directory, of, identity.to_be_bytes())?;
+    let mut transfer = Transfer::new(Arc::new(wire), partitions, now(), writes);
+    let Some(runtime) = threads.handle() else { return Ok(Transferred::default()) };
+    let mut keys = 0;
+    directory.read_statistics(input, &mut |definitions, cells| {
+        keys += cells.len() as u64;
+        let mut named = Vec::with_capacity(cells.len());
+        for cell in cells {
+            let definition = definitions.get(cell.definition).ok_or("a cell has no definition")?;
+            check(plan, definition)?;
+            named.push((definition, cell));
+        }
+        runtime.block_on(transfer.take(named)).map_err(|failure| format!("the cluster: {failure}"))?;
+        tell(keys);
+        Ok(())
+    })?;
+    Ok(transfer.done())
+}
+
+/// Refuses what nodes with this configuration would never read.
+fn check(plan: &Plan, definition: &Definition) -> Result<(), String> {
+    let own = plan.catalog.get(definition.space, definition.kind);
+    let own = own.and_then(|own| Definition::new(definition.space, definition.kind, own).ok());
+    match own {
+        Some(own) if own.id() == definition.id() => Ok(()),
+        Some(_) => Err(format!(
+            "`{}` of `{}` is kept otherwise here: import into a data directory with this configuration, which translates \
+             it, and export that",
+            definition.statistic, definition.kind_name
+        )),
+        None => Err(format!("the configuration has no kind `{}`", definition.kind_name)),
+    }
+}
+
+fn getrandom_u64() -> Result<u64, PortableError> {
+    getrandom::u64().map_err(|error| PortableError::Taken(error.to_string()))
 }
 
 fn duration(span: Span) -> Duration {

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use stats::Figure;
+
 /// Sums since the start. All are monotone.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -34,6 +36,33 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// The same as figures for metrics.
+    pub(super) fn figures(&self) -> Vec<Figure> {
+        let all = [
+            ("commands", "Commands that were sent to the cluster", &self.commands),
+            ("round_trips", "Round trips, each of one or more commands", &self.round_trips),
+            ("moved", "Answers that a slot is elsewhere", &self.moved),
+            ("asked", "Answers that a slot is on its way, and where to ask", &self.asked),
+            ("apart", "Answers that the keys of a slot on its way lie apart", &self.apart),
+            ("scripts_loaded", "Scripts that a server did not know", &self.loaded),
+            ("resent", "Commands that were sent once more after a connection broke", &self.resent),
+            ("timeouts", "Round trips that were not answered in time", &self.timeouts),
+            ("broken", "Connections that could not be had, or broke", &self.broken),
+            ("refused", "Commands that were not sent since their server's circuit is open", &self.refused),
+            ("refreshes", "Times that the place of slots was asked for", &self.refreshes),
+            ("unconfirmed", "Writes that too few replicas have confirmed", &self.unconfirmed),
+            ("damaged", "Changes that were not made since their cell is none", &self.damaged),
+        ];
+        let figure = |(name, help, counter): (_, _, &AtomicU64)| Figure {
+            name,
+            help,
+            is_sum: true,
+            shard: None,
+            value: counter.load(Ordering::Relaxed),
+        };
+        all.into_iter().map(figure).collect()
+    }
+
     pub(super) fn add(counter: &AtomicU64, amount: u64) {
         counter.fetch_add(amount, Ordering::Relaxed);
     }

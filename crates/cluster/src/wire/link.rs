@@ -209,6 +209,9 @@ impl Link {
         if breaker.circuit != Circuit::Closed || breaker.failures >= self.dial.settings.failures_max {
             breaker.circuit = Circuit::Open;
             breaker.until = Some(Instant::now() + self.dial.settings.pause);
+            drop(breaker);
+            // A connection over a network that was cut can stay silent for minutes after it is whole again.
+            self.lines.iter().for_each(|line| lock(line).connecting = None);
         }
     }
 }

@@ -52,6 +52,8 @@ use self::link::{Dial, Line, Link};
 use self::name::Names;
 use self::script::{Script, Scripts};
 use self::topology::Topology;
+use stats::Figure;
+
 use crate::remote::{
     Batch, Cell, Claim, Failure, Form, Found, Image, Later, Partition, Read, Remote, Written,
 };
@@ -603,5 +605,20 @@ impl Remote for Wire {
         let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
         let count = usize::from(self.inner.settings.partitions.count());
         self.on_runtime(count, async move { inner.numbers(deadline).await })
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let mut figures = self.inner.counters.figures();
+        for shard in self.shards() {
+            let name = shard.address.to_string();
+            let of = |name_of, help, value| {
+                let shard = Some(name.clone());
+                Figure { name: name_of, help, is_sum: false, shard, value }
+            };
+            let is_closed = shard.circuit == Circuit::Closed;
+            figures.push(of("circuit_open", "1 if the shard is not asked for now", u64::from(!is_closed)));
+            figures.push(of("in_flight", "Round trips that are under way", shard.in_flight as u64));
+        }
+        figures
     }
 }

@@ -1,5 +1,5 @@
-//! A node over a model of a cluster: what every ledger must do, and what is promised after which fault. And the wires
-//! against real servers, which the tests start and stop.
+//! A node over a model of a cluster, and the wires against real servers, which the tests start and stop: what every
+//! ledger must do, and what is promised after which fault.
 
 mod cloud;
 mod faults;

@@ -51,15 +51,17 @@ impl Proxy {
 fn pass(mut from: TcpStream, mut to: TcpStream, is_answer: bool, network: &AtomicU8) {
     from.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let mut bytes = [0; 1 << 16];
+    let mut has_lost = false;
     loop {
         let read = from.read(&mut bytes);
         let state = network.load(Ordering::SeqCst);
-        if state == Network::Cut as u8 {
+        // A stream that has lost bytes ends: what comes later would be taken for them.
+        if state == Network::Cut as u8 || (has_lost && state == Network::Whole as u8) {
             break;
         }
         match read {
             Ok(0) => break,
-            Ok(_) if is_answer && state == Network::Deaf as u8 => {}
+            Ok(_) if is_answer && state == Network::Deaf as u8 => has_lost = true,
             Ok(length) => {
                 if to.write_all(&bytes[..length]).is_err() {
                     break;

@@ -76,6 +76,9 @@ pub enum PortableError {
     /// The text cannot be written.
     #[error("the export cannot be written: {0}")]
     Write(io::Error),
+    /// Where it was to go.
+    #[error("{0}")]
+    Taken(String),
     /// It is no export.
     #[error("this is no export of statistics: {0}")]
     Format(String),
@@ -557,7 +560,7 @@ fn secret_check(secret: &Secret) -> String {
 ///
 /// # Errors
 /// The operating system's.
-pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
+pub fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     let file = File::open(path)?;
     if is_compressed(path) {
         return Ok(Box::new(BufReader::with_capacity(256 << 10, zstd::Decoder::new(file)?)));
@@ -650,6 +653,25 @@ impl Directory {
             }
             (_, Source::Stream(input)) => self.replace(plan, &secret, input, how, tell),
         }
+    }
+
+    /// Reads what [`Directory::export_statistics`] wrote under this directory's secret, for whoever takes it elsewhere:
+    /// gives cells in batches with the definitions that they name. Answers how many there were.
+    ///
+    /// # Errors
+    /// [`PortableError`], and what `each` says.
+    pub fn read_statistics(
+        &self,
+        input: &mut dyn BufRead,
+        each: &mut dyn FnMut(&[Definition], Vec<Portable>) -> Result<(), String>,
+    ) -> Result<u64, PortableError> {
+        let mut reader = Reader::new(input);
+        let opened = reader.header(&self.secret()?)?;
+        let definitions: Vec<Definition> = opened.decoder.definitions().cloned().collect();
+        reader.cells(&opened, &mut |_, cells| {
+            let spelled = cells.iter().filter_map(|cell| opened.decoder.spell(cell)).collect();
+            each(&definitions, spelled).map_err(PortableError::Taken)
+        })
     }
 
     fn merge(

@@ -15,6 +15,41 @@ fn shell(document: &str) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
+/// The fenced `toml` blocks of a document.
+fn settings(document: &str) -> impl Iterator<Item = &str> {
+    document.split("\n```toml\n").skip(1).filter_map(|rest| rest.split("\n```").next())
+}
+
+#[test]
+fn the_guides_settings_are_taken() {
+    let guides = [
+        ("postfix.md", include_str!("../../../../docs/postfix.md")),
+        ("exim.md", include_str!("../../../../docs/exim.md")),
+        ("from-rspamd.md", include_str!("../../../../docs/from-rspamd.md")),
+        ("authentication.md", include_str!("../../../../docs/authentication.md")),
+    ];
+    for (name, guide) in guides {
+        assert!(settings(guide).count() > 0, "{name}");
+        for block in settings(guide) {
+            let data = Data::new(&["mail"]);
+            let path = data.path().join("tollhouse.toml");
+            let made = std::fs::read_to_string(&path).unwrap();
+            let written = if block.starts_with('[') {
+                format!("{made}\n{block}\n")
+            } else if block.starts_with("tokens =") {
+                made.replace("[server]\n", &format!("[server]\n{block}\n"))
+            } else {
+                // What a listener has besides.
+                let listen = if block.contains("listen =") { "" } else { "listen = \"127.0.0.1:11332\"\n" };
+                format!("{made}\n[[listener]]\nname = \"one\"\nprotocol = \"milter\"\n{listen}{block}\n")
+            };
+            std::fs::write(&path, &written).unwrap();
+            let checked = data.run(&["config", "check"], "");
+            assert_eq!(checked.code, 0, "{name}:\n{block}\n{}{}", checked.stdout, checked.stderr);
+        }
+    }
+}
+
 #[test]
 fn the_examples_over_http_work() {
     if Command::new("curl").arg("--version").output().is_err() {

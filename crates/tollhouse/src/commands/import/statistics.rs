@@ -1,15 +1,17 @@
 //! `tollhouse import FILE`: takes in statistics that were exported.
 
-use std::io::{self, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use engine::{Directory, How, PortableError, StatisticsSource};
+use cluster::Transferred;
+use engine::{ClusterPlan, Directory, How, Plan, PortableError, StatisticsSource};
 use indicatif::HumanCount;
 use serde::Serialize;
 use stats::Imported;
 
 use crate::console::{Output, Progress, say};
 use crate::exit::{Exit, Failure};
+use crate::home;
 use crate::options::{EngineOptions, JsonOption, stopped};
 
 /// Which statistics, and what becomes of those that are there.
@@ -24,6 +26,9 @@ pub(super) struct Statistics {
     /// Add to the statistics that are there. The same export is added once
     #[arg(long)]
     merge: bool,
+    /// Into a cluster: change nothing, and say how many keys are otherwise there
+    #[arg(long, conflicts_with_all = ["merge", "replace"])]
+    compare: bool,
     /// With --merge: exact distinct counts that have values in common are added all the same, and count these twice
     #[arg(long, requires = "merge")]
     allow_overlap: bool,
@@ -46,6 +51,17 @@ pub(super) fn run(args: Statistics) -> Result<Exit, Failure> {
     let file = args.file.ok_or_else(|| Failure::new("no file is named"))?;
     let directory = args.engine.directory()?;
     let plan = args.engine.plan(&directory)?;
+    if let Some(of) = &plan.node.cluster {
+        if args.merge {
+            return Err(Failure::new("nothing is added up in a cluster").help(
+                "without --merge each key of the export becomes what it is there; add up in a data directory before",
+            ));
+        }
+        return into_cluster(&directory, &plan, of, &file, !args.compare, &mut out);
+    }
+    if args.compare {
+        return Err(Failure::new("--compare is for statistics that live in a cluster"));
+    }
     let how = match (args.replace, args.merge) {
         (true, _) => How::Replace,
         (_, true) => How::Merge { overlap: args.allow_overlap },
@@ -77,6 +93,62 @@ pub(super) fn run(args: Statistics) -> Result<Exit, Failure> {
         HumanCount(expired)
     ));
     Ok(Exit::Fine)
+}
+
+/// The line of `--json` for a cluster.
+#[derive(Serialize)]
+struct ClusterLine {
+    same: u64,
+    created: u64,
+    changed: u64,
+    lost_batches: u64,
+}
+
+fn into_cluster(
+    directory: &Directory,
+    plan: &Plan,
+    of: &ClusterPlan,
+    file: &Path,
+    writes: bool,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
+    let mut input: Box<dyn BufRead> = if file == Path::new("-") {
+        Box::new(BufReader::new(io::stdin()))
+    } else {
+        engine::open_export(file)
+            .map_err(|error| Failure::new(format_args!("{}: {error}", file.display())))?
+    };
+    let progress = Progress::new("keys", None);
+    let mut told = 0;
+    let mut tell = |cells: u64| {
+        progress.add(cells - told);
+        told = cells;
+    };
+    let done = home::transfer(directory, plan, of, &mut input, writes, &mut tell);
+    drop(progress);
+    let done = done.map_err(|error| match error {
+        PortableError::Taken(_) => explained(error, file, directory)
+            .help("what came before is in the cluster; the same import goes on with the rest"),
+        error => explained(error, file, directory),
+    })?;
+    let Transferred { same, created, changed, lost_batches } = done;
+    if out.is_json() {
+        out.json(&ClusterLine { same, created, changed, lost_batches })?;
+    }
+    out.flush()?;
+    let [were, verb] =
+        if writes { ["have been made so", "created"] } else { ["are otherwise", "are not there"] };
+    say(format_args!(
+        "{} keys are in the cluster as in the export; {} {verb}, {} {were}",
+        HumanCount(same),
+        HumanCount(created),
+        HumanCount(changed)
+    ));
+    if lost_batches > 0 {
+        crate::console::error(format_args!("a failover has lost {lost_batches} batches: import once more"));
+    }
+    let is_whole = lost_batches == 0 && (writes || created + changed == 0);
+    Ok(if is_whole { Exit::Fine } else { Exit::Found })
 }
 
 fn explained(error: PortableError, file: &Path, directory: &Directory) -> Failure {

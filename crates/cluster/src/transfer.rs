@@ -1,0 +1,201 @@
+//! Statistics that come into a cluster from elsewhere: each cell is made what it was there.
+//!
+//! ```text
+//! cells ─► Remote::read, one round trip a shard ─► those that differ ─► Remote::write ─► begun anew with what came
+//! ```
+//!
+//! Nothing is added up, so a transfer can be broken off and repeated, and repeated again with what has changed at the
+//! source since; one that finds no difference is the check that all is there. Meanwhile nobody else may count the
+//! same keys: what they add between the reading and the writing of a cell is lost.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use event::{Key, Kind, Time};
+use stats::Measure;
+use stats::portable::{Content, Definition, Portable};
+
+use crate::remote::{
+    Batch, Cell, Change, Failure, Form, Image, Partition, Partitions, Read, Remote, Write, Written,
+};
+
+/// How long one call may take, and how often it is tried before the transfer ends.
+const WITHIN: Duration = Duration::from_secs(10);
+const TRIES: u32 = 30;
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What a transfer has found and done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transferred {
+    /// Cells that were as they came.
+    pub same: u64,
+    /// Cells that were not there.
+    pub created: u64,
+    /// Cells that were otherwise.
+    pub changed: u64,
+    /// Batches that a failover has lost after they had been made: the transfer is to be repeated.
+    pub lost_batches: u64,
+}
+
+/// A transfer into a cluster.
+pub struct Transfer {
+    remote: Arc<dyn Remote>,
+    partitions: Partitions,
+    forms: HashMap<u32, Arc<Form>>,
+    numbers: HashMap<Partition, u64>,
+    now: Time,
+    writes: bool,
+    done: Transferred,
+}
+
+impl Transfer {
+    /// Begins one, over a way to the cluster under a node's identity that nobody else has, and that was never used
+    /// before. If it does not write it only compares. `now` is when buckets of limits are looked at.
+    pub fn new(remote: Arc<dyn Remote>, partitions: Partitions, now: Time, writes: bool) -> Transfer {
+        Transfer {
+            remote,
+            partitions,
+            forms: HashMap::new(),
+            numbers: HashMap::new(),
+            now,
+            writes,
+            done: Transferred::default(),
+        }
+    }
+
+    /// What was found and done so far.
+    pub fn done(&self) -> Transferred {
+        self.done
+    }
+
+    /// Takes cells, each of them once. To be awaited where tokio's clock goes.
+    ///
+    /// # Errors
+    /// What the cluster answered last. What was taken before stays.
+    pub async fn take(
+        &mut self,
+        cells: impl IntoIterator<Item = (&Definition, Portable)>,
+    ) -> Result<(), Failure> {
+        let mut parts: BTreeMap<Partition, (Vec<Cell>, Vec<Image>)> = BTreeMap::new();
+        for (definition, portable) in cells {
+            let Portable { key, pair, first, last, content, .. } = portable;
+            let id = definition.id();
+            let form =
+                self.forms.entry(id).or_insert_with(|| Arc::new(Form { id, definition: definition.clone() }));
+            let kind = if pair { Kind(key.kind.0 | Cell::PAIR) } else { key.kind };
+            let (cells, images) = parts.entry(self.partitions.of(key.shingle)).or_default();
+            cells.push(Cell { key: Key { kind, ..key }, form: form.clone() });
+            images.push(Image { first, last, content });
+        }
+        let mut tries = 0;
+        while !parts.is_empty() {
+            let asked = parts
+                .iter()
+                .map(|(partition, (cells, _))| Read { partition: *partition, cells: cells.clone() });
+            let found = self.remote.read(asked.collect(), WITHIN).await;
+            let (mut batches, mut failure) = (Vec::new(), None);
+            for (answer, (partition, (cells, images))) in found.into_iter().zip(std::mem::take(&mut parts)) {
+                match answer {
+                    Ok(found) => self.compare(partition, cells, images, found.images, &mut batches),
+                    Err(why) => {
+                        failure = Some(why);
+                        parts.insert(partition, (cells, images));
+                    }
+                }
+            }
+            self.write(batches).await?;
+            if let Some(failure) = failure {
+                tries += 1;
+                pause(tries, failure).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn compare(
+        &mut self,
+        partition: Partition,
+        cells: Vec<Cell>,
+        images: Vec<Image>,
+        found: Vec<Option<Image>>,
+        batches: &mut Vec<Batch>,
+    ) {
+        // At the end of time every cell has expired: what is written then begins it anew.
+        let [mut anew, mut on] = [(Time(i64::MAX), Vec::new()), (self.now, Vec::new())];
+        for ((cell, image), found) in cells.into_iter().zip(images).zip(found) {
+            match &found {
+                Some(found) if is_same(found, &image) => {
+                    self.done.same += 1;
+                    continue;
+                }
+                Some(_) => self.done.changed += 1,
+                None => self.done.created += 1,
+            }
+            // How long a bucket is kept is counted from the horizon.
+            let of = if cell.form.definition.measure == Measure::Gcra { &mut on } else { &mut anew };
+            of.1.push(Write { cell, change: Change::Merge(image) });
+        }
+        for (horizon, writes) in [anew, on] {
+            if writes.is_empty() || !self.writes {
+                continue;
+            }
+            let number = self.numbers.entry(partition).or_default();
+            let previous = *number;
+            *number += 1;
+            batches.push(Batch { partition, number: *number, previous, horizon, writes: writes.into() });
+        }
+    }
+
+    /// Sends batches until they are made; those of one partition one after the other.
+    async fn write(&mut self, mut batches: Vec<Batch>) -> Result<(), Failure> {
+        let mut tries = 0;
+        while !batches.is_empty() {
+            let (mut now, mut later) = (Vec::<Batch>::new(), Vec::new());
+            for batch in batches {
+                let is_next = now.iter().all(|other| other.partition != batch.partition);
+                if is_next { now.push(batch) } else { later.push(batch) }
+            }
+            let answers = self.remote.write(now.clone(), WITHIN).await;
+            let mut failure = None;
+            for (mut batch, answer) in now.into_iter().zip(answers) {
+                match answer {
+                    Ok(Written::Now | Written::Before) => {}
+                    Ok(Written::Behind(has)) => {
+                        self.done.lost_batches += batch.previous.saturating_sub(has);
+                        batch.previous = has;
+                        later.push(batch);
+                    }
+                    Err(why) => {
+                        failure = Some(why);
+                        later.push(batch);
+                    }
+                }
+            }
+            later.sort_by_key(|batch| (batch.partition, batch.number));
+            batches = later;
+            if let Some(failure) = failure {
+                tries += 1;
+                pause(tries, failure).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A bucket may have gone on.
+fn is_same(found: &Image, image: &Image) -> bool {
+    match (&found.content, &image.content) {
+        (Content::Moment(found), Content::Moment(moment)) => found >= moment,
+        _ => found == image,
+    }
+}
+
+async fn pause(tries: u32, failure: Failure) -> Result<(), Failure> {
+    if tries >= TRIES || matches!(failure, Failure::Unexpected(_)) {
+        return Err(failure);
+    }
+    tracing::warn!("tried again in a second: {failure}");
+    tokio::time::sleep(PAUSE).await;
+    Ok(())
+}
