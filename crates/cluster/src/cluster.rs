@@ -21,8 +21,7 @@ use store::Device;
 
 use crate::cache::{CellId, Shard};
 use crate::counts::{Counts, Metrics};
-use crate::delta::Delta;
-use crate::flush::Part;
+use crate::flush::{Batches, Part};
 use crate::intent::Intents;
 use crate::journal::{Added, Journal, Options, Record, Token};
 use crate::lock;
@@ -171,7 +170,7 @@ impl fmt::Debug for Cluster {
 }
 
 /// What a journal says is not in the cluster.
-type Replays = HashMap<Partition, std::collections::BTreeMap<u64, HashMap<(CellId, u32), Delta>>>;
+type Replays = HashMap<Partition, Batches>;
 
 impl Cluster {
     /// Opens a node: reads the journal in `device`, which is this node's alone, and begins to send what is in it. The
