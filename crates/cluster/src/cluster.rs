@@ -21,8 +21,7 @@ use store::Device;
 
 use crate::cache::{CellId, Shard};
 use crate::counts::{Counts, Metrics};
-use crate::delta::Delta;
-use crate::flush::Part;
+use crate::flush::{Batches, Part};
 use crate::intent::Intents;
 use crate::journal::{Added, Journal, Options, Record, Token};
 use crate::lock;
@@ -171,7 +170,7 @@ impl fmt::Debug for Cluster {
 }
 
 /// What a journal says is not in the cluster.
-type Replays = HashMap<Partition, std::collections::BTreeMap<u64, HashMap<(CellId, u32), Delta>>>;
+type Replays = HashMap<Partition, Batches>;
 
 impl Cluster {
     /// Opens a node: reads the journal in `device`, which is this node's alone, and begins to send what is in it. The
@@ -199,6 +198,11 @@ impl Cluster {
         let journal = journal.map_err(|error| LedgerError::Poisoned { why: error.to_string().into() })?;
         let shards = SHARDS.min(usize::from(count));
         let world = World::new(catalog, None, shards)?;
+        let horizon = records.iter().filter_map(|record| match record {
+            Record::Horizon(time) => Some(time.0),
+            _ => None,
+        });
+        let horizon = horizon.max().unwrap_or(i64::MIN);
         let (world, mut replays, intents) = replay(world, records)?;
         let mut random = Random::new(surroundings.seed());
         let latest = journal.latest();
@@ -230,7 +234,7 @@ impl Cluster {
             journal: Arc::new(journal),
             intents,
             adding: RwLock::default(),
-            horizon: AtomicI64::new(i64::MIN),
+            horizon: AtomicI64::new(horizon),
             running: Running::default(),
             counts: Counts::default(),
             token: AtomicU64::new(random.bits()),
@@ -285,6 +289,7 @@ impl Cluster {
         inner.is_closed.store(true, Ordering::Release);
         inner.is_draining.store(true, Ordering::Release);
         let end = inner.surroundings.now() + inner.settings.drain;
+        inner.kick.notify(1);
         loop {
             let drained = inner.drained.listen();
             if inner.is_clean() {
@@ -293,7 +298,6 @@ impl Cluster {
             if inner.surroundings.now() >= end {
                 return false;
             }
-            inner.kick.notify(1);
             drained.await;
         }
     }
@@ -346,7 +350,7 @@ fn replay(mut world: World, records: Vec<Record>) -> Result<(World, Replays, Int
                     }
                 }
             }
-            Record::Numbers(_) | Record::Checkpoint => {}
+            Record::Numbers(_) | Record::Checkpoint | Record::Horizon(_) => {}
         }
     }
     let restored = Intents::default();
@@ -514,9 +518,15 @@ impl Ledger for Cluster {
     }
 
     fn maintain(&self, now: Time) -> Result<(), LedgerError> {
-        self.inner.horizon.fetch_max(now.0, Ordering::AcqRel);
-        self.inner.sweep();
-        self.inner.journal.check()
+        let inner = &self.inner;
+        if inner.horizon.fetch_max(now.0, Ordering::AcqRel) < now.0 {
+            inner.journal.append(&Record::Horizon(now), &|_| None);
+            if inner.settings.durability == Durability::Sync {
+                inner.journal.sync()?;
+            }
+        }
+        inner.sweep();
+        inner.journal.check()
     }
 
     /// Sends everything, for as long as [`Settings::drain`] says, and syncs the journal. What the cluster has not taken by
@@ -526,12 +536,12 @@ impl Ledger for Cluster {
         inner.is_closed.store(true, Ordering::Release);
         inner.is_draining.store(true, Ordering::Release);
         let end = Instant::now() + inner.settings.drain;
+        inner.kick.notify(1);
         loop {
             let drained = inner.drained.listen();
             if inner.is_clean() {
                 break;
             }
-            inner.kick.notify(1);
             if drained.wait_deadline(end).is_none() {
                 tracing::warn!(
                     "the cluster has not taken everything: what is left is sent after the next opening"
@@ -539,7 +549,7 @@ impl Ledger for Cluster {
                 break;
             }
         }
-        inner.journal.close()
+        inner.journal.sync()
     }
 
     fn figures(&self) -> Vec<Figure> {

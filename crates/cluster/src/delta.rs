@@ -72,7 +72,7 @@ impl Delta {
         if let (Flow::Add { cost }, Some((before, Flow::Add { cost: earlier }))) =
             (flow, self.flows.last_mut())
         {
-            *before = Time((*before).0.max(time.0.saturating_sub(earlier.div_euclid(1000))));
+            *before = Time(before.0.max(time.0.saturating_sub(earlier.div_euclid(1000))));
             *earlier = earlier.saturating_add(cost);
             return;
         }

@@ -36,6 +36,9 @@ const AGAIN_MAX: Duration = Duration::from_secs(5);
 /// Additions to a cell of a form.
 pub(crate) type Item = (CellId, u32, Arc<Delta>);
 
+/// What batches of a partition were, by their number.
+pub(crate) type Batches = BTreeMap<u64, HashMap<(CellId, u32), Delta>>;
+
 /// A batch that is not acknowledged.
 #[derive(Clone)]
 pub(crate) struct Sending {
@@ -69,7 +72,7 @@ pub(crate) struct Part {
     not_before: Duration,
     due: Duration,
     /// What the journal has of batches, until the partition is known.
-    pub(crate) replays: BTreeMap<u64, HashMap<(CellId, u32), Delta>>,
+    pub(crate) replays: Batches,
     /// Batches that a failover may still lose, and when they were acknowledged.
     retained: VecDeque<(u64, Duration)>,
     /// Up to this batch the journal is not needed.
@@ -442,7 +445,7 @@ impl Inner {
             }
         }
         let world = self.world();
-        let mut batches: HashMap<Partition, BTreeMap<u64, HashMap<(CellId, u32), Delta>>> = HashMap::new();
+        let mut batches: HashMap<Partition, Batches> = HashMap::new();
         for record in records {
             let Record::Addition { added, .. } = record else { continue };
             for Added { partition, number, cell, form, op } in added {

@@ -299,6 +299,10 @@ impl Cells<'_> {
                     self.shard.mark(pair, part, plan, time);
                 } else if adds {
                     self.add(id, planned, Op::Counters(time, Amounts::default()));
+                    // Whoever has added it may not have it in the journal yet, and fail; this one is not to fail with it.
+                    if self.shard.get(pair).is_some_and(|entry| entry.pending.is_some()) {
+                        self.note(id, planned, Op::Unique(time, event::Shingle(pair.shingle)));
+                    }
                 }
             }
             _ if !adds => {}
@@ -340,7 +344,12 @@ impl Cells<'_> {
     fn add(&mut self, id: CellId, planned: &Planned, op: Op) {
         let at = self.shard.part_of(id);
         self.shard.add(id, at, &planned.plan, &op);
-        if let Some(part) = self.shard.parts.get(at) {
+        self.note(id, planned, op);
+    }
+
+    /// Has the journal say what is part of the next batch.
+    fn note(&mut self, id: CellId, planned: &Planned, op: Op) {
+        if let Some(part) = self.shard.parts.get(self.shard.part_of(id)) {
             let (partition, number, form) = (part.partition, part.number, planned.known.form.id);
             self.added.push(Added { partition, number, cell: id, form, op });
         }

@@ -12,6 +12,7 @@ use crate::remote::{Cell, Image, Partition, Read};
 use crate::world::World;
 
 /// Cells that one call is to read.
+#[derive(Default)]
 pub(crate) struct Wanted {
     pub(crate) flight: Arc<Flight>,
     cells: BTreeMap<Partition, Vec<(CellId, u32)>>,
@@ -19,17 +20,6 @@ pub(crate) struct Wanted {
     acknowledged: BTreeMap<Partition, u64>,
     /// An image lacked what this node had seen acknowledged.
     pub(crate) was_void: Arc<AtomicBool>,
-}
-
-impl Default for Wanted {
-    fn default() -> Wanted {
-        Wanted {
-            flight: Arc::default(),
-            cells: BTreeMap::new(),
-            acknowledged: BTreeMap::new(),
-            was_void: Arc::default(),
-        }
-    }
 }
 
 impl Wanted {

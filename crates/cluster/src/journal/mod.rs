@@ -19,7 +19,8 @@ mod record;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use event_listener::Event;
+use event::Time;
+use event_listener::{Event, Listener};
 use hashbrown::{HashMap, HashSet};
 use stats::{Durability, LedgerError};
 use store::{Blob, Device};
@@ -101,6 +102,8 @@ struct State {
     latest: Vec<u64>,
     /// Intents that are not settled, and the segment of each.
     undecided: HashMap<Token, u64>,
+    /// The latest that any record has named.
+    horizon: Option<Time>,
 }
 
 #[derive(Default)]
@@ -215,7 +218,7 @@ impl Journal {
     }
 
     /// Writes and syncs everything, and waits for it: on a thread that may block.
-    pub(crate) fn close(self: &Arc<Journal>) -> Result<(), LedgerError> {
+    pub(crate) fn sync(self: &Arc<Journal>) -> Result<(), LedgerError> {
         loop {
             let progress = self.progress.listen();
             {
@@ -227,7 +230,7 @@ impl Journal {
                 let wanted = state.appended;
                 self.run(&mut state, wanted);
             }
-            event_listener::Listener::wait(progress);
+            progress.wait();
         }
     }
 
@@ -452,6 +455,7 @@ impl State {
                     }
                 }
             }
+            Record::Horizon(time) => self.horizon = self.horizon.max(Some(*time)),
             Record::Checkpoint => {}
         }
     }
@@ -467,6 +471,9 @@ impl State {
         self.account(MAGIC.len());
         let numbers = Record::Numbers(self.latest.clone());
         self.append(&numbers, &numbers.encode(), &|_| None);
+        if let Some(horizon) = self.horizon.map(Record::Horizon) {
+            self.append(&horizon, &horizon.encode(), &|_| None);
+        }
     }
 
     fn append(&mut self, record: &Record, payload: &[u8], form: &dyn Fn(u32) -> Option<Vec<u64>>) {

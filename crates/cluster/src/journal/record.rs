@@ -9,6 +9,7 @@
 //!           4   addition: tokens that have got their mark, tokens that have not,
 //!               for each partition its number, the batch's, and for each cell its key, form and operations
 //!           5   checkpoint: what earlier segments say is in this one and later ones
+//!           6   horizon: what expires at or before this time is gone
 //! ```
 //!
 //! Fixed numbers are little-endian, all others LEB128, signed ones zigzag.
@@ -49,6 +50,7 @@ pub(crate) enum Record {
     Intent(Token, Request),
     Addition { had: Vec<Token>, refused: Vec<Token>, added: Vec<Added> },
     Checkpoint,
+    Horizon(Time),
 }
 
 impl Record {
@@ -87,6 +89,10 @@ impl Record {
                 }
             }
             Record::Checkpoint => bytes.push(5),
+            Record::Horizon(time) => {
+                bytes.push(6);
+                push_zigzag(&mut bytes, time.0);
+            }
         }
         bytes
     }
@@ -124,6 +130,7 @@ impl Record {
                 Record::Addition { had, refused, added }
             }
             5 => Record::Checkpoint,
+            6 => Record::Horizon(Time(reader.zigzag()?)),
             _ => return None,
         };
         reader.0.is_empty().then_some(record)
@@ -481,6 +488,7 @@ mod tests {
             (vec(any::<Token>(), 0..3), vec(any::<Token>(), 0..3), vec(added, 0..5))
                 .prop_map(|(had, refused, added)| Record::Addition { had, refused, added }),
             Just(Record::Checkpoint),
+            any::<i64>().prop_map(|time| Record::Horizon(Time(time))),
         ]
     }
 
