@@ -253,7 +253,7 @@ fn a_mark_is_left_by_one() {
     assert!(plan.fine(&words, plan.bucket(at + Span::minutes(2))).0);
     let wrong =
         Claim { cell: cell(&crate::support::form(0, measures().remove(0)), 1), time: at, token: [0; 16] };
-    let answer = pollster::block_on(wired.wire.claim(vec![wrong, claim(5, at, 1)], WITHIN));
+    let answer = pollster::block_on(wired.wire.claim(vec![wrong, claim(5 << 54, at, 1)], WITHIN));
     assert!(matches!(answer[..], [Err(Failure::Unexpected(_)), Ok(true)]), "{answer:?}");
 }
 
