@@ -179,7 +179,7 @@ impl Entry {
         true
     }
 
-    /// Forgets what has expired: it begins anew.
+    /// Forgets what has expired: it begins anew. Of what was added the journal has to be told.
     pub(crate) fn expire(&mut self) {
         if let Some(sent) = self.sent.take() {
             self.number = self.number.max(sent.number);
