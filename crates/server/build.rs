@@ -5,9 +5,14 @@ use std::path::Path;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let protos = Path::new("proto");
-    let service = protos.join("envoy/service/ratelimit/v3/rls.proto");
+    let services = ["envoy/service/ratelimit/v3/rls.proto", "tollhouse/batch/v1/batch.proto"];
     println!("cargo::rerun-if-changed={}", protos.display());
-    let files = protox::compile([service], [protos])?;
-    tonic_prost_build::configure().build_transport(false).include_file("messages.rs").compile_fds(files)?;
+    let files = protox::compile(services.map(|service| protos.join(service)), [protos])?;
+    tonic_prost_build::configure()
+        .build_transport(false)
+        // Columns lie where they were received.
+        .bytes(".tollhouse")
+        .include_file("messages.rs")
+        .compile_fds(files)?;
     Ok(())
 }

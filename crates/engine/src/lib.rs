@@ -48,7 +48,7 @@ pub use directory::{Directory, DirectoryError};
 pub use explain::{Close, ExplainedClassifier, ExplainedKey, ExplainedModel, ExplainedToken, Explanation};
 use id::IdSource;
 pub use id::{RecordId, RecordIdError};
-use journal::{Journal, JournalError, Record, Row};
+use journal::{Decided, Journal, JournalError, KnownKey, Record, Records};
 pub use json::json_value;
 pub use judge::Severity;
 pub use metrics::Metrics;
@@ -64,7 +64,6 @@ pub use reload::{Change, Proposal, ReloadError, Reloaded, RulesInfo, VersionInfo
 use reload::{Shelf, State};
 pub use report::{FeedbackOutcome, Said, Standing};
 pub use stage::features::Read;
-use stage::fields::Fielded;
 pub use stage::keys::{KEYS_MAX, Prepared};
 use stage::observe::{Observed, What};
 use stage::{features, fields, keys, observe, score, settle};
@@ -146,6 +145,14 @@ pub struct Decision {
     pub duplicate: bool,
     /// Score, action and reasons.
     pub verdict: Verdict,
+}
+
+/// What verdicts ask for, to be done once all events of a batch are judged.
+#[derive(Default)]
+struct Due {
+    adds: Vec<Request>,
+    told: Vec<told::Put>,
+    lessons: Vec<teach::OwnLesson>,
 }
 
 /// Why an engine cannot be opened.
@@ -522,20 +529,32 @@ impl Engine {
 
     /// Stages 5 to 7 of events that models have scored.
     async fn conclude(&self, observed: Vec<Observed>) -> Result<Vec<Decision>, EngineError> {
-        let verdicts: Vec<Verdict> = observed.iter().map(|observed| self.judge(observed)).collect();
-        self.count_verdicts(&observed, &verdicts);
-        let adds = settle::requests(&observed, &verdicts);
-        self.told.put(settle::told(&observed, &verdicts));
-        let lessons = self.own_lessons(&observed, &verdicts);
+        let mut due = Due::default();
+        let verdicts = self.judge_all(&observed, &mut due);
         // Neither waits for the other's disk: both go by what was observed and judged.
-        let (settled, decisions) =
-            join(settle::settle(&*self.ledger, &adds), self.log(observed, verdicts)).await;
-        if let Err(error) = settled {
+        let ((), decisions) = join(self.carry_out(due), self.log(observed, verdicts)).await;
+        decisions
+    }
+
+    /// Stage 5. What verdicts ask for is put behind what is due.
+    fn judge_all(&self, observed: &[Observed], due: &mut Due) -> Vec<Verdict> {
+        let verdicts: Vec<Verdict> = observed.iter().map(|observed| self.judge(observed)).collect();
+        self.count_verdicts(observed, &verdicts);
+        due.adds.extend(settle::requests(observed, &verdicts));
+        due.told.extend(settle::told(observed, &verdicts));
+        due.lessons.extend(self.own_lessons(observed, &verdicts));
+        verdicts
+    }
+
+    /// Stage 6.
+    async fn carry_out(&self, due: Due) {
+        let Due { adds, told, lessons } = due;
+        self.told.put(told);
+        if let Err(error) = settle::settle(&*self.ledger, &adds).await {
             tracing::error!(%error, "verdicts cannot be counted");
             self.metrics.settle_failures.inc_by(adds.len() as u64);
         }
         self.learn_own(&lessons).await;
-        decisions
     }
 
     /// What would be decided on an event, by what is known of its keys now. Nothing is counted, logged or settled.
@@ -585,26 +604,41 @@ impl Engine {
         verdicts: Vec<Verdict>,
     ) -> Result<Vec<Decision>, EngineError> {
         let mut decisions = Vec::with_capacity(observed.len());
-        let mut records = Vec::with_capacity(if self.journal.is_some() { observed.len() } else { 0 });
-        for (observed, verdict) in observed.into_iter().zip(verdicts) {
-            let prepared = &observed.prepared;
-            let (arrival, id) = (prepared.row.arrival, self.ids.next(prepared.row.arrival));
+        let mut records = Records::default();
+        for (mut observed, verdict) in observed.into_iter().zip(verdicts) {
+            let row = &observed.prepared.row;
+            let id = self.ids.next(row.arrival);
             let decision = Decision {
                 id,
-                event_id: prepared.row.event_id.clone(),
-                pipeline: Arc::clone(&prepared.row.pipeline),
-                time: prepared.row.time,
+                event_id: row.event_id.clone(),
+                pipeline: Arc::clone(&row.pipeline),
+                time: row.time,
                 duplicate: observed.duplicate,
                 verdict,
             };
             self.compare(&observed, &decision);
             if self.journal.is_some() {
-                records.push((id, arrival, row(observed, &decision.verdict)));
+                let facts = &mut observed.prepared.row.facts;
+                for (column, slot) in decision.pipeline.schema.columns().iter().zip(0..) {
+                    if !column.journalled {
+                        facts.clear(Slot(slot));
+                    }
+                }
+                let known = observed.known();
+                let keys: Vec<KnownKey<'_>> =
+                    known.map(|(key, reading)| KnownKey::new(key, reading)).collect();
+                records.push_decision(&Decided {
+                    id,
+                    arrival: observed.prepared.row.arrival,
+                    decision: &decision,
+                    facts: &observed.prepared.row.facts,
+                    keys: &keys,
+                });
             }
             decisions.push(decision);
         }
         if let Some(journal) = &self.journal {
-            journal.append(&records).await?;
+            journal.append_all(&records).await?;
             self.metrics.journal_records.inc_by(records.len() as u64);
         }
         Ok(decisions)
@@ -869,27 +903,6 @@ fn open_ledger(directory: &Directory, plan: &Plan) -> Result<Embedded, OpenError
         tracing::error!(path = %path.display(), from = damage.from, to = damage.to, "damaged bytes are skipped");
     }
     Ok(ledger)
-}
-
-fn row(observed: Observed, verdict: &Verdict) -> Record {
-    let (prepared, duplicate, keys) = observed.into_known();
-    let Fielded { pipeline, event_id, time, arrival, mut facts, .. } = prepared.row;
-    for (column, slot) in pipeline.schema.columns().iter().zip(0..) {
-        if !column.journalled {
-            facts.clear(Slot(slot));
-        }
-    }
-    Record::Decision(Box::new(Row {
-        pipeline: pipeline.name.clone(),
-        version: pipeline.version.clone(),
-        event_id,
-        time,
-        arrival,
-        duplicate,
-        facts,
-        keys,
-        verdict: verdict.clone(),
-    }))
 }
 
 fn label(pipeline: &Pipeline) -> PipelineLabel {

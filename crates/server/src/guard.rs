@@ -105,9 +105,11 @@ fn place(node: &Node) -> Result<OwnedSemaphorePermit, Failure> {
 }
 
 fn may_ask(node: &Node, headers: &HeaderMap) -> Result<(), Failure> {
-    if !node.wants_token() {
-        return from_here(headers);
-    }
+    if node.wants_token() { has_token(node, headers) } else { from_here(headers) }
+}
+
+/// Whether a request carries one of the tokens, as a bearer or as bouncers say it.
+pub(crate) fn has_token(node: &Node, headers: &HeaderMap) -> Result<(), Failure> {
     let mut given = headers.get_all(header::AUTHORIZATION).iter();
     let bearer = |value: &axum::http::HeaderValue| {
         let (scheme, token) = value.as_bytes().split_at_checked(b"Bearer ".len())?;
@@ -189,13 +191,7 @@ async fn read(
             }
             continue;
         }
-        let more = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        let more = Arc::clone(&node.bodies).try_acquire_many_owned(more).map_err(|_| {
-            node.metrics.refused.inc();
-            OVERLOADED
-                .failure("the bodies being worked on are too large together")
-                .help("try again a little later")
-        })?;
+        let more = self::room(node, data.len())?;
         match &mut room {
             Some(room) => room.merge(more),
             None => room = Some(more),
@@ -203,6 +199,17 @@ async fn read(
         whole.extend_from_slice(&data);
     }
     if length > max { Err(too_large()) } else { Ok((Bytes::from(whole), room)) }
+}
+
+/// Room in memory for so many bytes that a request has brought.
+pub(crate) fn room(node: &Node, bytes: usize) -> Result<OwnedSemaphorePermit, Failure> {
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    Arc::clone(&node.bodies).try_acquire_many_owned(bytes).map_err(|_| {
+        node.metrics.refused.inc();
+        OVERLOADED
+            .failure("the bodies being worked on are too large together")
+            .help("try again a little later")
+    })
 }
 
 #[cfg(test)]

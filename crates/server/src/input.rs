@@ -176,11 +176,15 @@ pub(crate) fn batch_id(headers: &HeaderMap) -> Result<Option<String>, Failure> {
             .failure(format!("{}: not for a batch in columns", shown(name)))
             .help(format!("there is: {}; events say the rest themselves", BATCH_ID.0)));
     }
-    let id = single(headers, BATCH_ID)?.filter(|id| !id.is_empty());
-    if id.is_some_and(|id| id.len() > Event::ID_BYTES_MAX) {
+    checked_batch_id(single(headers, BATCH_ID)?.unwrap_or_default())
+}
+
+/// The name of a batch that was said; none if it is empty.
+pub(crate) fn checked_batch_id(id: &str) -> Result<Option<String>, Failure> {
+    if id.len() > Event::ID_BYTES_MAX {
         return Err(invalid(BATCH_ID, "expected at most 256 bytes"));
     }
-    Ok(id.map(str::to_owned))
+    Ok((!id.is_empty()).then(|| id.to_owned()))
 }
 
 /// An event that a request brought.

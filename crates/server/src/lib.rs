@@ -17,6 +17,11 @@
 //!               who, how many  commands of clients of Redis, in batches
 //! ```
 //!
+//! ```text
+//! connection ─► listen ─► grpc ─┬─► envoy ─► engine          limits, as Envoy asks
+//!               who, how many   └─► http::batch ─► engine    streams of batches
+//! ```
+//!
 //! Where resolvers are configured, `auth` looks up who vouches for a message before it is decided, through `dns`.
 //!
 //! [`Server`] owns the listeners, the limits and the housekeeping; `guard` is what every request passes, `input`
@@ -27,8 +32,9 @@ pub mod api;
 pub mod arrow;
 mod auth;
 mod dns;
-pub mod envoy;
+mod envoy;
 mod gate;
+pub mod grpc;
 mod guard;
 pub mod hops;
 mod http;

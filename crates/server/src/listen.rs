@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::envoy;
+use crate::grpc;
 use crate::mail::{self, Face};
 use crate::node::Node;
 use crate::patience::Patient;
@@ -168,6 +169,7 @@ async fn accept(listening: Listening, file: Option<SocketFile>, face: Arc<Face>,
                     match face.plan.protocol {
                         Protocol::Resp => resp::converse(stream, face, stop).await,
                         Protocol::Envoy => envoy::converse(stream, face, stop).await,
+                        Protocol::Grpc => grpc::converse(stream, face, stop).await,
                         _ => mail::converse(stream, face, stop).await,
                     }
                     drop((place, permit));

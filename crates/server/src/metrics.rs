@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use engine::Engine;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, NoLabelSet, text};
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeLabelSet, EncodeMetric, MetricEncoder, NoLabelSet, text,
+};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
@@ -334,6 +336,14 @@ impl Metrics {
     }
 }
 
+fn encode(encoder: &mut MetricEncoder<'_>, figure: &Figure) -> fmt::Result {
+    if figure.is_sum {
+        encoder.encode_counter::<NoLabelSet, _, u64>(&figure.value, None)
+    } else {
+        encoder.encode_gauge(&i64::try_from(figure.value).unwrap_or(i64::MAX))
+    }
+}
+
 /// What ledger and journal hold, asked for when it is shown.
 struct Holdings(Arc<Engine>);
 
@@ -424,13 +434,9 @@ impl Collector for Holdings {
             let descriptor = format!("tollhouse_cluster_{name}");
             let mut family = encoder.encode_descriptor(&descriptor, help, None, kind)?;
             for figure in of_name {
-                let label: Vec<(&str, &str)> =
-                    figure.shard.iter().map(|shard| ("shard", shard.as_str())).collect();
-                let mut metric = family.encode_family(&label)?;
-                if *is_sum {
-                    metric.encode_counter::<NoLabelSet, _, u64>(&figure.value, None)?;
-                } else {
-                    metric.encode_gauge(&i64::try_from(figure.value).unwrap_or(i64::MAX))?;
+                match &figure.shard {
+                    Some(shard) => encode(&mut family.encode_family(&[("shard", shard.as_str())])?, figure)?,
+                    None => encode(&mut family, figure)?,
                 }
             }
         }

@@ -31,6 +31,8 @@ pub fn system_clock() -> Clock {
 
 /// How many largest bodies may be in memory at once.
 const BODIES: u64 = 8;
+/// Streams of batches that may be open at once: each may have a body in memory that is not whole yet.
+const STREAMS_MAX: usize = 64;
 
 /// What a running server knows.
 pub(crate) struct Node {
@@ -48,6 +50,8 @@ pub(crate) struct Node {
     pub(crate) requests: Arc<Semaphore>,
     /// Free bytes for bodies.
     pub(crate) bodies: Arc<Semaphore>,
+    /// Free places for streams of batches.
+    pub(crate) streams: Arc<Semaphore>,
     /// How far enforcement points have read.
     pub(crate) readers: Readers,
     /// Places for batches.
@@ -77,6 +81,7 @@ impl Node {
             metrics,
             requests: Arc::new(Semaphore::new(plan.requests_max.min(Semaphore::MAX_PERMITS))),
             batches: Gate::of_machine(),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             readers: Readers::default(),
             bodies: Arc::new(Semaphore::new(bodies.min(Semaphore::MAX_PERMITS))),
             tokens: plan.tokens.iter().map(|token| Sha256::digest(token).into()).collect(),

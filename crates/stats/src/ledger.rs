@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use event::{Key, Kind, Shingle, Space, Span, Time};
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 use crate::catalog::{Catalog, CatalogError};
 use crate::layout::LayoutError;
@@ -310,6 +311,12 @@ impl Outcomes {
         self.readings[start..end].iter().map(|brief| View { brief, values: &self.values })
     }
 
+    /// A reading by its number among those of all requests.
+    #[inline]
+    pub fn reading(&self, at: usize) -> Option<View<'_>> {
+        self.readings.get(at).map(|brief| View { brief, values: &self.values })
+    }
+
     /// The readings of all requests, one behind the other.
     pub fn all(&self) -> impl ExactSizeIterator<Item = View<'_>> + Clone {
         self.readings.iter().map(|brief| View { brief, values: &self.values })
@@ -376,7 +383,7 @@ impl View<'_> {
             last: self.last(),
             fresh: self.fresh(),
             counters: self.brief.columns,
-            sums: self.values().to_vec(),
+            sums: Sums::from_slice(self.values()),
         }
     }
 }
@@ -415,7 +422,26 @@ pub struct Reading {
     pub fresh: bool,
     pub(crate) counters: u8,
     /// Windows by counters; empty for a key without counts.
-    pub(crate) sums: Vec<u64>,
+    #[serde(with = "sums")]
+    pub(crate) sums: Sums,
+}
+
+/// A few of them lie beside the rest: events have many readings, most of them short.
+pub(crate) type Sums = SmallVec<[u64; 4]>;
+
+/// Sums as sequences of numbers.
+mod sums {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Sums;
+
+    pub(super) fn serialize<S: Serializer>(sums: &Sums, serializer: S) -> Result<S::Ok, S::Error> {
+        sums.as_slice().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sums, D::Error> {
+        Vec::deserialize(deserializer).map(Sums::from_vec)
+    }
 }
 
 impl Reading {

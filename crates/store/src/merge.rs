@@ -23,8 +23,10 @@ use crate::store::{Meaning, Store};
 const COPY_BYTES: usize = 1 << 20;
 /// Images whose keys are looked up together.
 const TOGETHER: usize = 512;
-/// Victims that one flush lets go.
+/// Victims that one flush lets go, at least.
 const VICTIMS: usize = 4;
+/// Bytes of victims for each key that one round over all keys is worth, so that it costs less than writing them did.
+const ROUND_BYTES_PER_KEY: u64 = 32;
 /// To ask all keys is cheaper than to read the victims where there is no more than one for so many bytes of them: a key
 /// takes some 15 ns, and an image, of some 30 bytes, twenty times as long.
 const BYTES_PER_KEY: u64 = 2;
@@ -41,8 +43,9 @@ pub struct Merged {
 }
 
 impl Store {
-    /// Removes segments that have expired, unread, and merges those with the most dead bytes, until the files hold at
-    /// most twice what is live and two segments, or `budget` bytes of live images were written again. To be called
+    /// Removes segments that have expired, unread. Once the files hold more than three times what is live and two
+    /// segments, merges those with the most dead bytes, until they hold at most twice that and two segments, or `budget`
+    /// bytes of live images were written again: what is merged later is dead to a greater part. To be called
     /// after flushes with what they wrote, and now and then. `now` is the time up to which images are let go.
     ///
     /// # Errors
@@ -74,11 +77,17 @@ impl Store {
         let mut left = budget;
         // What the merge itself fills is for the next one: it ends, however much of a file is headers.
         let newest = log.segments().last().map_or(0, |segment| segment.id);
+        let (keys, mut begun) = (self.usage().keys, false);
         loop {
-            let mut victims = Vec::new();
-            while victims.len() < VICTIMS
-                && let Some(victim) = self.victim(log, newest, &stuck, &victims)
+            let mut victims: Vec<SegmentUsage> = Vec::new();
+            let is_round = |victims: &[SegmentUsage]| {
+                let bytes: u64 = victims.iter().map(|victim| victim.bytes).sum();
+                victims.len() >= VICTIMS && bytes >= keys.saturating_mul(ROUND_BYTES_PER_KEY)
+            };
+            while !is_round(&victims)
+                && let Some(victim) = self.victim(log, newest, &stuck, &victims, begun)
             {
+                begun = true;
                 if victim.live_bytes > left && left < budget {
                     left = 0;
                     break;
@@ -135,14 +144,15 @@ impl Store {
         cold
     }
 
-    /// The sealed segment with the largest share of dead bytes, if the files are too long by now. Those that are
-    /// `copied` are as good as gone.
+    /// The sealed segment with the largest share of dead bytes, if the files are too long by now: for a merge that has
+    /// `begun`, or for one to begin. Those that are `copied` are as good as gone.
     fn victim(
         &self,
         log: &Log,
         newest: u32,
         stuck: &HashSet<u32>,
         copied: &[SegmentUsage],
+        begun: bool,
     ) -> Option<SegmentUsage> {
         let mut segments = log.segments();
         let is_gone = |segment: &SegmentUsage| copied.iter().any(|gone| gone.id == segment.id);
@@ -157,7 +167,8 @@ impl Store {
             (dead << 20) / segment.bytes.max(1)
         };
         let victim = *sealed.max_by_key(|segment| share(segment))?;
-        let allowed = 2 * live.min(all) + 2 * self.segment_bytes();
+        let times = if begun { 2 } else { 3 };
+        let allowed = times * live.min(all) + 2 * self.segment_bytes();
         // Once all keys are asked for one victim, others that are all but dead cost next to nothing.
         let is_due =
             all > allowed || victim.live_bytes == 0 || !copied.is_empty() && share(&victim) > 7 << 17;

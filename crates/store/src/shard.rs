@@ -8,6 +8,7 @@
 //! the position or the class says so.
 
 use std::num::NonZeroU64;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::arena::Arena;
@@ -25,7 +26,7 @@ const ENTRY_BITS: u32 = 48 + LOW_ROUTE_BITS;
 /// Number of shards.
 pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
 
-/// Cells that a flush looks up together.
+/// Cells whose lines are asked for at once.
 const TOGETHER: usize = 64;
 /// Entries that one look at the budget visits.
 const EVICT_STEPS: u32 = 4096;
@@ -211,8 +212,10 @@ pub(crate) struct Shard {
     hot: u32,
     durable: bool,
     cells: Cells,
-    /// Hashes of cells that became dirty, by the parity of their epoch.
-    dirty: [Vec<Hash>; 2],
+    /// Cells that became dirty, by the parity of their epoch.
+    dirty: [Vec<Dirty>; 2],
+    /// How many of the first of them may lie somewhere else by now.
+    unsure: [usize; 2],
     dirty_words: usize,
     /// Images of the epoch that is being flushed whose cells have changed since: hash, tag and length, words.
     before: Vec<u64>,
@@ -229,6 +232,27 @@ pub(crate) struct Shard {
     /// Runs that have found cells here which must stay.
     pub(crate) pins: u32,
     pub(crate) tally: Tally,
+}
+
+/// A cell that became dirty, and where it lay then: a flush goes there without asking the index, whose lines would have
+/// to come from memory, unless a dirty cell was moved or let go since.
+#[derive(Clone, Copy)]
+struct Dirty {
+    hash: Hash,
+    /// The cell's reference above its class.
+    cell: u64,
+}
+
+impl Dirty {
+    #[inline(always)]
+    fn new(hash: Hash, reference: u64, class: u8) -> Dirty {
+        Dirty { hash, cell: reference << 8 | u64::from(class) }
+    }
+
+    #[inline(always)]
+    fn place(self) -> (u64, u8) {
+        (self.cell >> 8, self.cell as u8)
+    }
 }
 
 /// Writes an image under its hash and tag, and answers where.
@@ -250,6 +274,7 @@ impl Shard {
             durable,
             cells: Cells::new(memory.cells.clone(), memory.slab_bits),
             dirty: Default::default(),
+            unsure: [0; 2],
             dirty_words: 0,
             before: Vec::new(),
             resized: Vec::new(),
@@ -292,7 +317,8 @@ impl Shard {
         size_of::<Shard>()
             + self.index.list_bytes()
             + self.cells.list_bytes()
-            + (self.dirty[0].capacity() + self.dirty[1].capacity() + self.before.capacity()) * 8
+            + (self.dirty[0].capacity() + self.dirty[1].capacity()) * size_of::<Dirty>()
+            + self.before.capacity() * 8
     }
 
     /// Bytes of cells that are not written yet.
@@ -391,6 +417,10 @@ impl Shard {
 
     fn release(&mut self, reference: u64, class: u8) {
         self.version = self.version.wrapping_add(1);
+        if self.cell(reference, class)[0] & DIRTY != 0 {
+            // Another key's cell may soon lie there, and be as dirty.
+            self.unsure = [self.dirty[0].len(), self.dirty[1].len()];
+        }
         self.cells.release(reference, class);
     }
 
@@ -426,7 +456,7 @@ impl Shard {
         if self.durable {
             header |= DIRTY | parity_bit(epoch);
             self.dirty_words += class_words(class);
-            self.dirty[epoch as usize & 1].push(hash);
+            self.dirty[epoch as usize & 1].push(Dirty::new(hash, reference, class));
         }
         self.cell_mut(reference, class)[0] = header;
         self.hot += 1;
@@ -546,7 +576,7 @@ impl Shard {
             // Dirty since before the cut of a flush that has not come to it yet: what that flush is to write is kept.
             self.keep_before(hash, reference, class);
         }
-        self.dirty[epoch as usize & 1].push(hash);
+        self.dirty[epoch as usize & 1].push(Dirty::new(hash, reference, class));
         self.cell_mut(reference, class)[0] = header & !PARITY | DIRTY | parity_bit(epoch);
     }
 
@@ -573,8 +603,6 @@ impl Shard {
         cold: &mut dyn FnMut(Position),
         epoch: u64,
     ) {
-        /// Cells whose lines are asked for at once.
-        const TOGETHER: usize = 64;
         let mut numbers = self.index.slots_of(table);
         let mut hot: Vec<Entry> = Vec::with_capacity(TOGETHER);
         loop {
@@ -638,19 +666,13 @@ impl Shard {
         let mut ahead = self.dirty[parity].len();
         let end = ahead.saturating_sub(limit);
         while ahead > end {
-            // As a run does: first the lines of the index for some keys, then those of the cells.
             let start = end.max(ahead.saturating_sub(TOGETHER));
-            let hashes = &self.dirty[parity][start..ahead];
-            hashes.iter().for_each(|hash| self.prefetch(*hash));
-            let mut found = [Found::Absent; TOGETHER];
-            for (found, hash) in found.iter_mut().zip(hashes) {
-                *found = self.find(*hash);
-            }
+            let mut places = [None; TOGETHER];
+            self.places(parity, start..ahead, &mut places);
             for at in (start..ahead).rev() {
                 ahead = at;
-                let hash = self.dirty[parity][at];
-                let Found::Hot(place) = found[at - start] else { continue };
-                let Entry { reference, class, .. } = place.entry();
+                let hash = self.dirty[parity][at].hash;
+                let Some((reference, class)) = places[at - start] else { continue };
                 let cell = self.cell_mut(reference, class);
                 let header = cell[0];
                 if header & DIRTY == 0 || header & PARITY != parity_bit(old) {
@@ -675,10 +697,32 @@ impl Shard {
             }
         }
         self.dirty[parity].truncate(ahead);
+        self.unsure[parity] = self.unsure[parity].min(ahead);
         if ahead == 0 && self.dirty[parity].capacity() > 4096 {
             self.dirty[parity] = Vec::new();
         }
         Ok(ahead > 0)
+    }
+
+    /// Where some of the cells of a dirty list lie, and asks for their lines; `None` where there is none any more.
+    fn places(&self, parity: usize, range: Range<usize>, places: &mut [Option<(u64, u8)>; TOGETHER]) {
+        let dirty = &self.dirty[parity][range.clone()];
+        let unsure = self.unsure[parity].saturating_sub(range.start).min(dirty.len());
+        let (unsure, sure) = dirty.split_at(unsure);
+        // As a run does: first the lines of the index for some keys, then those of the cells.
+        unsure.iter().for_each(|dirty| self.prefetch(dirty.hash));
+        let (first, others) = places.split_at_mut(unsure.len());
+        for (place, dirty) in others.iter_mut().zip(sure) {
+            let (reference, class) = dirty.place();
+            self.cells.prefetch(reference, class);
+            *place = Some((reference, class));
+        }
+        for (place, dirty) in first.iter_mut().zip(unsure) {
+            if let Found::Hot(found) = self.find(dirty.hash) {
+                let Entry { reference, class, .. } = found.entry();
+                *place = Some((reference, class));
+            }
+        }
     }
 
     /// After a flush of the epoch `old` that failed: what it wrote, where `lost` says so, and what it did not come to
@@ -692,13 +736,14 @@ impl Shard {
     ) {
         // Images of before are of cells that have changed since, and so are dirty in the present epoch.
         self.before = Vec::new();
-        for hash in std::mem::take(&mut self.dirty[old as usize & 1]) {
+        self.unsure[old as usize & 1] = 0;
+        for Dirty { hash, .. } in std::mem::take(&mut self.dirty[old as usize & 1]) {
             let Found::Hot(place) = self.find(hash) else { continue };
             let Entry { reference, class, .. } = place.entry();
             let header = &mut self.cell_mut(reference, class)[0];
             if *header & DIRTY != 0 && *header & PARITY == parity_bit(old) {
                 *header = *header & !PARITY | parity_bit(epoch);
-                self.dirty[epoch as usize & 1].push(hash);
+                self.dirty[epoch as usize & 1].push(Dirty::new(hash, reference, class));
             }
         }
         for number in 0..self.index.slots() {
@@ -785,30 +830,44 @@ impl Shard {
         gone: &dyn Fn(Position) -> bool,
         dead: &mut dyn FnMut(Position, u8),
     ) {
-        for number in self.index.slots_of(table) {
-            let Some(entry) = self.index.at(number) else { continue };
-            let Entry { reference, class, is_hot, .. } = entry;
-            if !is_hot {
-                let position = Position::from_bits(reference);
+        let mut numbers = self.index.slots_of(table);
+        let mut hot: Vec<Entry> = Vec::with_capacity(TOGETHER);
+        loop {
+            for number in numbers.by_ref() {
+                let Some(entry) = self.index.at(number) else { continue };
+                if entry.is_hot {
+                    self.cells.prefetch(entry.reference, entry.class);
+                    hot.push(entry);
+                    if hot.len() == TOGETHER {
+                        break;
+                    }
+                    continue;
+                }
+                let position = Position::from_bits(entry.reference);
                 if gone(position) {
                     self.remove_entry(entry);
                     self.tally.expired += 1;
+                    dead(position, entry.class);
+                }
+            }
+            if hot.is_empty() {
+                return;
+            }
+            for entry in hot.drain(..) {
+                let Entry { reference, class, .. } = entry;
+                let header = &mut self.cell_mut(reference, class)[0];
+                let position = position_of(*header);
+                if position != Position::NONE && gone(position) {
+                    *header |= Position::NONE.bits() << POSITION_SHIFT;
                     dead(position, class);
                 }
-                continue;
-            }
-            let header = &mut self.cell_mut(reference, class)[0];
-            let position = position_of(*header);
-            if position != Position::NONE && gone(position) {
-                *header |= Position::NONE.bits() << POSITION_SHIFT;
-                dead(position, class);
-            }
-            let place = Place::new(entry, self.version);
-            if self.pins == 0
-                && expired(self.tag(place), self.words(place))
-                && let Some((position, class)) = self.forget(place)
-            {
-                dead(position, class);
+                let place = Place::new(entry, self.version);
+                if self.pins == 0
+                    && expired(self.tag(place), self.words(place))
+                    && let Some((position, class)) = self.forget(place)
+                {
+                    dead(position, class);
+                }
             }
         }
     }
@@ -1029,6 +1088,26 @@ mod tests {
         for seed in 0..if cfg!(miri) { 2 } else { 60 } {
             flushes(seed);
         }
+    }
+
+    #[test]
+    fn a_cell_that_was_let_go_is_not_taken_for_the_next_one_there() {
+        let mut shard = small();
+        let (gone, next) = (crowded(1), crowded(6));
+        let place = shard.create(gone, 7, 1, 0);
+        shard.change(place, gone, 0).words_mut()[0] = 1;
+        let before = place.entry().reference;
+        assert_eq!(shard.forget(place), None);
+        let place = shard.create(next, 7, 1, 0);
+        assert_eq!(place.entry().reference, before, "its room is used again");
+        shard.change(place, next, 0).words_mut()[0] = 2;
+        let mut written = Vec::new();
+        let mut write = |hash: Hash, _: u16, words: &[u64]| {
+            written.push((hash, words.to_vec()));
+            Ok::<_, ()>(Position::from_bits(written.len() as u64))
+        };
+        assert_eq!(shard.collect(0, 10, &mut write, &mut |_, _| {}), Ok(false));
+        assert_eq!(written, [(next, vec![2])]);
     }
 
     type Contents = BTreeMap<u64, (u16, Vec<u64>)>;

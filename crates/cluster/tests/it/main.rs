@@ -6,6 +6,7 @@ mod faults;
 mod figures;
 mod forms;
 mod homes;
+mod nodes;
 mod promises;
 mod proxy;
 mod servers;

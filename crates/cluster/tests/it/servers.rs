@@ -75,8 +75,9 @@ impl Server {
 
     /// What the server says to a command.
     pub(crate) fn cli(&self, arguments: &[&str]) -> String {
-        let output = Command::new("redis-cli")
-            .args(["-h", "127.0.0.1", "-p", &self.port.to_string()])
+        // A paused server takes connections and says nothing.
+        let output = Command::new("timeout")
+            .args(["3", "redis-cli", "-h", "127.0.0.1", "-p", &self.port.to_string()])
             .args(arguments)
             .output();
         output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()

@@ -10,6 +10,9 @@ use crate::plan::{KindPlan, Pipeline};
 use crate::stage::observe::{Observed, value};
 use crate::track;
 
+/// Rows whose columns are filled together: their readings stay in the processor's caches from one column to the next.
+const TILE: usize = 128;
+
 /// What is known after the events of a batch, row by row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
@@ -142,8 +145,26 @@ struct Added {
 }
 
 impl What {
+    /// What it says of some rows. Which column it is is asked once, and not for each of them.
+    fn fill<S: Seen>(&self, column: &mut AnswerColumn, rows: impl Iterator<Item = Option<(S, Added)>>) {
+        macro_rules! fill {
+            ($what:expr) => {{
+                let what = $what;
+                rows.for_each(|row| column.push(row.and_then(|(seen, added)| what.after(&seen, added))))
+            }};
+        }
+        match *self {
+            What::First => fill!(What::First),
+            What::Last => fill!(What::Last),
+            What::Count(at) => fill!(What::Count(at)),
+            What::Counter { window, counter, adds } => fill!(What::Counter { window, counter, adds }),
+            What::Quality { is_approx } => fill!(What::Quality { is_approx }),
+            ref what => fill!(what),
+        }
+    }
+
     /// What it says after the event; `None` where that is not known.
-    #[inline]
+    #[inline(always)]
     fn after(&self, seen: &impl Seen, added: Added) -> Option<Word> {
         let quality = seen.quality();
         if quality == Quality::Missing {
@@ -250,6 +271,28 @@ impl AnswerColumn {
     }
 }
 
+/// What columns say of one event's readings of a kind.
+fn of_all<'r>(
+    columns: &mut [(AnswerColumn, What)],
+    seen: impl Iterator<Item = (&'r Reading, Added)> + Clone,
+) {
+    for (column, what) in columns {
+        let words = seen.clone().filter_map(|(reading, added)| what.after(&reading, added));
+        column.push(words.reduce(|one, other| what.of_both(one, other)));
+    }
+}
+
+/// Where the readings of rows begin.
+fn starts(keyed: &Keyed<'_>, groups: &[(Source, Range<usize>)], rows: Range<usize>) -> Vec<u32> {
+    let mut next = 0;
+    let start = |row| {
+        let start = next;
+        next += groups.iter().filter(|(source, _)| keyed.has(*source, row)).count() as u32;
+        start
+    };
+    rows.map(start).collect()
+}
+
 /// Adds a value that stands for none, and answers how many there are.
 fn extended<T: Default>(cells: &mut Vec<T>) -> usize {
     cells.push(T::default());
@@ -305,45 +348,56 @@ impl<'a> Answers<'a> {
 
     /// Takes the readings of some rows, which were asked for in requests that end before these rows.
     pub(super) fn add(&mut self, keyed: &Keyed<'_>, first: usize, ends: &[usize], outcomes: &Outcomes) {
-        let mut views = outcomes.all();
-        let mut row = first;
+        let last = ends.last().copied().unwrap_or(first);
         for (request, end) in ends.iter().enumerate() {
-            let duplicate = outcomes.duplicate(request);
-            while row < *end {
-                self.duplicate.push(duplicate);
-                let time = keyed.time(row);
-                for (source, range) in &self.groups {
-                    let columns = &mut self.columns[range.clone()];
-                    let seen = if keyed.has(*source, row) { views.next() } else { None };
-                    let Some(seen) = seen else {
-                        columns.iter_mut().for_each(|(column, _)| column.push(None));
-                        continue;
+            self.duplicate.resize(*end, outcomes.duplicate(request));
+        }
+        let width = self.groups.len();
+        // Where the readings of each row begin, if not each has all of them.
+        let is_full = outcomes.all().len() == (last - first) * width;
+        let starts: Vec<u32> = if is_full { Vec::new() } else { starts(keyed, &self.groups, first..last) };
+        let mut row = first;
+        while row < last {
+            let rows = row..last.min(row + TILE);
+            for (number, (source, range)) in self.groups.iter().enumerate() {
+                let seen = |row: usize| {
+                    let at = match starts.get(row - first) {
+                        None => Some((row - first) * width + number),
+                        Some(start) => keyed.has(*source, row).then(|| {
+                            let before = self.groups[..number].iter();
+                            let before = before.filter(|(source, _)| keyed.has(*source, row)).count();
+                            *start as usize + before
+                        }),
                     };
+                    let seen = outcomes.reading(at?)?;
                     let value = match source {
                         Source::Kind(at) => keyed.value(*at, row),
                         _ => None,
                     };
-                    let added = Added { time, value, fresh: u64::from(seen.fresh()), counts: !duplicate };
-                    for (column, what) in columns {
-                        column.push(what.after(&seen, added));
-                    }
+                    let counts = !self.duplicate[row];
+                    let time = keyed.time(row);
+                    Some((seen, Added { time, value, fresh: u64::from(seen.fresh()), counts }))
+                };
+                for (column, what) in &mut self.columns[range.clone()] {
+                    what.fill(column, rows.clone().map(seen));
                 }
-                row += 1;
             }
+            row = rows.end;
         }
     }
 
     /// Takes the readings of an event that was counted by itself.
-    fn add_observed(&mut self, observed: &Observed) {
+    pub(super) fn add_observed(&mut self, observed: &Observed) {
         self.duplicate.push(observed.duplicate);
         let (prepared, time) = (&observed.prepared, observed.prepared.row.time);
         let added = Added { time, value: None, fresh: 0, counts: !observed.duplicate };
         for (source, range) in &self.groups {
-            let seen: Vec<(&Reading, Added)> = match source {
+            let columns = &mut self.columns[range.clone()];
+            match source {
                 Source::Kind(at) => {
                     let value = value(&self.pipeline.kinds[*at], prepared);
                     let seen = observed.of_kind(*at).iter();
-                    seen.map(|reading| (reading, Added { value, ..added })).collect()
+                    of_all(columns, seen.map(|reading| (reading, Added { value, ..added })));
                 }
                 Source::Distinct(at) => {
                     let mut owners: Vec<(event::Key, &Reading, Added)> = Vec::new();
@@ -355,17 +409,16 @@ impl<'a> Answers<'a> {
                             _ => owners.push((pair.owner, reading, Added { fresh, ..added })),
                         }
                     }
-                    owners.into_iter().map(|(_, reading, added)| (reading, added)).collect()
+                    of_all(columns, owners.iter().map(|(_, reading, added)| (*reading, *added)));
                 }
-                Source::Label(at) => observed.of_label(*at).iter().map(|reading| (reading, added)).collect(),
-            };
-            for (column, what) in &mut self.columns[range.clone()] {
-                let words = seen.iter().filter_map(|(reading, added)| what.after(reading, *added));
-                column.push(words.reduce(|one, other| what.of_both(one, other)));
+                Source::Label(at) => {
+                    of_all(columns, observed.of_label(*at).iter().map(|reading| (reading, added)));
+                }
             }
         }
     }
 
+    /// The columns with what was taken so far.
     pub(super) fn finish(self) -> Answer {
         let mut columns: Vec<AnswerColumn> = self.columns.into_iter().map(|(column, _)| column).collect();
         for column in &mut columns {

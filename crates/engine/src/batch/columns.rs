@@ -198,8 +198,16 @@ impl<'a> Column<'a> {
                 let mut text = String::new();
                 let mut hash = |ip: &IpAddr| {
                     text.clear();
-                    // Writing to a string cannot fail.
-                    let _ = write!(text, "{}", ip.to_canonical());
+                    match ip.to_canonical() {
+                        IpAddr::V4(ip) => {
+                            for (at, octet) in ip.octets().into_iter().enumerate() {
+                                text.push_str(if at > 0 { "." } else { "" });
+                                text.push_str(Digits::of(octet.into()).as_str());
+                            }
+                        }
+                        // Writing to a string cannot fail.
+                        IpAddr::V6(ip) => _ = write!(text, "{ip}"),
+                    }
                     Some(secret.shingle(text.as_bytes()))
                 };
                 self.spread(rows, cells.iter().map(&mut hash).collect())
@@ -316,6 +324,11 @@ impl Digits {
 
     fn as_bytes(&self) -> &[u8] {
         &self.bytes[self.start..]
+    }
+
+    fn as_str(&self) -> &str {
+        // They are ASCII.
+        std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The keys of a batch, column by column, and the ledger's requests for them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use content::piece::Normalise;
@@ -47,6 +48,19 @@ pub(super) enum Source {
     Kind(usize),
     Distinct(usize),
     Label(usize),
+}
+
+/// The columns of a [`Source`].
+struct Sourced<'a> {
+    kind: Kind,
+    /// Of the key, or of a distinct count's owner.
+    shingles: &'a Spread<Shingle>,
+    /// What every row adds, but for values.
+    add: Add,
+    /// What rows add to a track.
+    values: Option<&'a Spread<i64>>,
+    /// The values of a distinct count, and their pairs with the owners.
+    pairs: Option<(&'a Spread<Shingle>, &'a [Shingle])>,
 }
 
 impl<'a> Keyed<'a> {
@@ -172,8 +186,8 @@ impl<'a> Keyed<'a> {
     /// Fills requests for the rows from one on, with about so many observations at most; answers the row behind each of
     /// them. Rows that have no name of their own share requests.
     pub(super) fn fill(&self, first: usize, at_once: usize, requests: &mut Vec<Request>) -> Vec<usize> {
-        let sources = sources(self.pipeline);
-        let adds: Vec<Add> = sources.iter().map(|source| self.added(*source)).collect();
+        let sources: Vec<Sourced<'_>> =
+            sources(self.pipeline).into_iter().map(|source| self.sourced(source)).collect();
         let width = sources.len().max(1);
         let together = (TOGETHER / width).max(1);
         let (mut row, mut ends, mut observed) = (first, Vec::new(), 0);
@@ -196,12 +210,16 @@ impl<'a> Keyed<'a> {
             request.once = self.once(row, mark);
             for row in row..end {
                 let time = self.time(row);
-                for (source, add) in sources.iter().zip(&adds) {
-                    let Some(key) = self.key(*source, row) else { continue };
-                    let add = match (source, add) {
-                        (Source::Kind(at), Add::Value(_)) => Add::Value(self.value(*at, row)),
-                        (Source::Distinct(at), _) => Add::Distinct { pair: self.pairs[*at][row] },
-                        (_, add) => add.clone(),
+                for source in &sources {
+                    let Some(shingle) = source.shingles.get(row) else { continue };
+                    let key = Key { space: self.pipeline.space, kind: source.kind, shingle };
+                    let add = match (&source.add, source.pairs) {
+                        (_, Some((values, pairs))) => match values.get(row) {
+                            Some(_) => Add::Distinct { pair: pairs[row] },
+                            None => continue,
+                        },
+                        (Add::Value(_), _) => Add::Value(source.values.and_then(|values| values.get(row))),
+                        (add, _) => add.clone(),
                     };
                     request.observations.push(Observation { key, time, add });
                 }
@@ -213,14 +231,34 @@ impl<'a> Keyed<'a> {
         ends
     }
 
-    /// What every row adds to a source, but for values.
-    fn added(&self, source: Source) -> Add {
+    /// What is asked of a source, and what every row adds to it.
+    fn sourced(&self, source: Source) -> Sourced<'_> {
+        let plain = |kind: Kind, of: usize| Sourced {
+            kind,
+            shingles: &self.kinds[of],
+            add: Add::Nothing,
+            values: None,
+            pairs: None,
+        };
         match source {
             Source::Kind(at) => {
                 let plan = &self.pipeline.kinds[at];
-                if plan.track.is_empty() { counters(plan.observe.iter().copied()) } else { Add::Value(None) }
+                let add = if plan.track.is_empty() {
+                    counters(plan.observe.iter().copied())
+                } else {
+                    Add::Value(None)
+                };
+                Sourced { add, values: self.values[at].as_ref(), ..plain(plan.kind, at) }
             }
-            Source::Distinct(_) | Source::Label(_) => Add::Nothing,
+            Source::Distinct(at) => {
+                let plan = &self.pipeline.distincts[at];
+                let pairs = Some((&*self.distincts[at], self.pairs[at].as_slice()));
+                Sourced { pairs, ..plain(plan.kind, plan.per) }
+            }
+            Source::Label(at) => {
+                let plan = &self.pipeline.labels[at];
+                plain(plan.kind, plan.of)
+            }
         }
     }
 
@@ -238,8 +276,8 @@ impl<'a> Keyed<'a> {
         Some(Once { key, time })
     }
 
-    /// Each row with its facts, to be judged.
-    pub(super) fn prepared(&self, batch: &Batch<'_>, secret: &Secret) -> Vec<Prepared> {
+    /// Some rows with their facts, to be judged.
+    pub(super) fn prepared(&self, batch: &Batch<'_>, rows: Range<usize>, secret: &Secret) -> Vec<Prepared> {
         let pipeline = self.pipeline;
         let brought = |name: &str| {
             let slot = pipeline.schema.slot(name)?;
@@ -279,7 +317,7 @@ impl<'a> Keyed<'a> {
             let label = |at: usize| self.key(Source::Label(at), row);
             Prepared::of_columns(fielded, of_kind, pair, label, mark.or_else(of_batch))
         };
-        (0..self.rows).map(row).collect()
+        rows.map(row).collect()
     }
 }
 

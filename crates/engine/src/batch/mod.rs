@@ -23,7 +23,7 @@ use stats::{Durability, LedgerError, Request};
 
 use crate::stage::observe::{self, Observed};
 use crate::stage::score;
-use crate::{Decision, Engine, EngineError, Pipeline, Prepared, label};
+use crate::{Decision, Due, Engine, EngineError, Pipeline, Prepared, label};
 use answer::Answers;
 pub use answer::{Answer, AnswerCells, AnswerColumn};
 pub use columns::{Batch, Cells, Column};
@@ -31,6 +31,8 @@ use keys::Keyed;
 
 /// Observations that the ledger is handed at once: their requests and readings fit into the processor's caches.
 const AT_ONCE: usize = 16 << 10;
+/// Events that are decided at once: all that is made of them on the way fits into the processor's caches.
+const DECIDED_AT_ONCE: usize = 256;
 /// Lists of requests that are kept for the next batches.
 const POOL_MAX: usize = 16;
 
@@ -120,17 +122,38 @@ impl Engine {
         batch: &Batch<'_>,
         arrival: Time,
     ) -> Result<(Vec<Decision>, Answer), EngineError> {
-        let prepared = match Keyed::of(pipeline, batch, arrival, &self.secret) {
-            Some(keyed) => {
-                self.count_keyed(&keyed, arrival);
-                keyed.prepared(batch, &self.secret)
-            }
-            None => self.rows(pipeline, batch, arrival),
+        let Some(keyed) = Keyed::of(pipeline, batch, arrival, &self.secret) else {
+            let mut observed = self.observe_all(self.rows(pipeline, batch, arrival)).await;
+            let answer = answer::of_observed(pipeline, &observed);
+            score::score(&mut observed);
+            return Ok((self.conclude(observed).await?, answer));
         };
-        let mut observed = self.observe_all(prepared).await;
-        let answer = answer::of_observed(pipeline, &observed);
-        score::score(&mut observed);
-        Ok((self.conclude(observed).await?, answer))
+        self.count_keyed(&keyed, arrival);
+        // With `sync` each part would wait for the disk, so there is one.
+        let at_once = match self.plan().node.durability {
+            Durability::Sync => batch.rows.max(1),
+            _ => DECIDED_AT_ONCE,
+        };
+        let mut answers = Answers::new(pipeline, batch.rows);
+        let (mut due, mut decisions, mut failed) = (Due::default(), Vec::with_capacity(batch.rows), None);
+        let mut row = 0;
+        while row < batch.rows {
+            let rows = row..batch.rows.min(row + at_once);
+            row = rows.end;
+            let mut observed = self.observe_all(keyed.prepared(batch, rows, &self.secret)).await;
+            observed.iter().for_each(|observed| answers.add_observed(observed));
+            score::score(&mut observed);
+            let verdicts = self.judge_all(&observed, &mut due);
+            match self.log(observed, verdicts).await {
+                Ok(decided) => decisions.extend(decided),
+                Err(error) => _ = failed.get_or_insert(error),
+            }
+        }
+        self.carry_out(due).await;
+        match failed {
+            None => Ok((decisions, answers.finish())),
+            Some(error) => Err(error),
+        }
     }
 
     /// Each row as an event of its own.

@@ -106,7 +106,7 @@ const fn required(key: &'static str, shape: Shape, doc: &'static str) -> Setting
 /// The words for a rule's mode.
 const MODES: &[&str] = &["enforce", "shadow", "off"];
 /// The protocols of listeners.
-const PROTOCOLS: &[&str] = &["milter", "policy", "rspamd", "spamc", "resp", "envoy"];
+const PROTOCOLS: &[&str] = &["milter", "policy", "rspamd", "spamc", "resp", "envoy", "grpc"];
 /// The words for what is counted from.
 pub(super) const INPUTS: &[&str] = &["message", "access-log", "json"];
 const ACTIONS: &[&str] =
@@ -1236,7 +1236,7 @@ pub(super) static SECTIONS: &[Section] = &[
         name: "listener",
         form: Form::List("name"),
         node: true,
-        doc: "A socket on which mail servers, clients of Redis (`resp`) or Envoy (`envoy`) ask in a protocol of theirs.",
+        doc: "A socket on which mail servers, clients of Redis (`resp`), Envoy (`envoy`) or senders of batches (`grpc`) ask in a protocol of theirs.",
         settings: &[
             required("name", Shape::Name, "Its name in the log and in metrics"),
             required("protocol", Shape::Choice(PROTOCOLS), "What is spoken there"),
@@ -1261,7 +1261,7 @@ pub(super) static SECTIONS: &[Section] = &[
                 "pipeline",
                 Shape::Name,
                 None,
-                "Pipeline that decides; without it the first whose input is `message`, or for `resp` and `envoy` the first",
+                "Pipeline that decides; without it the first whose input is `message`, or for `resp`, `envoy` and `grpc` the first",
             ),
             setting("user", Shape::Name, Some("\"default\""), "`resp`: name that goes with the `password`"),
             setting(

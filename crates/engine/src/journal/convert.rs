@@ -39,6 +39,11 @@ impl State {
         let rows = closed.iter().find(|segment| !segment.stays && !files::is_columnar(&segment.path));
         rows.map(|segment| segment.path.clone())
     }
+
+    /// The versions that decided in a segment, if they are known without reading it.
+    fn versions(&self, path: &Path) -> Option<Vec<String>> {
+        self.segments.iter().find(|segment| segment.path == path)?.versions.clone()
+    }
 }
 
 impl Shared {
@@ -57,7 +62,8 @@ impl Shared {
                     state = self.rotated.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
             };
-            let converted = convert(&self.directory, &path, &|| self.lock().closing);
+            let versions = self.lock().versions(&path);
+            let converted = convert(&self.directory, &path, versions, &|| self.lock().closing);
             if let Err(error) = &converted {
                 tracing::warn!(%error, segment = %path.display(), "stays as rows");
             }
@@ -100,9 +106,14 @@ impl Shared {
 ///
 /// # Errors
 /// What cannot be read or written, or a damaged block. Nothing is left of the columns then.
-fn convert(directory: &Path, path: &Path, stop: &dyn Fn() -> bool) -> Result<Option<Summary>, JournalError> {
+fn convert(
+    directory: &Path,
+    path: &Path,
+    versions: Option<Vec<String>>,
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<Summary>, JournalError> {
     let half = path.with_extension(files::HALF);
-    let converted = write(directory, path, &half, stop);
+    let converted = write(directory, path, versions, &half, stop);
     if !matches!(converted, Ok(Some(_))) {
         // It is of no use; why is told.
         let _ = fs::remove_file(&half);
@@ -113,16 +124,23 @@ fn convert(directory: &Path, path: &Path, stop: &dyn Fn() -> bool) -> Result<Opt
 fn write(
     directory: &Path,
     path: &Path,
+    versions: Option<Vec<String>>,
     half: &Path,
     stop: &dyn Fn() -> bool,
 ) -> Result<Option<Summary>, JournalError> {
-    let mut versions = Versions::default();
-    for block in blocks(path)? {
-        block?.look(&mut versions).map_err(segment_error(path))?;
-        if stop() {
-            return Ok(None);
+    let versions = match versions {
+        Some(versions) => Versions(versions),
+        None => {
+            let mut versions = Versions::default();
+            for block in blocks(path)? {
+                block?.look(&mut versions).map_err(segment_error(path))?;
+                if stop() {
+                    return Ok(None);
+                }
+            }
+            versions
         }
-    }
+    };
     let described = |version: String| {
         // What its rows mean is not needed to keep them.
         let description = read_description(directory, &version).ok();
@@ -132,8 +150,11 @@ fn write(
     let mut writer = Writer::create(half, Layout::of(&versions), Form::Sealed)?;
     for block in blocks(path)? {
         let block = block?;
-        for (id, record) in block.records().map_err(segment_error(path))? {
-            writer.push(id, &record, record.encode(id).len(), block.head.arrival)?;
+        let records = block.records().map_err(segment_error(path))?;
+        // Those of a block are about as long as one another, and groups only have to be about as large.
+        let bytes = block.raw_bytes() / records.len().max(1);
+        for (id, record) in records {
+            writer.push(id, &record, bytes, block.head.arrival)?;
         }
         if stop() {
             return Ok(None);

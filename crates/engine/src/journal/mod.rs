@@ -40,6 +40,7 @@ pub use block::{Block, Head};
 pub use erase::ErasedRecords;
 pub(crate) use erase::erase;
 use files::segments_in;
+pub(crate) use record::{Decided, KnownKey, Records};
 pub use record::{Description, Feedback, KeyReading, KindDescription, Record, Replaced, Report, Row};
 use segment::Summary;
 pub use segment::{Blocks, SegmentError};
@@ -143,6 +144,8 @@ struct SegmentFile {
     summary: Summary,
     /// It cannot become columns.
     stays: bool,
+    /// Versions of pipelines that made its decisions, if all of it was written since the journal was opened.
+    versions: Option<Vec<String>>,
 }
 
 /// How much there is.
@@ -174,7 +177,13 @@ impl Journal {
         files::mend(directory)?;
         let mut segments: Vec<SegmentFile> = segments_in(directory)?
             .into_iter()
-            .map(|(first, path)| SegmentFile { first, path, summary: Summary::empty(), stays: false })
+            .map(|(first, path)| SegmentFile {
+                first,
+                path,
+                summary: Summary::empty(),
+                stays: false,
+                versions: None,
+            })
             .collect();
         let mut torn_bytes = 0;
         let mut safe = None;
@@ -252,24 +261,33 @@ impl Journal {
     /// The ids of concurrent appends may come out of order; readers do not mind, as a block knows the range of its
     /// ids and is searched whole.
     pub async fn append(&self, records: &[(RecordId, Time, Record)]) -> Result<(), JournalError> {
-        let Some(newest) = records.iter().map(|(id, ..)| *id).max() else { return Ok(()) };
-        let encoded: Vec<(RecordId, Time, Vec<u8>)> =
-            records.iter().map(|(id, arrival, record)| (*id, *arrival, record.encode(*id))).collect();
-        let mut encoded = encoded.into_iter().peekable();
+        let mut encoded = Records::default();
+        records.iter().for_each(|(id, arrival, record)| encoded.push(*id, *arrival, record));
+        self.append_all(&encoded).await
+    }
+
+    /// The same of records that are encoded.
+    pub(crate) async fn append_all(&self, records: &Records) -> Result<(), JournalError> {
+        let Some(newest) = records.newest() else { return Ok(()) };
+        let mut taken = 0;
         loop {
             let listener = self.shared.written.listen();
             {
                 let mut state = self.shared.lock();
                 state.check()?;
-                while state.pending.bytes.len() < PENDING_BYTES_MAX {
-                    let Some((id, arrival, bytes)) = encoded.next() else { break };
-                    state.pending.push(id, arrival, &bytes);
+                for (id, arrival, bytes) in records.from(taken) {
+                    if state.pending.bytes.len() >= PENDING_BYTES_MAX {
+                        break;
+                    }
+                    state.pending.push(id, arrival, bytes);
+                    taken += 1;
                 }
+                state.pending.of_versions(records.versions());
                 let sync = self.shared.durability == Durability::Sync;
                 if sync || state.pending.bytes.len() >= BLOCK_BYTES {
                     self.shared.wake.notify_one();
                 }
-                if encoded.peek().is_none() && (!sync || state.is_safe(newest)) {
+                if taken == records.len() && (!sync || state.is_safe(newest)) {
                     return Ok(());
                 }
             }

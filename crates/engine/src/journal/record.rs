@@ -6,6 +6,7 @@ use judge::{Consequence, Verdict};
 use serde::{Deserialize, Serialize};
 use stats::Reading;
 
+use crate::Decision;
 use crate::id::RecordId;
 use crate::plan::Pipeline;
 
@@ -198,12 +199,154 @@ impl Description {
 
 /// A record as it is written.
 #[derive(Serialize)]
-enum Written<'a> {
-    Decision(&'a Row),
+enum Written<'a, R> {
+    Decision(R),
     Feedback(&'a Feedback),
     /// A decision with effects: a verdict is stored without.
-    Effective(&'a Row, &'a [Consequence]),
+    Effective(R, &'a [Consequence]),
     Report(&'a Report),
+}
+
+/// A [`Row`] whose parts lie elsewhere: its bytes are the same.
+#[derive(Serialize)]
+struct RowParts<'a> {
+    pipeline: &'a str,
+    version: &'a str,
+    event_id: Option<&'a str>,
+    time: Time,
+    arrival: Time,
+    duplicate: bool,
+    facts: &'a Facts,
+    keys: &'a [KnownKey<'a>],
+    verdict: &'a Verdict,
+}
+
+/// A [`KeyReading`] whose reading lies elsewhere.
+#[derive(Serialize)]
+pub(crate) struct KnownKey<'a> {
+    kind: Kind,
+    shingle: Shingle,
+    reading: &'a Reading,
+}
+
+impl<'a> KnownKey<'a> {
+    pub(crate) fn new(key: &Key, reading: &'a Reading) -> KnownKey<'a> {
+        KnownKey { kind: key.kind, shingle: key.shingle, reading }
+    }
+}
+
+/// A decision to be logged.
+pub(crate) struct Decided<'a> {
+    pub(crate) id: RecordId,
+    pub(crate) arrival: Time,
+    pub(crate) decision: &'a Decision,
+    /// Without those that are not journalled.
+    pub(crate) facts: &'a Facts,
+    pub(crate) keys: &'a [KnownKey<'a>],
+}
+
+/// Records on their way to the journal, encoded one behind the other.
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    bytes: Vec<u8>,
+    /// Each with the end of its bytes.
+    ends: Vec<(RecordId, Time, usize)>,
+    /// Versions of pipelines that made decisions among them.
+    versions: Vec<String>,
+}
+
+impl Records {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Those that begin with this one, with their arrivals and bytes.
+    pub(super) fn from(&self, first: usize) -> impl Iterator<Item = (RecordId, Time, &[u8])> {
+        let mut start = first.checked_sub(1).and_then(|last| self.ends.get(last)).map_or(0, |(.., end)| *end);
+        self.ends.iter().skip(first).map(move |(id, arrival, end)| {
+            let bytes = &self.bytes[start..*end];
+            start = *end;
+            (*id, *arrival, bytes)
+        })
+    }
+
+    /// Versions of pipelines that made decisions among them.
+    pub(super) fn versions(&self) -> &[String] {
+        &self.versions
+    }
+
+    fn of_version(&mut self, version: &str) {
+        if !self.versions.iter().any(|known| known == version) {
+            self.versions.push(version.to_owned());
+        }
+    }
+
+    /// The greatest id.
+    pub(super) fn newest(&self) -> Option<RecordId> {
+        self.ends.iter().map(|(id, ..)| *id).max()
+    }
+
+    pub(super) fn push(&mut self, id: RecordId, arrival: Time, record: &Record) {
+        if let Record::Decision(row) = record {
+            self.of_version(&row.version);
+        }
+        record.encode_into(id, &mut self.bytes);
+        self.ends.push((id, arrival, self.bytes.len()));
+    }
+
+    pub(crate) fn push_decision(&mut self, decided: &Decided<'_>) {
+        let Decided { id, arrival, decision, facts, keys } = decided;
+        let row = RowParts {
+            pipeline: &decision.pipeline.name,
+            version: &decision.pipeline.version,
+            event_id: decision.event_id.as_deref(),
+            time: decision.time,
+            arrival: *arrival,
+            duplicate: decision.duplicate,
+            facts,
+            keys,
+            verdict: &decision.verdict,
+        };
+        let written = match decision.verdict.effects.as_slice() {
+            [] => Written::Decision(row),
+            effects => Written::Effective(row, effects),
+        };
+        encode(*id, &written, &mut self.bytes);
+        self.of_version(&decision.pipeline.version);
+        self.ends.push((*id, *arrival, self.bytes.len()));
+    }
+}
+
+/// A vector behind whose bytes more are written.
+struct Behind<'a>(&'a mut Vec<u8>);
+
+impl postcard::ser_flavors::Flavor for Behind<'_> {
+    type Output = ();
+
+    #[inline]
+    fn try_extend(&mut self, data: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(data);
+        Ok(())
+    }
+
+    #[inline]
+    fn try_push(&mut self, data: u8) -> postcard::Result<()> {
+        self.0.push(data);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
+}
+
+fn encode<R: Serialize>(id: RecordId, written: &Written<'_, R>, into: &mut Vec<u8>) {
+    let start = into.len();
+    // Writing to a vector cannot fail, and no type here refuses to be written.
+    if postcard::serialize_with_flavor(&(id, written), Behind(into)).is_err() {
+        into.truncate(start);
+    }
 }
 
 /// A record as it is read.
@@ -218,14 +361,19 @@ enum Stored {
 impl Record {
     /// The record's bytes, its id first.
     pub(super) fn encode(&self, id: RecordId) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.encode_into(id, &mut bytes);
+        bytes
+    }
+
+    fn encode_into(&self, id: RecordId, into: &mut Vec<u8>) {
         let written = match self {
-            Record::Decision(row) if row.verdict.effects.is_empty() => Written::Decision(row),
-            Record::Decision(row) => Written::Effective(row, &row.verdict.effects),
+            Record::Decision(row) if row.verdict.effects.is_empty() => Written::Decision(&**row),
+            Record::Decision(row) => Written::Effective(&**row, &row.verdict.effects),
             Record::Feedback(feedback) => Written::Feedback(feedback),
             Record::Report(report) => Written::Report(report),
         };
-        // Writing to a vector cannot fail, and no type here refuses to be written.
-        postcard::to_stdvec(&(id, written)).unwrap_or_default()
+        encode(id, &written, into);
     }
 
     /// Every record of a block's content, up to the first that cannot be read.

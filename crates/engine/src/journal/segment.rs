@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use event::Time;
 
-use super::block::{Block, Head, compress};
+use super::block::{Block, Head, LEVEL_ROWS, compress};
 use super::{JournalError, Record, io_error, segment_error};
 use crate::id::RecordId;
 
@@ -402,7 +402,7 @@ impl Writer {
         count: u32,
         raw: &[u8],
     ) -> Result<Head, JournalError> {
-        let content = compress(raw).map_err(io_error(&self.path))?;
+        let content = compress(raw, LEVEL_ROWS).map_err(io_error(&self.path))?;
         let mut block = Vec::with_capacity(BLOCK_HEAD_BYTES + content.len());
         block.extend_from_slice(&(content.len() as u32).to_le_bytes());
         block.extend_from_slice(&(raw.len() as u32).to_le_bytes());

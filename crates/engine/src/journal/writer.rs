@@ -23,6 +23,17 @@ pub(super) struct Pending {
     pub(super) first: Option<RecordId>,
     pub(super) last: Option<RecordId>,
     pub(super) arrival: Time,
+    /// Versions of pipelines that made its decisions.
+    pub(super) versions: Vec<String>,
+}
+
+/// Adds the versions that are not there yet.
+fn add_versions(all: &mut Vec<String>, versions: &[String]) {
+    for version in versions {
+        if !all.contains(version) {
+            all.push(version.clone());
+        }
+    }
 }
 
 impl Pending {
@@ -34,6 +45,11 @@ impl Pending {
         self.arrival = self.arrival.max(arrival);
     }
 
+    /// Notes of which versions its decisions may be.
+    pub(super) fn of_versions(&mut self, versions: &[String]) {
+        add_versions(&mut self.versions, versions);
+    }
+
     /// Puts what was before it in front.
     fn put_back(&mut self, before: &Pending) {
         let mut bytes = before.bytes.clone();
@@ -43,6 +59,7 @@ impl Pending {
         self.first = before.first.into_iter().chain(self.first).min();
         self.last = self.last.max(before.last);
         self.arrival = self.arrival.max(before.arrival);
+        add_versions(&mut self.versions, &before.versions);
     }
 
     pub(super) fn may_hold(&self, id: RecordId) -> bool {
@@ -155,7 +172,13 @@ impl Shared {
                 });
                 // It will be made again under this name, or under that of an earlier record.
                 let writer = writer.inspect_err(|_| drop(fs::remove_file(&path)))?;
-                let segment = SegmentFile { first, path, summary: Summary::empty(), stays: false };
+                let segment = SegmentFile {
+                    first,
+                    path,
+                    summary: Summary::empty(),
+                    stays: false,
+                    versions: Some(Vec::new()),
+                };
                 self.lock().segments.push(segment);
                 self.rotated.notify_one();
                 open.insert(writer)
@@ -167,6 +190,9 @@ impl Shared {
         }
         if let Some(segment) = self.lock().segments.last_mut() {
             segment.summary.add(&head);
+            if let Some(versions) = &mut segment.versions {
+                add_versions(versions, &batch.versions);
+            }
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Listeners of mail servers, of clients of Redis, and of Envoy: where they listen, who may ask, and what they make of trouble.
+//! Listeners of mail servers, of clients of Redis, of Envoy and of senders of batches: where they listen, who may ask, and what they make of trouble.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::{Draft, Input};
 use crate::config::{Document, Problems, View, expected, file_mode};
 use crate::limit::LimitPlan;
 
-/// A listener of a protocol by which mail servers, clients of Redis, or Envoy ask.
+/// A listener of a protocol by which mail servers, clients of Redis, Envoy or senders of batches ask.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListenerPlan {
     /// Its name in the log and in metrics.
@@ -158,17 +158,20 @@ pub enum Protocol {
     Resp,
     /// Envoy's rate limit service (gRPC).
     Envoy,
+    /// Streams of batches (gRPC).
+    Grpc,
 }
 
 impl Protocol {
     /// All protocols.
-    pub const ALL: [Protocol; 6] = [
+    pub const ALL: [Protocol; 7] = [
         Protocol::Milter,
         Protocol::Policy,
         Protocol::Rspamd,
         Protocol::Spamc,
         Protocol::Resp,
         Protocol::Envoy,
+        Protocol::Grpc,
     ];
 
     /// What configurations call it.
@@ -180,6 +183,7 @@ impl Protocol {
             Protocol::Spamc => "spamc",
             Protocol::Resp => "resp",
             Protocol::Envoy => "envoy",
+            Protocol::Grpc => "grpc",
         }
     }
 
@@ -187,7 +191,7 @@ impl Protocol {
     pub fn is_mail(self) -> bool {
         match self {
             Protocol::Milter | Protocol::Policy | Protocol::Rspamd | Protocol::Spamc => true,
-            Protocol::Resp | Protocol::Envoy => false,
+            Protocol::Resp | Protocol::Envoy | Protocol::Grpc => false,
         }
     }
 }

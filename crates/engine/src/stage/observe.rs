@@ -9,7 +9,6 @@ use stats::{
 
 use super::classify::{self, Known};
 use super::keys::{Pair, Prepared};
-use crate::journal::KeyReading;
 use crate::limit::{AskedByRules, Limits};
 use crate::plan::{KindPlan, ReadingSource};
 
@@ -61,22 +60,6 @@ impl Observed {
     pub(crate) fn known(&self) -> impl Iterator<Item = (&Key, &Reading)> {
         let (of_keys, of_pairs) = self.readings.split_at(self.prepared.keys.len().min(self.readings.len()));
         self.prepared.keys.iter().zip(of_keys).chain(owners(&self.prepared.pairs, of_pairs))
-    }
-
-    /// The same as they are logged, with the event.
-    pub(crate) fn into_known(self) -> (Prepared, bool, Vec<KeyReading>) {
-        let Observed { prepared, readings, duplicate, .. } = self;
-        let mut known = Vec::with_capacity(prepared.keys.len() + prepared.by_distinct.len());
-        let mut readings = readings.into_iter();
-        let keys = prepared.keys.iter().zip(readings.by_ref());
-        known.extend(keys.map(|(key, reading)| KeyReading { kind: key.kind, shingle: key.shingle, reading }));
-        let mut last = None;
-        for (Pair { owner, .. }, reading) in prepared.pairs.iter().zip(readings) {
-            if last.replace(*owner) != Some(*owner) {
-                known.push(KeyReading { kind: owner.kind, shingle: owner.shingle, reading });
-            }
-        }
-        (prepared, duplicate, known)
     }
 }
 

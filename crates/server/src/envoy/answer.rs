@@ -9,9 +9,9 @@ use prost_types::{Duration, ListValue, Struct, Value};
 use tonic::{Code as GrpcCode, Status};
 
 use super::asked::{Asked, Limited, Meant};
-use super::proto::envoy::config::core::v3::HeaderValue;
-use super::proto::envoy::service::ratelimit::v3::RateLimitResponse;
-use super::proto::envoy::service::ratelimit::v3::rate_limit_response::{
+use crate::grpc::proto::envoy::config::core::v3::HeaderValue;
+use crate::grpc::proto::envoy::service::ratelimit::v3::RateLimitResponse;
+use crate::grpc::proto::envoy::service::ratelimit::v3::rate_limit_response::{
     Code, DescriptorStatus, RateLimit, rate_limit,
 };
 

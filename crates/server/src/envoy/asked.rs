@@ -10,10 +10,10 @@ use event::Time;
 use stats::Quality;
 use tonic::Status;
 
-use super::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use super::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
-use super::proto::envoy::service::ratelimit::v3::RateLimitRequest;
-use super::proto::envoy::r#type::v3::RateLimitUnit;
+use crate::grpc::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use crate::grpc::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
+use crate::grpc::proto::envoy::service::ratelimit::v3::RateLimitRequest;
+use crate::grpc::proto::envoy::r#type::v3::RateLimitUnit;
 use crate::metrics::{EnvoyResult, Metrics};
 
 /// Most descriptors of a request.

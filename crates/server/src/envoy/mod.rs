@@ -10,65 +10,35 @@
 
 mod answer;
 mod asked;
-mod health;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use hyper::server::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
-use tonic_health::pb::health_server::HealthServer;
 
 use self::asked::Asked;
-use self::proto::envoy::service::ratelimit::v3::rate_limit_service_server::{
+use crate::grpc::proto::envoy::service::ratelimit::v3::rate_limit_service_server::{
     RateLimitService, RateLimitServiceServer,
 };
-use self::proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use crate::grpc::proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use crate::grpc::{self, Connection};
 use crate::listen::{Stop, Stream};
 use crate::mail::Face;
 
-/// Envoy's messages, and the service's client and server.
-#[allow(missing_docs, clippy::all, reason = "made of the files in `proto`, by the build")]
-pub mod proto {
-    include!(concat!(env!("OUT_DIR"), "/messages.rs"));
-}
-
 /// Largest request.
 const REQUEST_BYTES_MAX: usize = 256 << 10;
-/// Bytes of a request's header fields.
-const HEAD_BYTES_MAX: u32 = 16 << 10;
 /// Requests of one connection at once; others wait at the client.
 const STREAMS_MAX: u32 = 1024;
-/// Time between two looks whether a silent client is still there.
-const ALIVE: Duration = Duration::from_secs(60);
+/// Names by which health is asked for: as gRPC names the service, and as the peer does.
+const NAMES: &[&str] = &["envoy.service.ratelimit.v3.RateLimitService", "ratelimit"];
 
 /// Holds a conversation to its end.
-pub(crate) async fn converse(stream: Stream, face: Arc<Face>, mut stop: Stop) {
+pub(crate) async fn converse(stream: Stream, face: Arc<Face>, stop: Stop) {
     let limits =
         RateLimitServiceServer::new(Service(Arc::clone(&face))).max_decoding_message_size(REQUEST_BYTES_MAX);
-    let health = HealthServer::new(health::Health(Arc::clone(&face.node)));
-    let router = Routes::new(limits).add_service(health).into_axum_router();
-    let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS_MAX)
-        .max_header_list_size(HEAD_BYTES_MAX)
-        .keep_alive_interval(ALIVE.min(face.idle()));
-    let served = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    let mut served = std::pin::pin!(served);
-    let ended = tokio::select! {
-        ended = &mut served => ended,
-        () = stop.wanted() => {
-            served.as_mut().graceful_shutdown();
-            served.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, listener = face.plan.name, "a connection ended badly");
-    }
+    let connection = Connection { streams_max: STREAMS_MAX, window_bytes: None, names: NAMES };
+    grpc::serve(stream, Routes::new(limits), connection, &face, stop).await;
 }
 
 #[derive(Debug)]
@@ -122,9 +92,9 @@ mod tests {
     use engine::{Config, Engine, Overrides, Plan};
     use tonic::Code;
 
-    use super::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-    use super::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
     use super::*;
+    use crate::grpc::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+    use crate::grpc::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
     use crate::node::Node;
 
     #[tokio::test]

@@ -25,7 +25,7 @@ const ROWS_MAX: usize = 65_536;
 
 /// What is done with a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+pub(crate) enum Asked {
     Observe,
     Decide,
 }
@@ -112,11 +112,34 @@ async fn answer(
     let pipeline = Arc::clone(&node.pipeline(params.pipeline.as_deref())?);
     let form = input::form(node, &pipeline, headers, input::COLUMNS)?;
     let id = input::batch_id(headers)?;
+    let answered = work_on(node, Brought { pipeline, form, id, body, asked }).await?;
+    let media = match form {
+        Form::Arrow => arrow::MEDIA_TYPE,
+        Form::JsonArray => input::JSON,
+        _ => JSON_LINES,
+    };
+    Ok(([(header::CONTENT_TYPE, media)], answered).into_response())
+}
+
+/// A batch as it came.
+pub(crate) struct Brought {
+    pub(crate) pipeline: Arc<Pipeline>,
+    /// Arrow, or JSON in lines or an array.
+    pub(crate) form: Form,
+    /// The caller's name for it.
+    pub(crate) id: Option<String>,
+    pub(crate) body: Bytes,
+    pub(crate) asked: Asked,
+}
+
+/// Waits for a place and works on a batch; answers in the form of the request.
+pub(crate) async fn work_on(node: &Arc<Node>, batch: Brought) -> Result<Vec<u8>, Failure> {
     // Whoever waits half of the time that there is gets an answer before the other half is over.
     let place = node.batches.enter(node.timeout() / 2).await?;
     let (node, runtime) = (Arc::clone(node), Handle::current());
     blocking(move || {
         let _place = place;
+        let Brought { pipeline, form, id, body, asked } = batch;
         let work = Work { node: &node, pipeline: &pipeline, id: id.as_deref(), arrival: node.now(), asked };
         runtime.block_on(async {
             match form {
@@ -150,7 +173,7 @@ impl Work<'_> {
         })
     }
 
-    async fn arrow(&self, body: Bytes) -> Result<Response, Failure> {
+    async fn arrow(&self, body: Bytes) -> Result<Vec<u8>, Failure> {
         let limits = Limits { rows_max: self.node.plan().batch_max.min(ROWS_MAX) };
         let records = arrow::read(body, limits).map_err(not_arrow)?;
         let mut answers = Vec::with_capacity(records.len().max(1));
@@ -160,14 +183,13 @@ impl Work<'_> {
         if answers.is_empty() {
             answers.push(self.ask(Batch::default(), 0).await?);
         }
-        let stream = arrow::write(answers).map_err(|error| {
+        arrow::write(answers).map_err(|error| {
             tracing::error!(%error, "an answer could not be written");
             INTERNAL.failure("the answer could not be written")
-        })?;
-        Ok(([(header::CONTENT_TYPE, arrow::MEDIA_TYPE)], stream).into_response())
+        })
     }
 
-    async fn json(&self, body: Bytes, form: Form) -> Result<Response, Failure> {
+    async fn json(&self, body: Bytes, form: Form) -> Result<Vec<u8>, Failure> {
         let max = self.node.plan().batch_max;
         let parts = match form {
             Form::JsonArray => items(&body, max)?,
@@ -201,8 +223,7 @@ impl Work<'_> {
         if is_array {
             all.push_str(if parts.is_empty() { "[]" } else { "]" });
         }
-        let media = if is_array { input::JSON } else { JSON_LINES };
-        Ok(([(header::CONTENT_TYPE, media)], all).into_response())
+        Ok(all.into_bytes())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The routes: what each URL takes and answers. The description at `/openapi.json` is generated from them.
 
-mod batch;
+pub(crate) mod batch;
 mod decide;
 pub(crate) mod decisions;
 pub(crate) mod forward;

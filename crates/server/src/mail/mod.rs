@@ -156,7 +156,7 @@ pub(crate) async fn converse(stream: Stream, face: Arc<Face>, stop: Stop) {
         Protocol::Rspamd => rspamd::converse(stream, face, stop).await,
         Protocol::Spamc => spamc::converse(stream, face, stop).await,
         // These are not about mail.
-        Protocol::Resp | Protocol::Envoy => {}
+        Protocol::Resp | Protocol::Envoy | Protocol::Grpc => {}
     }
 }
 

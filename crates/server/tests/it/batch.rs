@@ -21,7 +21,7 @@ use crate::python::python;
 
 const ARROW: &str = "Content-Type: application/vnd.apache.arrow.stream";
 
-fn with_analytics(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
+pub(crate) fn with_analytics(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
     let parent = tempfile::tempdir().unwrap();
     let presets = [preset::find("analytics").unwrap()];
     let directory = Directory::create(&parent.path().join("data"), &presets).unwrap();
@@ -45,7 +45,7 @@ fn post(server: &Running, url: &str, headers: &[&str], body: &[u8]) -> (u16, Vec
     (status, answer[end + 4..].to_vec())
 }
 
-fn stream(batches: &[RecordBatch]) -> Vec<u8> {
+pub(crate) fn stream(batches: &[RecordBatch]) -> Vec<u8> {
     let mut stream = Vec::new();
     let mut writer = StreamWriter::try_new(&mut stream, &batches[0].schema()).unwrap();
     batches.iter().for_each(|batch| writer.write(batch).unwrap());
@@ -55,7 +55,7 @@ fn stream(batches: &[RecordBatch]) -> Vec<u8> {
 }
 
 /// Three events of two users: columns of several types.
-fn events() -> RecordBatch {
+pub(crate) fn events() -> RecordBatch {
     let users: DictionaryArray<Int8Type> = ["ann", "bob", "ann"].into_iter().collect();
     let ips = [[192u8, 0, 2, 7], [192, 0, 2, 8], [192, 0, 2, 7]];
     let now = NOW.0 / 1000;
@@ -69,12 +69,12 @@ fn events() -> RecordBatch {
     .unwrap()
 }
 
-const SAME: &str = r#"{"id":"a","time":"2026-05-17T09:59:58Z","user":"ann","ip":"192.0.2.7","agent":"curl/8.0"}
+pub(crate) const SAME: &str = r#"{"id":"a","time":"2026-05-17T09:59:58Z","user":"ann","ip":"192.0.2.7","agent":"curl/8.0"}
 {"id":"b","time":"2026-05-17T09:59:59Z","user":"bob","ip":"192.0.2.8"}
 {"id":"c","time":"2026-05-17T10:00:00Z","user":"ann","ip":"192.0.2.7","agent":"Firefox"}
 "#;
 
-fn records(body: &[u8]) -> Vec<RecordBatch> {
+pub(crate) fn records(body: &[u8]) -> Vec<RecordBatch> {
     StreamReader::try_new(body, None).unwrap().map(Result::unwrap).collect()
 }
 
@@ -106,7 +106,7 @@ fn cell(array: &ArrayRef, row: usize) -> Option<Value> {
     })
 }
 
-fn objects(records: &[RecordBatch]) -> Vec<Value> {
+pub(crate) fn objects(records: &[RecordBatch]) -> Vec<Value> {
     let mut all = Vec::new();
     for record in records {
         for row in 0..record.num_rows() {
@@ -120,7 +120,7 @@ fn objects(records: &[RecordBatch]) -> Vec<Value> {
 }
 
 /// Without what is new each time.
-fn without_ids(mut objects: Vec<Value>) -> Vec<Value> {
+pub(crate) fn without_ids(mut objects: Vec<Value>) -> Vec<Value> {
     for object in &mut objects {
         object.as_object_mut().unwrap().remove("id");
     }

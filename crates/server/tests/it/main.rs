@@ -7,6 +7,7 @@ mod decide;
 mod decisions;
 mod envoy;
 mod forward;
+mod grpc;
 mod harness;
 mod limits;
 mod milter;

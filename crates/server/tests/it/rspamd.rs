@@ -108,6 +108,8 @@ fn recorded_requests_are_answered_in_kind() {
         }
         let auth = Answer::of(&running.exchange("rspamd", &sent("rspamc-ctl.04").unwrap()));
         assert_eq!(auth.json()["auth"], "ok");
+        let counters = Answer::of(&running.exchange("rspamd", &sent("rspamc-ctl.03").unwrap()));
+        assert_eq!((counters.status, &counters.json()["error"]), (404, &"there is no such command".into()));
     });
 }
 

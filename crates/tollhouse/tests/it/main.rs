@@ -2,6 +2,7 @@
 
 mod backtest;
 mod check;
+mod cluster;
 mod compare;
 mod data;
 mod documents;
@@ -14,4 +15,7 @@ mod live;
 mod program;
 mod rules;
 mod serve;
+#[expect(dead_code, reason = "the cluster's own tests use all of it")]
+#[path = "../../../cluster/tests/it/servers.rs"]
+mod servers;
 mod usage;

@@ -195,7 +195,7 @@ impl Writer {
             return Err(io_error(&path)(too_large()));
         }
         let index = match self.form {
-            Form::Sealed => compress(&raw).map_err(io_error(&path))?,
+            Form::Sealed => compress(&raw, LEVEL).map_err(io_error(&path))?,
             Form::Bare => raw.clone(),
         };
         self.file.write_all(&index).map_err(io_error(&path))?;

@@ -11,13 +11,23 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse, health_server};
 
 use crate::node::Node;
 
-/// Names by which the service is asked for: all of the server, as gRPC names it, and as the peer does.
-const NAMES: [&str; 3] = ["", "envoy.service.ratelimit.v3.RateLimitService", "ratelimit"];
 /// Time between two looks for who watches.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// The health of a listener's services.
 #[derive(Debug)]
-pub(super) struct Health(pub(super) Arc<Node>);
+pub(crate) struct Health {
+    pub(crate) node: Arc<Node>,
+    /// Names by which services are asked for; the empty one, all of the server, is known without.
+    pub(crate) names: &'static [&'static str],
+}
+
+impl Health {
+    fn knows(&self, name: &str) -> Result<(), Status> {
+        let known = name.is_empty() || self.names.contains(&name);
+        if known { Ok(()) } else { Err(Status::not_found("there is no such service")) }
+    }
+}
 
 fn status(node: &Node) -> ServingStatus {
     if node.unready().is_some() { ServingStatus::NotServing } else { ServingStatus::Serving }
@@ -29,10 +39,8 @@ impl health_server::Health for Health {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
-        if !NAMES.contains(&request.get_ref().service.as_str()) {
-            return Err(Status::not_found("there is no such service"));
-        }
-        Ok(Response::new(HealthCheckResponse { status: status(&self.0).into() }))
+        self.knows(&request.get_ref().service)?;
+        Ok(Response::new(HealthCheckResponse { status: status(&self.node).into() }))
     }
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
@@ -42,10 +50,8 @@ impl health_server::Health for Health {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        if !NAMES.contains(&request.get_ref().service.as_str()) {
-            return Err(Status::not_found("there is no such service"));
-        }
-        let node = Arc::clone(&self.0);
+        self.knows(&request.get_ref().service)?;
+        let node = Arc::clone(&self.node);
         let changes = futures_util::stream::unfold((node, None), |(node, told)| async move {
             loop {
                 let now = status(&node);

@@ -1,0 +1,201 @@
+//! Streams of batches: each is worked on as `POST /v1/batch/observe` and `/v1/batch/decide` do, through the same gate.
+//!
+//! ```text
+//! stream of batches ─► one is read ─► the gate ─► worked on ─► its answer is taken ─► the next is read
+//! ```
+//!
+//! What a client sends faster than it is worked on stays with it: HTTP/2 lets it send one window ahead. So a stream has
+//! one batch and one answer in memory, and there are so many streams at most.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Bytes;
+use futures_util::Stream as Streamed;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::timeout;
+use tonic::metadata::MetadataMap;
+use tonic::service::Routes;
+use tonic::{Code, Request, Response, Status, Streaming};
+
+use super::proto::tollhouse::batch::v1::batch_request::Events;
+use super::proto::tollhouse::batch::v1::batch_response::Answers;
+use super::proto::tollhouse::batch::v1::batch_service_server::{BatchService, BatchServiceServer};
+use super::proto::tollhouse::batch::v1::{BatchRequest, BatchResponse};
+use super::{Connection, serve};
+use crate::guard;
+use crate::http::batch::{Asked, Brought, work_on};
+use crate::input::{self, Form};
+use crate::listen::{Stop, Stream};
+use crate::mail::Face;
+use crate::problem::Failure;
+
+/// Streams of one connection at once; others wait at the client.
+const STREAMS_MAX: u32 = 16;
+/// Bytes of a stream that may be on their way: a batch of some thousand events, so that the next one comes while one is
+/// worked on.
+const WINDOW_BYTES: u32 = 1 << 20;
+/// Names by which health is asked for.
+const NAMES: &[&str] = &["tollhouse.batch.v1.BatchService"];
+/// Bytes of a request beside its events.
+const ROOM_BYTES: usize = 1 << 10;
+
+/// Holds a conversation to its end.
+pub(crate) async fn converse(stream: Stream, face: Arc<Face>, stop: Stop) {
+    let body_max = usize::try_from(face.node.plan().body_max).unwrap_or(usize::MAX);
+    let service = BatchServiceServer::new(Service { face: Arc::clone(&face), stop: stop.clone() })
+        .max_decoding_message_size(body_max.saturating_add(ROOM_BYTES))
+        .max_encoding_message_size(usize::MAX);
+    let connection = Connection { streams_max: STREAMS_MAX, window_bytes: Some(WINDOW_BYTES), names: NAMES };
+    serve(stream, Routes::new(service), connection, &face, stop).await;
+}
+
+struct Service {
+    face: Arc<Face>,
+    stop: Stop,
+}
+
+type Answered = Pin<Box<dyn Streamed<Item = Result<BatchResponse, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl BatchService for Service {
+    type ObserveStream = Answered;
+    type DecideStream = Answered;
+
+    async fn observe(&self, request: Request<Streaming<BatchRequest>>) -> Result<Response<Answered>, Status> {
+        self.answer(request, Asked::Observe)
+    }
+
+    async fn decide(&self, request: Request<Streaming<BatchRequest>>) -> Result<Response<Answered>, Status> {
+        self.answer(request, Asked::Decide)
+    }
+}
+
+impl Service {
+    fn answer(
+        &self,
+        request: Request<Streaming<BatchRequest>>,
+        asked: Asked,
+    ) -> Result<Response<Answered>, Status> {
+        let node = &self.face.node;
+        may_ask(&self.face, request.metadata()).map_err(|failure| refused(&self.face, failure))?;
+        let place = Arc::clone(&node.streams).try_acquire_owned().map_err(|_| {
+            node.metrics.listener_trouble(&self.face.plan.name, "overloaded");
+            Status::unavailable("too many streams are open: try again a little later")
+        })?;
+        let (sender, receiver) = mpsc::channel(1);
+        let answers = futures_util::stream::unfold(receiver, |mut receiver| async move {
+            receiver.recv().await.map(|answer| (answer, receiver))
+        });
+        let work = Work { face: Arc::clone(&self.face), asked, stop: self.stop.clone(), _place: place };
+        tokio::spawn(work.all(request.into_inner(), sender));
+        Ok(Response::new(Box::pin(answers)))
+    }
+}
+
+/// Where tokens are configured, every stream carries one.
+fn may_ask(face: &Face, metadata: &MetadataMap) -> Result<(), Failure> {
+    if !face.node.wants_token() {
+        return Ok(());
+    }
+    guard::has_token(&face.node, metadata.as_ref())
+}
+
+/// A stream that is worked on.
+struct Work {
+    face: Arc<Face>,
+    asked: Asked,
+    stop: Stop,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Work {
+    /// Answers batches until there is none, one fails, the client has gone, or the node ends. Who hears of the end of the
+    /// node has the answers to all batches that were counted.
+    async fn all(
+        mut self,
+        mut batches: Streaming<BatchRequest>,
+        answers: mpsc::Sender<Result<BatchResponse, Status>>,
+    ) {
+        loop {
+            let idle = self.face.idle();
+            let next = tokio::select! {
+                next = timeout(idle, batches.message()) => next,
+                () = self.stop.wanted() => Ok(Err(Status::unavailable("the node is shutting down"))),
+                () = answers.closed() => return,
+            };
+            let answer = match next {
+                Ok(Ok(Some(batch))) => self.one(batch).await,
+                Ok(Ok(None)) => return,
+                Ok(Err(status)) => Err(status),
+                Err(_) => Err(Status::deadline_exceeded("no batch came for the listener's `idle` time")),
+            };
+            let is_last = answer.is_err();
+            // Who has gone misses the answer to what was counted: with an id the batch can be sent again.
+            if answers.send(answer).await.is_err() || is_last {
+                return;
+            }
+        }
+    }
+
+    async fn one(&self, batch: BatchRequest) -> Result<BatchResponse, Status> {
+        let face = &self.face;
+        let started = Instant::now();
+        let task = tokio::spawn(answer(Arc::clone(face), batch, self.asked));
+        let answered = match timeout(face.node.timeout(), task).await {
+            Ok(Ok(answered)) => answered.map_err(|failure| refused(face, failure)),
+            Ok(Err(_)) => {
+                face.node.metrics.panics.inc();
+                Err(Status::internal("the batch could not be handled: this is a defect, please report it"))
+            }
+            Err(_) => {
+                let seconds = face.node.timeout().as_secs_f64();
+                let told = format!("the answer was not ready after {seconds} s; the work may still be done");
+                face.node.metrics.listener_trouble(&face.plan.name, "slow");
+                Err(Status::deadline_exceeded(told))
+            }
+        };
+        let word = if answered.is_ok() { "answered" } else { "refused" };
+        face.node.metrics.listener_answered(&face.plan.name, word, started.elapsed());
+        answered
+    }
+}
+
+async fn answer(face: Arc<Face>, batch: BatchRequest, asked: Asked) -> Result<BatchResponse, Failure> {
+    let node = &face.node;
+    let BatchRequest { pipeline, id, events } = batch;
+    let name = if pipeline.is_empty() { &face.plan.pipeline } else { &pipeline };
+    let pipeline = node.pipeline(Some(name))?;
+    let id = input::checked_batch_id(&id)?;
+    let (form, body) = match events {
+        Some(Events::Arrow(body)) => (Form::Arrow, body),
+        Some(Events::Ndjson(body)) => (Form::Json, body),
+        None => (Form::Json, Bytes::new()),
+    };
+    let _room = guard::room(node, body.len())?;
+    let answered = work_on(node, Brought { pipeline, form, id, body, asked }).await?;
+    let answered = Bytes::from(answered);
+    let answers = if form == Form::Arrow { Answers::Arrow(answered) } else { Answers::Ndjson(answered) };
+    Ok(BatchResponse { answers: Some(answers) })
+}
+
+/// A failure as a status of gRPC.
+fn refused(face: &Face, failure: Failure) -> Status {
+    let problem = failure.problem();
+    let (code, reason) = match problem.status {
+        401 => (Code::Unauthenticated, "unauthenticated"),
+        403 => (Code::PermissionDenied, "denied"),
+        404 => (Code::NotFound, "not-found"),
+        413 => (Code::ResourceExhausted, "too-large"),
+        408 | 503 => (Code::Unavailable, "unavailable"),
+        400..=499 => (Code::InvalidArgument, "invalid"),
+        _ => (Code::Internal, "internal"),
+    };
+    face.node.metrics.listener_trouble(&face.plan.name, reason);
+    let told = match problem.help {
+        Some(help) => format!("{}: {help}", problem.detail),
+        None => problem.detail,
+    };
+    Status::new(code, told)
+}
