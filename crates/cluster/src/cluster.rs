@@ -277,7 +277,7 @@ impl Cluster {
     /// Lets no image be used that was asked for before now: after cells were changed by others than nodes, as when a
     /// subject is erased, or an export was brought in. Other nodes have to be told, too.
     pub fn invalidate(&self) {
-        let now = self.inner.surroundings.now() + Duration::from_nanos(1);
+        let now = self.inner.surroundings.now();
         for shard in &self.inner.shards {
             lock(shard).invalidated = now;
         }
