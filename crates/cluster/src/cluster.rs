@@ -414,6 +414,9 @@ impl Inner {
         }
         let mut room = Vec::new();
         let plan = &planned.plan;
+        if !is_mark {
+            entry.expire_image(plan, self.horizon.load(Ordering::Acquire));
+        }
         let words = entry.show(plan, &mut room);
         let Some((first, last)) = plan.times(words) else { return Ok(None) };
         // Marks expire by the cluster's own clock.
