@@ -179,7 +179,16 @@ impl Entry {
         true
     }
 
-    /// Forgets what has expired: it begins anew.
+    /// Forgets the image if it has expired by itself: as the cluster does when it is next added to.
+    pub(crate) fn expire_image(&mut self, plan: &Plan, horizon: i64) {
+        if let Some(image) = &mut self.image
+            && plan.expires(image).0 <= horizon
+        {
+            image.clear();
+        }
+    }
+
+    /// Forgets what has expired: it begins anew. Of what was added the journal has to be told.
     pub(crate) fn expire(&mut self) {
         if let Some(sent) = self.sent.take() {
             self.number = self.number.max(sent.number);

@@ -277,7 +277,7 @@ impl Cluster {
     /// Lets no image be used that was asked for before now: after cells were changed by others than nodes, as when a
     /// subject is erased, or an export was brought in. Other nodes have to be told, too.
     pub fn invalidate(&self) {
-        let now = self.inner.surroundings.now() + Duration::from_nanos(1);
+        let now = self.inner.surroundings.now();
         for shard in &self.inner.shards {
             lock(shard).invalidated = now;
         }
@@ -414,6 +414,9 @@ impl Inner {
         }
         let mut room = Vec::new();
         let plan = &planned.plan;
+        if !is_mark {
+            entry.expire_image(plan, self.horizon.load(Ordering::Acquire));
+        }
         let words = entry.show(plan, &mut room);
         let Some((first, last)) = plan.times(words) else { return Ok(None) };
         // Marks expire by the cluster's own clock.
@@ -465,7 +468,7 @@ impl Inner {
         Ok(best.into_sorted_vec().into_iter().map(|(sum, key)| (key, sum.0)).collect())
     }
 
-    /// Lets go of what has expired.
+    /// Lets go of what has expired, but for what was just added.
     fn sweep(&self) {
         let (world, horizon) = (self.world(), self.horizon.load(Ordering::Acquire));
         let mut room = Vec::new();
@@ -473,6 +476,8 @@ impl Inner {
             let mut shard = lock(shard);
             for (_, entry) in shard.iter_mut() {
                 if let Some(known) = world.forms.get(&entry.form)
+                    && entry.pending.is_none()
+                    && entry.sent.is_none()
                     && entry.holds()
                     && known.plan.expires(entry.show(&known.plan, &mut room)).0 <= horizon
                 {
@@ -568,10 +573,16 @@ impl Ledger for Cluster {
             full: inner.is_full.load(Ordering::Acquire),
             ..Census::default()
         };
+        let (world, horizon) = (inner.world(), inner.horizon.load(Ordering::Acquire));
+        let mut room = Vec::new();
         for shard in &inner.shards {
             let shard = lock(shard);
-            census.cells +=
-                shard.iter().filter(|(id, entry)| id.kind & Cell::PAIR == 0 && entry.holds()).count() as u64;
+            let live = shard.iter().filter(|(id, entry)| {
+                let known =
+                    world.forms.get(&entry.form).filter(|_| id.kind & Cell::PAIR == 0 && entry.holds());
+                known.is_some_and(|known| known.plan.expires(entry.show(&known.plan, &mut room)).0 > horizon)
+            });
+            census.cells += live.count() as u64;
             census.memory_bytes += shard.bytes() as u64;
             census.dirty_bytes += shard.parts.iter().map(|part| part.pending_bytes as u64).sum::<u64>();
             census.evictions += shard.evictions;

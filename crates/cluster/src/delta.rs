@@ -28,6 +28,8 @@ pub(crate) enum Op {
     Flow(Time, Flow),
     /// A cell that has seen what is added.
     Words(Vec<u64>),
+    /// What was there before has expired.
+    Begin,
 }
 
 /// A sum of additions to one cell.
@@ -40,6 +42,8 @@ pub(crate) struct Delta {
     believed: Vec<u64>,
     pub(crate) uniques: Vec<(Time, Shingle)>,
     pub(crate) flows: Vec<(Time, Flow)>,
+    /// What was added before it has expired.
+    begins: bool,
 }
 
 impl Delta {
@@ -58,6 +62,7 @@ impl Delta {
             }
             Op::Flow(time, flow) => self.flow(*time, *flow),
             Op::Words(words) => plan.merge(&mut self.words, words),
+            Op::Begin => *self = Delta { begins: true, ..Delta::default() },
         }
     }
 
@@ -81,6 +86,10 @@ impl Delta {
 
     /// Adds all of another that came after it.
     pub(crate) fn append(&mut self, plan: &Plan, later: &Delta) {
+        if later.begins {
+            *self = later.clone();
+            return;
+        }
         plan.merge(&mut self.words, &later.words);
         plan.merge(&mut self.believed, &later.believed);
         self.uniques.extend_from_slice(&later.uniques);
@@ -104,10 +113,11 @@ impl Delta {
 
     /// The same as operations that add up to it.
     pub(crate) fn ops(&self) -> impl Iterator<Item = Op> + '_ {
+        let begin = self.begins.then_some(Op::Begin);
         let words = (!self.words.is_empty()).then(|| Op::Words(self.words.clone()));
         let uniques = self.uniques.iter().map(|(time, pair)| Op::Unique(*time, *pair));
         let flows = self.flows.iter().map(|(time, flow)| Op::Flow(*time, *flow));
-        words.into_iter().chain(uniques).chain(flows)
+        begin.into_iter().chain(words).chain(uniques).chain(flows)
     }
 
     /// What happens to the cell in the cluster, in order.

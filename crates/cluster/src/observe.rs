@@ -228,10 +228,16 @@ impl Cells<'_> {
         if entry.flying().is_none() && entry.sent.as_ref().is_some_and(|sent| sent.number <= acknowledged) {
             entry.fold(&planned.plan);
         }
+        entry.expire_image(&planned.plan, horizon);
         let is_gone = |words: &[u64]| planned.plan.expires(words).0 <= horizon;
         if horizon > i64::MIN && is_gone(entry.show(&planned.plan, room)) {
+            let was_added_to = entry.pending.is_some() || entry.sent.is_some();
             entry.expire();
+            if was_added_to {
+                self.add(id, planned, Op::Begin);
+            }
         }
+        let entry = self.shard.entry(id, planned.known.form.id, part, self.stamp);
         (age.is_usable(entry), entry.show(&planned.plan, room))
     }
 

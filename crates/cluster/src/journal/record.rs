@@ -282,6 +282,7 @@ fn push_op(bytes: &mut Vec<u8>, op: &Op) {
             bytes.push(6);
             push_words(bytes, words);
         }
+        Op::Begin => bytes.push(7),
     }
 }
 
@@ -289,6 +290,9 @@ fn op(reader: &mut Reader<'_>) -> Option<Op> {
     let [tag] = reader.array()?;
     if tag == 6 {
         return words(reader).map(Op::Words);
+    }
+    if tag == 7 {
+        return Some(Op::Begin);
     }
     let time = Time(reader.zigzag()?);
     Some(match tag {
@@ -436,6 +440,7 @@ mod tests {
             (time(), any::<u64>()).prop_map(|(time, pair)| Op::Unique(time, Shingle(pair))),
             (time(), flow()).prop_map(|(time, flow)| Op::Flow(time, flow)),
             vec(any::<u64>(), 0..9).prop_map(Op::Words),
+            Just(Op::Begin),
         ]
     }
 

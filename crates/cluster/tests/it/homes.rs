@@ -64,6 +64,13 @@ impl Subject for Home {
         true
     }
 
+    fn settle(&self) {
+        let metrics = || self.ledger.as_ref().unwrap().metrics();
+        while metrics().pending_bytes > 0 || metrics().waiting_partitions > 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     fn keeps_every_answer(&self) -> bool {
         true
     }

@@ -19,6 +19,9 @@ pub trait Subject {
     /// Ends it as a crash does that leaves what a seed says, and opens it again; false if nothing is promised then.
     fn crash(&mut self, seed: u64) -> bool;
 
+    /// Waits until everything is where it is kept: what has expired is then told by what is there.
+    fn settle(&self);
+
     /// Whether a crash loses nothing that was answered. What it may lose otherwise is all since the last time that it
     /// was maintained or opened, and requests as wholes.
     fn keeps_every_answer(&self) -> bool;
@@ -267,6 +270,7 @@ pub fn check(seed: u64, home: &mut dyn Subject) {
             80..87 => now += random.below(200) as i64,
             87..92 => {
                 let now = at(now - random.below(100) as i64);
+                home.settle();
                 home.ledger().maintain(now).unwrap();
                 model.horizon = model.horizon.max(now.0);
                 for key in universe() {

@@ -65,6 +65,8 @@ impl Subject for Home {
         true
     }
 
+    fn settle(&self) {}
+
     fn keeps_every_answer(&self) -> bool {
         self.kept == Kept::Sync
     }
