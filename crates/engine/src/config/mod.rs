@@ -1053,7 +1053,7 @@ fn shape_doc(shape: &Shape) -> String {
         Shape::Text => "string".into(),
         Shape::Name => "name".into(),
         Shape::Secret(1) => "string".into(),
-        Shape::Secret(least) => format!("string of at least {least} bytes").into(),
+        Shape::Secret(least) => format!("string of at least {least} bytes"),
         Shape::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
         Shape::Integer(min, max) => format!("integer, {min} to {max}"),
         Shape::Float => "number".into(),

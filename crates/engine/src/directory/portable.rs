@@ -426,6 +426,9 @@ struct Reader<R> {
     line: u64,
 }
 
+/// Takes cells, which name their definitions by number; or says why not.
+pub type Takes<'a> = dyn FnMut(&[Definition], Vec<Portable>) -> Result<(), String> + 'a;
+
 /// Gets cells with the number of their first line.
 type EachBatch<'a> = dyn FnMut(u64, &[Decoded]) -> Result<(), PortableError> + 'a;
 
@@ -663,7 +666,7 @@ impl Directory {
     pub fn read_statistics(
         &self,
         input: &mut dyn BufRead,
-        each: &mut dyn FnMut(&[Definition], Vec<Portable>) -> Result<(), String>,
+        each: &mut Takes<'_>,
     ) -> Result<u64, PortableError> {
         let mut reader = Reader::new(input);
         let opened = reader.header(&self.secret()?)?;
