@@ -39,8 +39,11 @@ fn times(random: &mut Random, events: u64, now: Time) -> Vec<Time> {
     (0..events).map(|_| back(random)).collect()
 }
 
+/// A counter, a bucket, and what was counted there.
+type Row = (u8, i64, u64);
+
 /// Writes one key a bucket and counter, as a server is often used without a library: names of text, `INCRBY`, `EXPIRE`.
-fn naive(connection: &mut Connection, keys: &[(u64, Vec<(u8, i64, u64)>)]) {
+fn naive(connection: &mut Connection, keys: &[(u64, Vec<Row>)]) {
     for (shingle, rows) in keys {
         let mut pipeline = redis::pipe();
         for (counter, bucket, count) in rows {

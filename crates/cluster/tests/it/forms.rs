@@ -201,7 +201,7 @@ fn a_batch_counts_once_and_none_is_left_out() {
     let image = Image { first: at, last: at, content: plan.content(&words).unwrap() };
     let numbered =
         |number| batch(partition, number, Time(i64::MIN), vec![(key.clone(), Change::Merge(image.clone()))]);
-    let count = || match wired.read_one(partition, &[key.clone()]).unwrap().images.remove(0) {
+    let count = || match wired.read_one(partition, std::slice::from_ref(&key)).unwrap().images.remove(0) {
         Some(Image { content: Content::Buckets(buckets), .. }) => buckets[0].counts[0],
         other => panic!("{other:?}"),
     };
@@ -246,14 +246,14 @@ fn a_mark_is_left_by_one() {
     assert_eq!(ask(vec![claim(1, at + Span::minutes(2), 3)]), [true]);
     assert_eq!(ask(vec![claim(1, at - Span::minutes(9), 4)]), [true], "what is forgotten is not known");
     let key = cell(&form, 1);
-    let image = wired.read_one(wired.of(&key), &[key.clone()]).unwrap().images.remove(0).unwrap();
+    let image = wired.read_one(wired.of(&key), std::slice::from_ref(&key)).unwrap().images.remove(0).unwrap();
     assert_eq!((image.first, image.last), (at - Span::minutes(9), at + Span::minutes(2)));
     let plan = Plan::new(&form.definition.measure).unwrap();
     let words = plan.restore(image.first, image.last, &image.content).unwrap();
     assert!(plan.fine(&words, plan.bucket(at + Span::minutes(2))).0);
     let wrong =
         Claim { cell: cell(&crate::support::form(0, measures().remove(0)), 1), time: at, token: [0; 16] };
-    let answer = pollster::block_on(wired.wire.claim(vec![wrong, claim(5, at, 1)], WITHIN));
+    let answer = pollster::block_on(wired.wire.claim(vec![wrong, claim(5 << 54, at, 1)], WITHIN));
     assert!(matches!(answer[..], [Err(Failure::Unexpected(_)), Ok(true)]), "{answer:?}");
 }
 

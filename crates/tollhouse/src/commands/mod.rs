@@ -15,6 +15,7 @@ mod import;
 pub(crate) mod init;
 mod learn;
 mod man;
+mod plan;
 mod preset;
 mod replay;
 mod report;
@@ -76,6 +77,7 @@ enum Command {
     Config(config::Args),
     Rules(rules::Args),
     Preset(preset::Args),
+    Plan(plan::Args),
     Bench(bench::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -107,6 +109,7 @@ impl Cli {
             Command::Config(args) => config::run(args),
             Command::Rules(args) => rules::run(args),
             Command::Preset(args) => preset::run(args),
+            Command::Plan(args) => plan::run(args),
             Command::Bench(args) => bench::run(args),
             Command::Completions(args) => completions::run(args),
             Command::Man(args) => man::run(args),

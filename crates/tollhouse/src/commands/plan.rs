@@ -1,0 +1,120 @@
+//! `tollhouse plan`: how large a cluster for statistics has to be.
+
+use cluster::sizing::{Demand, KEY_BYTES, Sizing};
+use event::Span;
+use serde::Serialize;
+
+use crate::console::Output;
+use crate::exit::{Exit, Failure};
+use crate::options::JsonOption;
+
+/// Say how large a cluster for statistics has to be
+///
+/// Reckons with bytes and CPU time as they were measured, see `docs/operating.md`. Measure your own keys and say so with
+/// `--bytes-per-key` where it matters.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse plan --keys-per-day 50000000 --updates-per-second 2000 --keep 14d
+  tollhouse plan --keys-per-day 13000000000 --updates-per-second 220000 --keep 1d --replication 3 --json")]
+pub(crate) struct Args {
+    /// Different keys that are seen a day
+    #[arg(long, value_name = "KEYS")]
+    keys_per_day: u64,
+    /// Additions a second
+    #[arg(long, value_name = "UPDATES")]
+    updates_per_second: u64,
+    /// How long a key is kept after its last event, such as `14d`
+    #[arg(long, value_name = "SPAN", value_parser = crate::options::span)]
+    keep: Span,
+    /// Copies of all, that of the masters among them
+    #[arg(long, value_name = "COPIES", default_value_t = 2)]
+    replication: u64,
+    /// Bytes of a key
+    #[arg(long, value_name = "BYTES", default_value_t = KEY_BYTES)]
+    bytes_per_key: u64,
+    /// Memory of a server, in GiB
+    #[arg(long, value_name = "GIB", default_value_t = 64)]
+    server_gib: u64,
+    /// The share of additions to known keys that summing in nodes saves, 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    summed: f64,
+    /// The share of readings of known keys that caches in nodes do not have, 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    missed: f64,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+/// A sizing as `--json` has it.
+#[derive(Serialize)]
+struct Line {
+    keys: u64,
+    bytes: u64,
+    bytes_of_all: u64,
+    made_per_second: u64,
+    changed_per_second: u64,
+    read_per_second: u64,
+    cores: f64,
+    masters_by_memory: u64,
+    masters_by_time: u64,
+    masters: u64,
+    servers: u64,
+}
+
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let demand = Demand {
+        keys_per_day: args.keys_per_day,
+        updates_per_second: args.updates_per_second,
+        keep: args.keep,
+        replication: args.replication,
+        bytes_per_key: args.bytes_per_key,
+        server_bytes: args.server_gib.saturating_mul(1 << 30),
+        summed: args.summed,
+        missed: args.missed,
+    };
+    let Sizing {
+        keys,
+        bytes,
+        bytes_of_all,
+        made_per_second,
+        changed_per_second,
+        read_per_second,
+        cores,
+        masters_by_memory,
+        masters_by_time,
+        masters,
+        servers,
+    } = demand.sizing();
+    let mut out = Output::new(args.json.json);
+    if out.is_json() {
+        out.json(&Line {
+            keys,
+            bytes,
+            bytes_of_all,
+            made_per_second,
+            changed_per_second,
+            read_per_second,
+            cores,
+            masters_by_memory,
+            masters_by_time,
+            masters,
+            servers,
+        })?;
+    } else {
+        let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
+        out.line(format_args!("keys at a time        {keys}"))?;
+        out.line(format_args!("memory of one copy    {:.1} GiB", gib(bytes)))?;
+        out.line(format_args!("memory of all copies  {:.1} GiB", gib(bytes_of_all)))?;
+        out.line(format_args!("keys made             {made_per_second} a second"))?;
+        out.line(format_args!("keys changed          {changed_per_second} a second"))?;
+        out.line(format_args!("keys read             {read_per_second} a second"))?;
+        out.line(format_args!("busy cores            {cores:.1}"))?;
+        out.line(format_args!(
+            "masters               {masters} (memory asks for {masters_by_memory}, time for {masters_by_time})"
+        ))?;
+        out.line(format_args!("servers               {servers}"))?;
+    }
+    out.flush()?;
+    Ok(Exit::Fine)
+}
