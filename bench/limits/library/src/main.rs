@@ -110,7 +110,10 @@ fn measure(limiter: &dyn Limiter, names: &[String], batch: usize, seconds: f64) 
         took += spent() - began;
         decisions += keys.len();
     }
-    assert!(allowed > 0 && allowed <= decisions);
+    assert!(
+        allowed > decisions / 2,
+        "too few keys for so long: most are over their limit, which costs something else"
+    );
     black_box(allowed);
     decisions as f64 / took
 }
