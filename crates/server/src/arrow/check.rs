@@ -1,11 +1,28 @@
 //! What a stream says of itself, held against what is there, before anything is read by it.
 
-use arrow_ipc::{Endianness, Field, MessageHeader, RecordBatch, Schema, Type};
+use std::collections::HashMap;
+
+use arrow_ipc::{Endianness, Field, MessageHeader, Precision, RecordBatch, Schema, Type};
 
 use super::{ArrowError, Limits, broken};
 
 /// The word before the length of each message since format 0.15.
 const CONTINUATION: [u8; 4] = [0xff; 4];
+
+/// The buffers of a column, in their order: how many bytes an element of each has.
+#[derive(Clone, Copy)]
+struct Buffers {
+    widths: &'static [usize],
+    /// Whether as many buffers of values follow as the batch says.
+    is_variadic: bool,
+}
+
+/// What a schema says of the buffers of batches.
+struct Columns {
+    columns: Vec<Buffers>,
+    /// Those of values, by the dictionary's number.
+    dictionaries: HashMap<i64, Buffers>,
+}
 
 /// Goes through all messages of a stream.
 ///
@@ -22,14 +39,14 @@ pub(super) fn check(stream: &[u8], limits: Limits) -> Result<(), ArrowError> {
         let length = usize::try_from(message.bodyLength()).map_err(|_| broken("a negative length"))?;
         let body = rest.get(..length).ok_or_else(|| broken("a body ends early"))?;
         rest = &rest[length..];
-        match (message.header_type(), columns) {
+        match (message.header_type(), &columns) {
             (MessageHeader::Schema, None) => {
                 let schema = message.header_as_schema().ok_or_else(|| broken("a schema is empty"))?;
                 columns = Some(check_schema(&schema)?);
             }
             (MessageHeader::Schema, Some(_)) => return Err(broken("a second schema")),
             (_, None) => return Err(broken("the schema does not come first")),
-            (MessageHeader::DictionaryBatch, Some(_)) => {
+            (MessageHeader::DictionaryBatch, Some(Columns { dictionaries, .. })) => {
                 let batch = message.header_as_dictionary_batch();
                 let batch = batch.ok_or_else(|| broken("a dictionary is empty"))?;
                 if batch.isDelta() {
@@ -37,13 +54,15 @@ pub(super) fn check(stream: &[u8], limits: Limits) -> Result<(), ArrowError> {
                     return Err(ArrowError::Unread("dictionaries are not read in parts: send each whole"));
                 }
                 let data = batch.data().ok_or_else(|| broken("a dictionary is empty"))?;
-                let values = check_batch(&data, 1, body)?;
+                let values = dictionaries.get(&batch.id());
+                let values = values.ok_or_else(|| broken("a dictionary of no column"))?;
+                let values = check_batch(&data, std::slice::from_ref(values), body)?;
                 if values > Limits::DICTIONARY_MAX {
                     let what = "values in a dictionary";
                     return Err(ArrowError::Limit { what, max: Limits::DICTIONARY_MAX });
                 }
             }
-            (MessageHeader::RecordBatch, Some(columns)) => {
+            (MessageHeader::RecordBatch, Some(Columns { columns, .. })) => {
                 let batch = message.header_as_record_batch();
                 let batch = batch.ok_or_else(|| broken("a record batch is empty"))?;
                 rows = rows.saturating_add(check_batch(&batch, columns, body)?);
@@ -82,8 +101,7 @@ fn next<'a>(rest: &mut &'a [u8]) -> Result<Option<arrow_ipc::Message<'a>>, Arrow
     arrow_ipc::root_as_message(metadata).map(Some).map_err(|error| broken(format!("metadata: {error}")))
 }
 
-/// Answers the number of columns.
-fn check_schema(schema: &Schema<'_>) -> Result<usize, ArrowError> {
+fn check_schema(schema: &Schema<'_>) -> Result<Columns, ArrowError> {
     if schema.endianness() != Endianness::Little {
         return Err(ArrowError::Unread("big-endian streams are not read"));
     }
@@ -91,11 +109,55 @@ fn check_schema(schema: &Schema<'_>) -> Result<usize, ArrowError> {
     if fields.len() > Limits::COLUMNS_MAX {
         return Err(ArrowError::Limit { what: "columns", max: Limits::COLUMNS_MAX });
     }
-    fields.iter().try_for_each(|field| check_field(&field))?;
-    Ok(fields.len())
+    let mut all = Columns { columns: Vec::with_capacity(fields.len()), dictionaries: HashMap::new() };
+    for field in fields {
+        let values = check_field(&field)?;
+        match field.dictionary() {
+            Some(dictionary) => {
+                // Without a type of its own an index has 32 bits.
+                let bits = dictionary.indexType().map_or(32, |index| index.bitWidth());
+                all.columns.push(fixed(bits).ok_or_else(|| broken("a dictionary with indices of no width"))?);
+                all.dictionaries.insert(dictionary.id(), values);
+            }
+            None => all.columns.push(values),
+        }
+    }
+    Ok(all)
 }
 
-fn check_field(field: &Field<'_>) -> Result<(), ArrowError> {
+/// A column of numbers with so many bits.
+fn fixed(bits: i32) -> Option<Buffers> {
+    let widths: &[usize] = match bits {
+        8 => &[1, 1],
+        16 => &[1, 2],
+        32 => &[1, 4],
+        64 => &[1, 8],
+        _ => return None,
+    };
+    Some(Buffers { widths, is_variadic: false })
+}
+
+/// The buffers that a column of the field's type has.
+fn buffers(field: &Field<'_>) -> Option<Buffers> {
+    let widths: &[usize] = match field.type_type() {
+        Type::Null => &[],
+        Type::Int => return fixed(field.type_as_int()?.bitWidth()),
+        Type::FloatingPoint => match field.type_as_floating_point()?.precision() {
+            Precision::HALF => &[1, 2],
+            Precision::SINGLE => &[1, 4],
+            _ => &[1, 8],
+        },
+        Type::Timestamp => &[1, 8],
+        Type::Bool | Type::FixedSizeBinary => &[1, 1],
+        Type::Utf8 => &[1, 4, 1],
+        Type::LargeUtf8 => &[1, 8, 1],
+        Type::Utf8View => return Some(Buffers { widths: &[1, 16], is_variadic: true }),
+        _ => return None,
+    };
+    Some(Buffers { widths, is_variadic: false })
+}
+
+fn check_field(field: &Field<'_>) -> Result<Buffers, ArrowError> {
     let column = crate::problem::shown(field.name().unwrap_or_default());
     let refused = || {
         let found = field.type_type().variant_name().unwrap_or("an unknown type").to_owned();
@@ -112,17 +174,20 @@ fn check_field(field: &Field<'_>) -> Result<(), ArrowError> {
     let is_flat = field.children().is_none_or(|children| children.is_empty());
     // A dictionary of views would have other buffers than one of texts.
     let is_plain = field.dictionary().is_none() || field.type_type() != Type::Utf8View;
-    if is_read && is_flat && is_plain { Ok(()) } else { Err(refused()) }
+    match buffers(field) {
+        Some(buffers) if is_read && is_flat && is_plain => Ok(buffers),
+        _ => Err(refused()),
+    }
 }
 
 /// Answers the number of rows.
-fn check_batch(batch: &RecordBatch<'_>, columns: usize, body: &[u8]) -> Result<usize, ArrowError> {
+fn check_batch(batch: &RecordBatch<'_>, columns: &[Buffers], body: &[u8]) -> Result<usize, ArrowError> {
     if batch.compression().is_some() {
         return Err(ArrowError::Unread("compressed batches are not read: send them as they are"));
     }
     let rows = usize::try_from(batch.length()).map_err(|_| broken("a negative number of rows"))?;
     let nodes = batch.nodes().ok_or_else(|| broken("a batch without columns"))?;
-    if nodes.len() != columns {
+    if nodes.len() != columns.len() {
         return Err(broken("a batch has other columns than its schema"));
     }
     for node in nodes {
@@ -138,10 +203,21 @@ fn check_batch(batch: &RecordBatch<'_>, columns: usize, body: &[u8]) -> Result<u
             return Err(broken("a buffer lies outside of its body"));
         }
     }
-    // A view's values may lie in as many buffers as it says: no more than there are.
+    // The reader takes buffers by elements, and does not look whether the last one is whole.
+    let mut lengths = buffers.iter().map(|buffer| usize::try_from(buffer.length()).unwrap_or(0));
     let mut variadic = batch.variadicBufferCounts().into_iter().flatten();
-    if variadic.any(|count| usize::try_from(count).is_ok_and(|count| count > buffers.len()) || count < 0) {
-        return Err(broken("there are fewer buffers"));
+    for column in columns {
+        for width in column.widths {
+            let length = lengths.next().ok_or_else(|| broken("there are fewer buffers"))?;
+            if length % width != 0 {
+                return Err(broken("a buffer ends within an element"));
+            }
+        }
+        // A view's values may lie in as many buffers as it says: no more than there are.
+        let more = if column.is_variadic { variadic.next().unwrap_or(0) } else { 0 };
+        let more = usize::try_from(more).ok().filter(|more| *more <= lengths.len());
+        let more = more.ok_or_else(|| broken("there are fewer buffers"))?;
+        lengths.by_ref().take(more).for_each(|_| ());
     }
     Ok(rows)
 }

@@ -108,6 +108,13 @@ fn what_is_not_read_is_told() {
     refused(whole[..whole.len() / 2].to_vec(), "ends early");
 }
 
+/// Found by fuzzing: the reader took such a buffer by elements, and panicked.
+#[test]
+fn a_buffer_that_ends_within_an_element_is_refused() {
+    let stream = include_bytes!("../../../../fuzz/seeds/arrow/half-an-offset");
+    refused(stream.to_vec(), "a buffer ends within an element");
+}
+
 #[test]
 fn a_stream_without_its_end_mark_is_whole() {
     let mut stream = stream(&[every_type()]);
