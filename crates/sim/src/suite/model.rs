@@ -26,6 +26,12 @@ pub trait Subject {
     /// was maintained or opened, and requests as wholes.
     fn keeps_every_answer(&self) -> bool;
 
+    /// Whether what has expired is gone at one moment, whatever was added to it meanwhile. If not, histories let nothing
+    /// expire.
+    fn expires_at_once(&self) -> bool {
+        true
+    }
+
     /// Whether marks of requests expire by [`Ledger::maintain`].
     fn marks_expire(&self) -> bool;
 }
@@ -268,7 +274,7 @@ pub fn check(seed: u64, home: &mut dyn Subject) {
                 possible.push(model.clone());
             }
             80..87 => now += random.below(200) as i64,
-            87..92 => {
+            87..92 if home.expires_at_once() => {
                 let now = at(now - random.below(100) as i64);
                 home.settle();
                 home.ledger().maintain(now).unwrap();
