@@ -130,8 +130,14 @@ impl From<EngineError> for Failure {
             EngineError::SnapshotBusy => {
                 OVERLOADED.failure(error.to_string()).help("try again once it is done")
             }
-            EngineError::PipelineGone(_) | EngineError::NoCounters(_) => {
+            EngineError::PipelineGone(_) | EngineError::NoCounters(_) | EngineError::NotHere => {
                 NOT_APPLICABLE.failure(error.to_string())
+            }
+            EngineError::Ledger(LedgerError::Unreachable { .. }) => {
+                tracing::error!(%error, "a request was refused");
+                UNAVAILABLE
+                    .failure("the cluster that keeps statistics did not answer in time")
+                    .help("send it again; the node's log and metrics say which shard")
             }
             EngineError::Ledger(LedgerError::Window(_)) => {
                 INVALID_PARAMETER.failure(format!("window: {error}"))
