@@ -16,7 +16,7 @@ use crate::options::JsonOption;
 #[command(after_help = "\
 Examples:
   tollhouse plan --keys-per-day 50000000 --updates-per-second 2000 --keep 14d
-  tollhouse plan --keys-per-day 13000000000 --updates-per-second 220000 --keep 1d --replication 3 --json")]
+  tollhouse plan --keys-per-day 13000000000 --updates-per-second 220000 --keep 1d --json")]
 pub(crate) struct Args {
     /// Different keys that are seen a day
     #[arg(long, value_name = "KEYS")]
