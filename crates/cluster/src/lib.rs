@@ -13,6 +13,7 @@ mod cache;
 mod cluster;
 mod counts;
 mod delta;
+mod exact;
 mod flush;
 mod intent;
 mod journal;

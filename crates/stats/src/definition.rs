@@ -331,7 +331,7 @@ mod tests {
 
     fn definition(measure: Measure) -> Definition {
         let statistic =
-            Statistic { name: "mass".to_owned(), kind_name: "from".to_owned(), measure, admit: None };
+            Statistic { name: "mass".to_owned(), kind_name: "from".to_owned(), measure, admit: None, exact: false };
         Definition::new(Space(3), Kind(1), &statistic).unwrap()
     }
 

@@ -3,10 +3,12 @@
 //! ```text
 //! cell      <prefix> {tag} space (2 bytes) kind (2) form (4) shingle (8), each with the greatest byte first
 //! number    <prefix> {tag} '#' node (16)
+//! round     <prefix> {tag} '##' owner (16)
+//! probe     <prefix> {tag} '#?'
 //! layout    <prefix> {tag of partition 0} '#'
 //! ```
 //!
-//! What follows the braces tells the three by its length: 16, 17 and 1 bytes.
+//! What follows the braces tells them by its length: 16, 17, 18, 2 and 1 bytes.
 
 use event::{Key, Kind};
 
@@ -62,6 +64,21 @@ impl Names {
         let mut name = self.start(partition, 17);
         name.push(b'#');
         name.extend_from_slice(&self.node);
+        name
+    }
+
+    /// The name of what is remembered of an owner's last round.
+    pub(crate) fn round(&self, partition: Partition, owner: &[u8; 16]) -> Vec<u8> {
+        let mut name = self.start(partition, 18);
+        name.extend_from_slice(b"##");
+        name.extend_from_slice(owner);
+        name
+    }
+
+    /// The name of what is tried out when a node is opened.
+    pub(crate) fn probe(&self, partition: Partition) -> Vec<u8> {
+        let mut name = self.start(partition, 2);
+        name.extend_from_slice(b"#?");
         name
     }
 
