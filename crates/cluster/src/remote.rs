@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use event::{Key, Shingle, Span, Time};
 use stats::limit::Flow;
-use stats::{Add, Figure};
 use stats::portable::{Content, Definition};
+use stats::{Add, Figure};
 
 /// A future that answers later.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

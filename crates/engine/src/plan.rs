@@ -1056,8 +1056,13 @@ fn catalog(
     for draft in drafts.iter_mut() {
         let space = draft.pipeline.space;
         let mut add = |kind: Kind, name: &str, kind_name: &str, (measure, admit), origin: &Origin| {
-            let statistic =
-                Statistic { name: name.to_owned(), kind_name: kind_name.to_owned(), measure, admit, exact: false };
+            let statistic = Statistic {
+                name: name.to_owned(),
+                kind_name: kind_name.to_owned(),
+                measure,
+                admit,
+                exact: false,
+            };
             if let Some((message, help)) = now.and_then(|now| clash(now, space, kind, &statistic)) {
                 return problems.add(origin, message, Some(help));
             }

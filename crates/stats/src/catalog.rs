@@ -308,7 +308,9 @@ pub enum CatalogError {
         error: LayoutError,
     },
     /// Something is to be exact that is no limit without a sketch.
-    #[error("`{0}` cannot be exact: only what is taken from limits is decided, and without a sketch before it")]
+    #[error(
+        "`{0}` cannot be exact: only what is taken from limits is decided, and without a sketch before it"
+    )]
     Exact(String),
     /// The store holds something else under this kind.
     #[error(

@@ -127,7 +127,8 @@ fn before(text: &str) -> Option<Before> {
     };
     let [whole, newer] = [next()??, next()??].map(|count| u64::try_from(count).ok());
     let times = [Time(first), Time(last?)];
-    let fits = numbers.next().is_none() && times.iter().all(|time| time.0.abs_diff(0) <= TIME_MAX.0.abs_diff(0));
+    let fits =
+        numbers.next().is_none() && times.iter().all(|time| time.0.abs_diff(0) <= TIME_MAX.0.abs_diff(0));
     let [first, last] = times;
     let held = Before::Held { first, last, values: [whole?, newer?] };
     (fits && first <= last).then_some(held)
@@ -147,7 +148,19 @@ mod tests {
         let expected = [Before::Nothing, held(1, 5, [9, 3]), held(-5, -5, [0, 0]), Before::Damaged];
         assert_eq!(answer, [&expected[..], &moments[..]].concat());
         assert_eq!(decode(b"7", 7, 0), Ok(Vec::new()));
-        for wrong in ["", "8,-", "6,-", "x,-", "7", "7,-,-", "7,1 2", "7,1 2 3", "7,5 1 0 0", "7,1 2 3 -4", "7,1 2 3 4 5"] {
+        for wrong in [
+            "",
+            "8,-",
+            "6,-",
+            "x,-",
+            "7",
+            "7,-,-",
+            "7,1 2",
+            "7,1 2 3",
+            "7,5 1 0 0",
+            "7,1 2 3 -4",
+            "7,1 2 3 4 5",
+        ] {
             assert!(decode(wrong.as_bytes(), 7, 1).is_err(), "{wrong}");
         }
     }

@@ -55,7 +55,9 @@ impl Cause {
             }
             Cause::Credentials => "Correct `user` and `password` in [ledger]",
             Cause::Rights => "Give the user the rights that docs/operating.md names",
-            Cause::Plain => "Leave `tls` out of [ledger], or name ports that speak TLS",
+            Cause::Plain => {
+                "Leave `tls` out of [ledger], or name ports that speak TLS and let servers announce them (`tls-cluster yes`)"
+            }
             Cause::Encrypted => "Set `tls = true` in [ledger], or name ports that do not speak TLS",
             Cause::Certificate => {
                 "Set `tls_ca` in [ledger] to the certificate of the authority, and name servers as their certificates do"
@@ -83,7 +85,9 @@ impl Cause {
         match error.code() {
             "NOAUTH" | "WRONGPASS" => Cause::Credentials,
             "NOPERM" => Cause::Rights,
-            "ERR" if error.details().is_some_and(|text| text.contains("cluster support disabled")) => Cause::Alone,
+            "ERR" if error.details().is_some_and(|text| text.contains("cluster support disabled")) => {
+                Cause::Alone
+            }
             _ => Cause::Away,
         }
     }
@@ -131,7 +135,10 @@ impl Inner {
         let look = said.iter().map(|said| async {
             let within = self.settings.connect_within;
             let is_open = said.cause == Cause::Away;
-            is_open && timeout(within, self.speaks_otherwise(&said.server)).await.is_ok_and(|it| it.unwrap_or(false))
+            is_open
+                && timeout(within, self.speaks_otherwise(&said.server))
+                    .await
+                    .is_ok_and(|it| it.unwrap_or(false))
         });
         let otherwise = join_all(look).await;
         for (said, speaks) in said.iter_mut().zip(otherwise) {
@@ -158,11 +165,8 @@ impl Inner {
         Ok(answers.contains(&stream.read_u8().await?))
     }
 
-    /// Looks whether each master lets this user do what is needed.
-    ///
-    /// # Errors
-    /// What it refuses.
-    pub(super) async fn check_rights(&self) -> Result<(), OpenError> {
+    /// What masters say that do not let this user do what is needed, or do not answer where the others say they are.
+    pub(super) async fn refusals(&self) -> Vec<Said> {
         let topology = self.topology();
         let mut masters: Vec<(&Arc<Address>, Partition)> = Vec::new();
         for partition in (0..self.settings.partitions.count()).map(Partition) {
@@ -172,8 +176,7 @@ impl Inner {
             }
         }
         let looks = masters.into_iter().map(|(master, partition)| self.refused(master, partition));
-        let refused: Vec<Said> = join_all(looks).await.into_iter().flatten().collect();
-        if refused.is_empty() { Ok(()) } else { Err(error(&refused)) }
+        join_all(looks).await.into_iter().flatten().collect()
     }
 
     async fn refused(&self, master: &Address, partition: Partition) -> Option<Said> {
@@ -197,7 +200,11 @@ impl Inner {
             match answer {
                 Value::ServerError(error) if error.code() == "NOPERM" => {
                     let is_key = error.details().is_some_and(|text| text.contains("key"));
-                    refused.push(if is_key { "use keys of the prefix".to_owned() } else { format!("run {name}") });
+                    refused.push(if is_key {
+                        "use keys of the prefix".to_owned()
+                    } else {
+                        format!("run {name}")
+                    });
                 }
                 Value::BulkString(text) if name == "EVALSHA" && !text.is_empty() => {
                     refused.push(format!("run {} in scripts", String::from_utf8_lossy(&text)));
@@ -216,7 +223,8 @@ fn client_hello(at: &Address) -> Result<Vec<u8>, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     let config = config.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
-    let name = ServerName::try_from(at.host.clone()).map_err(|_| rustls::Error::General("no name".to_owned()))?;
+    let name =
+        ServerName::try_from(at.host.clone()).map_err(|_| rustls::Error::General("no name".to_owned()))?;
     let mut hello = Vec::new();
     let mut connection = ClientConnection::new(Arc::new(config), name)?;
     connection.write_tls(&mut hello).map_err(|error| rustls::Error::General(error.to_string()))?;

@@ -197,7 +197,9 @@ impl State {
             && *number >= round.number
         {
             let is_last = *number == round.number;
-            return is_last.then(|| befores.clone()).ok_or(Failure::Unexpected("a later one was made".into()));
+            return is_last
+                .then(|| befores.clone())
+                .ok_or(Failure::Unexpected("a later one was made".into()));
         }
         let befores: Vec<Before> = round.asks.iter().map(|ask| self.ask(round, ask)).collect();
         self.parts[at].rounds.insert(round.owner, (round.number, befores.clone()));

@@ -37,7 +37,10 @@ fn shapes() -> Vec<Shape> {
     vec![
         Shape { measure: limit(Span::minutes(1), 10), steps: &[0, 1, 900_000, 6_000_000, 70_000_000] },
         Shape { measure: limit(Span::seconds(10), 1), steps: &[0, 1, 2_000_000, 9_999_999, 30_000_000] },
-        Shape { measure: limit(Span::days(31), 60), steps: &[0, 1_000_000, 40_000_000_000, 3_000_000_000_000] },
+        Shape {
+            measure: limit(Span::days(31), 60),
+            steps: &[0, 1_000_000, 40_000_000_000, 3_000_000_000_000],
+        },
         Shape { measure: limit(Span(7), 3), steps: &[0, 1, 2, 3, 40] },
         Shape { measure: Measure::Gcra, steps: &[0, 1, 250_000, 3_000_000] },
     ]
@@ -109,14 +112,16 @@ fn rounds_are_decided_as_stats_would_decide() {
             let mut horizon = Time(i64::MIN);
             for _ in 0..14 {
                 now = now + Span(shape.steps[random.below(shape.steps.len() as u64) as usize]);
-                horizon = horizon.max(now - Span([i64::MAX / 1000, 400_000_000, 0][random.below(3) as usize]));
+                horizon =
+                    horizon.max(now - Span([i64::MAX / 1000, 400_000_000, 0][random.below(3) as usize]));
                 let asks: Arc<[Ask]> =
                     (0..1 + random.below(5)).map(|_| ask(&mut random, &cells, &shape, now)).collect();
                 number += 1;
                 let round = Round { partition, owner: [1; 16], number, horizon, asks };
                 let ours = pollster::block_on(line.take(vec![round.clone()], WITHIN)).remove(0).unwrap();
                 assert_eq!(take(&wired, &round), ours, "{:?} seed {seed}: {round:?}", shape.measure);
-                refused += round.asks.iter().zip(&ours).filter(|(ask, before)| is_refused(ask, before)).count();
+                refused +=
+                    round.asks.iter().zip(&ours).filter(|(ask, before)| is_refused(ask, before)).count();
                 if random.below(3) == 0 {
                     assert_eq!(take(&wired, &round), ours, "once more: {round:?}");
                 }
@@ -132,7 +137,12 @@ fn rounds_are_decided_as_stats_would_decide() {
                     let live = |words: Vec<u64>| (plan.expires(&words) > horizon).then_some(words);
                     let [ours, theirs] = [ours, theirs].map(|words| words.and_then(live));
                     let content = |words: Vec<u64>| (plan.times(&words), plan.content(&words));
-                    assert_eq!(theirs.map(content), ours.map(content), "{:?} seed {seed}: {round:?}", shape.measure);
+                    assert_eq!(
+                        theirs.map(content),
+                        ours.map(content),
+                        "{:?} seed {seed}: {round:?}",
+                        shape.measure
+                    );
                 }
             }
         }
@@ -310,9 +320,7 @@ fn what_one_node_does_the_others_know() {
         assert_eq!(take_one(one_node, user), Heard::Within);
     }
     assert_eq!(used(other, user), 3);
-    let ask = |node: &Node, add: Add| {
-        ask_node(node, Observation { key: user, time: at(1000), add }).unwrap()
-    };
+    let ask = |node: &Node, add: Add| ask_node(node, Observation { key: user, time: at(1000), add }).unwrap();
     assert_eq!(ask(other, Add::GiveBack { amount: 2, taken: Some(at(1000)) }), (Quality::Exact, 3));
     assert_eq!(used(third, user), 1);
     assert_eq!(ask(third, Add::Counters([(0, 50)].into())), (Quality::Exact, 1));
@@ -326,11 +334,9 @@ fn what_one_node_does_the_others_know() {
     // A bucket of ten that fills in ten seconds.
     let second = 1_000_000_000;
     let flow = |node: &Node, flow: Flow| {
-        let (_, moment) = ask_node(
-            node,
-            Observation { key: key(BUCKET, 1), time: at(1000), add: Add::Flow(flow) },
-        )
-        .unwrap();
+        let (_, moment) =
+            ask_node(node, Observation { key: key(BUCKET, 1), time: at(1000), add: Add::Flow(flow) })
+                .unwrap();
         moment.cast_signed()
     };
     let ahead = |moment: i64| (moment - at(1000).0 * 1000) / second;
@@ -470,7 +476,8 @@ fn what_was_not_heard_is_missing_and_not_made_up_for() {
     let user = Key { space: Space(SPACE.0), kind: LIMIT, shingle: Shingle(7) };
     let ask = |add: Add| {
         let node = node.clone();
-        let requests = [Request { once: None, observations: vec![Observation { key: user, time: at(1000), add }] }];
+        let requests =
+            [Request { once: None, observations: vec![Observation { key: user, time: at(1000), add }] }];
         let asked = async move { node.observe(&requests).await };
         let outcomes = simulated.run(0, Duration::from_secs(9), asked).expect("an answer");
         outcomes.map(|outcomes| outcomes.all().next().map(|view| (view.quality(), view.sum(0, 0))).unwrap())
@@ -481,7 +488,10 @@ fn what_was_not_heard_is_missing_and_not_made_up_for() {
     assert_eq!(ask(Add::Nothing).unwrap(), (Quality::Missing, 0));
     for add in [Add::GiveBack { amount: 1, taken: None }, Add::Counters([(0, 9)].into())] {
         let refused = ask(add);
-        assert!(matches!(refused, Err(LedgerError::Unreachable { .. })), "it is not said to be done: {refused:?}");
+        assert!(
+            matches!(refused, Err(LedgerError::Unreachable { .. })),
+            "it is not said to be done: {refused:?}"
+        );
     }
     cloud.set_down(false);
     simulated.run_for(Duration::from_secs(20));

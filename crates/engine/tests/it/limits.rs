@@ -502,9 +502,14 @@ struct Silent(Arc<Mutex<Vec<Observation>>>);
 impl Ledger for Silent {
     fn observe<'a>(&'a self, requests: &'a [Request]) -> Answer<'a, Outcomes> {
         let mut outcomes = Outcomes::blank(requests.iter().map(|request| request.observations.len()));
-        let all: Vec<Observation> = requests.iter().flat_map(|request| request.observations.clone()).collect();
+        let all: Vec<Observation> =
+            requests.iter().flat_map(|request| request.observations.clone()).collect();
         for reading in 0..all.len() {
-            outcomes.tell(reading, Told { quality: Quality::Missing, times: None, fresh: false, columns: 1 }, &[]);
+            outcomes.tell(
+                reading,
+                Told { quality: Quality::Missing, times: None, fresh: false, columns: 1 },
+                &[],
+            );
         }
         self.0.lock().unwrap().extend(all);
         Box::pin(async move { Ok(outcomes) })
@@ -514,7 +519,15 @@ impl Ledger for Silent {
         Box::pin(async { Ok(None) })
     }
 
-    fn hottest<'a>(&'a self, _: Space, _: Kind, _: u8, _: Span, _: Time, _: usize) -> Answer<'a, Vec<(Key, u64)>> {
+    fn hottest<'a>(
+        &'a self,
+        _: Space,
+        _: Kind,
+        _: u8,
+        _: Span,
+        _: Time,
+        _: usize,
+    ) -> Answer<'a, Vec<(Key, u64)>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 
@@ -553,7 +566,11 @@ fn what_an_exact_limit_may_not_have_counted_is_not_given_back() {
         limits.iter().map(|limit| Take { limit, key: user(&engine, limit, "ann"), cost: 1 }).collect();
     let taken = block_on(engine.take(&takes, START));
     for (taken, allowed) in taken.iter().zip([true, false]) {
-        assert_eq!((taken.quality, taken.charged, taken.allowed), (Quality::Missing, 0, allowed), "{taken:?}");
+        assert_eq!(
+            (taken.quality, taken.charged, taken.allowed),
+            (Quality::Missing, 0, allowed),
+            "{taken:?}"
+        );
     }
     assert_eq!(asked.lock().unwrap().len(), 2, "one refuses, and nothing of the other is given back");
 }
