@@ -35,6 +35,8 @@ pub struct Metrics {
     pub lost_batches: u64,
     /// Times that the journal was written anew because it was too long.
     pub checkpoints: u64,
+    /// Partitions whose images were let go of, since others than nodes had changed cells of theirs.
+    pub renewals: u64,
     /// Entries that were let go of to make room.
     pub evictions: u64,
     /// Keys in memory, also those that the cluster does not have.
@@ -74,6 +76,7 @@ impl Metrics {
                 self.lost_batches,
             ),
             ("checkpoints", "Times that the node's journal was written anew", self.checkpoints),
+            ("renewals", "Partitions read anew since keys were erased or brought in", self.renewals),
         ];
         let gauges = [
             ("entries", "Keys in memory", self.entries),
@@ -104,6 +107,7 @@ pub(crate) struct Counts {
     claims: AtomicU64,
     pub(crate) lost_batches: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
+    pub(crate) renewals: AtomicU64,
 }
 
 impl Counts {
@@ -134,6 +138,7 @@ impl Counts {
             claims: of(&self.claims),
             lost_batches: of(&self.lost_batches),
             checkpoints: of(&self.checkpoints),
+            renewals: of(&self.renewals),
             ..Metrics::default()
         }
     }
