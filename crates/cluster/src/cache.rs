@@ -218,15 +218,7 @@ pub(crate) struct Shard {
 
 impl Shard {
     pub(crate) fn new(parts: Vec<Part>, budget: usize) -> Shard {
-        Shard {
-            parts,
-            cells: HashMap::new(),
-            ring: Vec::new(),
-            hand: 0,
-            bytes: 0,
-            budget,
-            evictions: 0,
-        }
+        Shard { parts, cells: HashMap::new(), ring: Vec::new(), hand: 0, bytes: 0, budget, evictions: 0 }
     }
 
     pub(crate) fn get(&self, id: CellId) -> Option<&Entry> {

@@ -25,8 +25,8 @@ const EVERY_MAX: Duration = Duration::from_secs(10);
 pub(crate) struct Watch {
     is_busy: bool,
     not_before: Duration,
-    /// `None` before the first answer: what was changed before that was never in memory.
-    known: Option<Generations>,
+    /// As of the last answer.
+    known: Generations,
 }
 
 impl Inner {
@@ -38,20 +38,20 @@ impl Inner {
         }
         watch.is_busy = true;
         watch.not_before = now + self.settings.fresh_for.clamp(EVERY_MIN, EVERY_MAX);
-        let latest = watch.known.as_ref().map_or(0, |known| known.latest);
+        let latest = watch.known.latest;
         let inner = self.clone();
         self.surroundings.spawn(Box::pin(async move {
             let answer = inner.remote.generations(latest, inner.settings.within).await;
             let mut watch = lock(&inner.watch);
             watch.is_busy = false;
             match answer {
-                Ok(found) => {
-                    let found = found.or_else(|| watch.known.clone()).unwrap_or_default();
-                    let changed = changed(watch.known.as_ref(), &found);
-                    watch.known = Some(found);
+                Ok(Some(found)) => {
+                    let changed = changed(&watch.known, &found);
+                    watch.known = found;
                     drop(watch);
                     inner.forget(&changed);
                 }
+                Ok(None) => {}
                 Err(failure) => tracing::debug!(%failure, "it is not known whether cells were changed"),
             }
         }));
@@ -68,10 +68,8 @@ impl Inner {
     }
 }
 
-/// The partitions that were changed since.
-fn changed(known: Option<&Generations>, found: &Generations) -> Vec<Partition> {
-    let Some(known) = known else { return Vec::new() };
-    let differs =
-        |(partition, number): (&Partition, &u64)| (known.partitions.get(partition) != Some(number)).then_some(*partition);
-    found.partitions.iter().filter_map(differs).collect()
+/// The partitions that were changed since. To a node that has just begun these are all that ever were.
+fn changed(known: &Generations, found: &Generations) -> Vec<Partition> {
+    let is_new = |(partition, number): &(&Partition, &u64)| known.partitions.get(*partition) != Some(*number);
+    found.partitions.iter().filter(is_new).map(|(partition, _)| *partition).collect()
 }

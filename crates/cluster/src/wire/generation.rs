@@ -86,8 +86,10 @@ mod tests {
     #[test]
     fn what_is_no_partition_is_left_out() {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-        let flat =
-            ["n", "7", "3", "7", "70000", "1", "4", "x", "5"].map(text).into_iter().chain([Value::Nil, Value::Nil]);
+        let flat = ["n", "7", "3", "7", "70000", "1", "4", "x", "5"]
+            .map(text)
+            .into_iter()
+            .chain([Value::Nil, Value::Nil]);
         let found = partitions(&flat.collect::<Vec<_>>());
         assert_eq!(found, HashMap::from([(Partition(3), 7)]));
     }

@@ -165,7 +165,9 @@ impl Scan {
             Err(Failure::Unexpected(why)) if why.to_ascii_lowercase().contains("cluster support") => {
                 return Ok(String::new());
             }
-            Ok(_) => return Err(Failure::Unexpected(format!("{address}: no answer to CLUSTER NODES").into())),
+            Ok(_) => {
+                return Err(Failure::Unexpected(format!("{address}: no answer to CLUSTER NODES").into()));
+            }
             Err(failure) => return Err(failure),
         };
         let mut lines = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -217,11 +219,11 @@ impl Inner {
             Err(Silence::Open) => Err(Failure::Unreachable(format!("{address} is not asked for now").into())),
         }
     }
-
 }
 
 fn moved() -> Failure {
     Failure::Unexpected(
-        "slots are moved from server to server, or a replica has taken over: begin again when that has ended".into(),
+        "slots are moved from server to server, or a replica has taken over: begin again when that has ended"
+            .into(),
     )
 }
