@@ -21,6 +21,7 @@ use store::Device;
 
 use crate::cache::{CellId, Shard};
 use crate::counts::{Counts, Metrics};
+use crate::exact::Desk;
 use crate::flush::{Batches, Part};
 use crate::generation::Watch;
 use crate::intent::Intents;
@@ -101,6 +102,7 @@ pub(crate) struct Inner {
     changing: Mutex<()>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) intents: Intents,
+    pub(crate) desk: Desk,
     /// Read while something is added and put into the journal, written while a batch is cut.
     pub(crate) adding: RwLock<()>,
     /// What expires at or before this is gone.
@@ -207,6 +209,8 @@ impl Cluster {
         let horizon = horizon.max().unwrap_or(i64::MIN);
         let (world, mut replays, intents) = replay(world, records)?;
         let mut random = Random::new(surroundings.seed());
+        let owner = u128::from(surroundings.seed()) << 64 | u128::from(random.bits());
+        let owner = owner.to_le_bytes();
         let latest = journal.latest();
         let width = usize::from(count) / shards;
         let shift = event::Shingle::ROUTE_BITS - count.trailing_zeros();
@@ -235,6 +239,7 @@ impl Cluster {
             changing: Mutex::default(),
             journal: Arc::new(journal),
             intents,
+            desk: Desk::new(owner, usize::from(count)),
             adding: RwLock::default(),
             horizon: AtomicI64::new(horizon),
             running: Running::default(),
@@ -394,8 +399,8 @@ impl Inner {
         {
             let mut shard = lock(&self.shards[shard]);
             let entry = shard.entry(id, form, at, run.stamp);
-            if is_mark {
-                // Claims do not go through the cache.
+            if is_mark || planned.is_exact {
+                // What is claimed and what exact limits are asked does not go through the cache.
                 entry.image = None;
             }
             lookup.look(&mut shard, id, form, &age, run.stamp);

@@ -14,6 +14,7 @@ mod cluster;
 mod counts;
 mod delta;
 mod erase;
+mod exact;
 mod export;
 mod flush;
 mod generation;

@@ -573,7 +573,8 @@ pub enum LedgerError {
         why: Arc<str>,
     },
     /// The cluster did not say in time whether a request's mark was there. Nothing of that request was added, nor of
-    /// those without a mark that were sent with it: all of them may be sent again.
+    /// those without a mark that were sent with it: all of them may be sent again. Or it did not say whether something
+    /// was given back to an exact limit, or set: that may have been done.
     #[error("the cluster did not answer in time: {why}")]
     Unreachable {
         /// What came instead of an answer.

@@ -3,11 +3,13 @@
 //! ```text
 //! cell      <prefix> {tag} space (2 bytes) kind (2) form (4) shingle (8), each with the greatest byte first
 //! number    <prefix> {tag} '#' node (16)
+//! round     <prefix> {tag} '##' owner (16)
+//! probe     <prefix> {tag} '#?'
 //! layout    <prefix> {tag of partition 0} '#'
 //! changed   <prefix> {tag of partition 0} '#' 'g'
 //! ```
 //!
-//! What follows the braces tells them by its length: 16, 17, 1 and 2 bytes.
+//! What follows the braces tells them by its length, and `#?` from `#g`.
 
 use event::{Key, Kind, Shingle, Space};
 
@@ -106,6 +108,21 @@ impl Names {
         let mut name = self.start(partition, 17);
         name.push(b'#');
         name.extend_from_slice(&self.node);
+        name
+    }
+
+    /// The name of what is remembered of an owner's last round.
+    pub(crate) fn round(&self, partition: Partition, owner: &[u8; 16]) -> Vec<u8> {
+        let mut name = self.start(partition, 18);
+        name.extend_from_slice(b"##");
+        name.extend_from_slice(owner);
+        name
+    }
+
+    /// The name of what is tried out when a node is opened.
+    pub(crate) fn probe(&self, partition: Partition) -> Vec<u8> {
+        let mut name = self.start(partition, 2);
+        name.extend_from_slice(b"#?");
         name
     }
 
