@@ -23,6 +23,7 @@ use crate::cache::{CellId, Shard};
 use crate::counts::{Counts, Metrics};
 use crate::exact::Desk;
 use crate::flush::{Batches, Part};
+use crate::generation::Watch;
 use crate::intent::Intents;
 use crate::journal::{Added, Journal, Options, Record, Token};
 use crate::lock;
@@ -111,6 +112,7 @@ pub(crate) struct Inner {
     pub(crate) random: Mutex<Random>,
     token: AtomicU64,
     pub(crate) asking: Mutex<Asking>,
+    pub(crate) watch: Mutex<Watch>,
     /// When the journal was last written, and trimmed.
     pub(crate) tended: Mutex<(Duration, Duration)>,
     pub(crate) is_checking: AtomicBool,
@@ -245,6 +247,7 @@ impl Cluster {
             token: AtomicU64::new(random.bits()),
             random: Mutex::new(random),
             asking: Mutex::default(),
+            watch: Mutex::default(),
             tended: Mutex::new((now, now)),
             is_checking: AtomicBool::new(false),
             is_recovering: AtomicBool::new(false),
@@ -277,15 +280,6 @@ impl Cluster {
     /// The catalog in force.
     pub fn catalog(&self) -> Catalog {
         self.inner.world().catalog.clone()
-    }
-
-    /// Lets no image be used that was asked for before now: after cells were changed by others than nodes, as when a
-    /// subject is erased, or an export was brought in. Other nodes have to be told, too.
-    pub fn invalidate(&self) {
-        let now = self.inner.surroundings.now();
-        for shard in &self.inner.shards {
-            lock(shard).invalidated = now;
-        }
     }
 
     /// Takes no more additions and sends what there is; true when the cluster has all of it.

@@ -41,6 +41,8 @@ pub struct Metrics {
     pub lost_batches: u64,
     /// Times that the journal was written anew because it was too long.
     pub checkpoints: u64,
+    /// Partitions whose images were let go of, since others than nodes had changed cells of theirs.
+    pub renewals: u64,
     /// Entries that were let go of to make room.
     pub evictions: u64,
     /// Keys in memory, also those that the cluster does not have.
@@ -83,6 +85,7 @@ impl Metrics {
                 self.lost_batches,
             ),
             ("checkpoints", "Times that the node's journal was written anew", self.checkpoints),
+            ("renewals", "Partitions read anew since keys were erased or brought in", self.renewals),
         ];
         let gauges = [
             ("entries", "Keys in memory", self.entries),
@@ -116,6 +119,7 @@ pub(crate) struct Counts {
     pub(crate) exact_failures: AtomicU64,
     pub(crate) lost_batches: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
+    pub(crate) renewals: AtomicU64,
 }
 
 impl Counts {
@@ -149,6 +153,7 @@ impl Counts {
             exact_failures: of(&self.exact_failures),
             lost_batches: of(&self.lost_batches),
             checkpoints: of(&self.checkpoints),
+            renewals: of(&self.renewals),
             ..Metrics::default()
         }
     }

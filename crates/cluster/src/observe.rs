@@ -249,12 +249,8 @@ impl Cells<'_> {
     fn look<'s>(&'s mut self, id: CellId, planned: &Planned, room: &'s mut Vec<u64>) -> (bool, &'s [u64]) {
         let part = self.shard.part_of(id);
         let acknowledged = self.shard.parts.get(part).map_or(0, |part| part.acknowledged);
-        let invalidated = self.shard.invalidated;
         let Moment { age, horizon } = *self.moment;
         let entry = self.shard.entry(id, planned.known.form.id, part, self.stamp);
-        if entry.read_at < invalidated {
-            entry.image = None;
-        }
         if entry.flying().is_none() && entry.sent.as_ref().is_some_and(|sent| sent.number <= acknowledged) {
             entry.fold(&planned.plan);
         }

@@ -1,6 +1,7 @@
 //! What a node asks of the cluster, in terms of statistics: the seam between what a node keeps and what goes over
 //! wires. Behind [`Remote`] is a real cluster, or a model of one in tests.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -176,6 +177,15 @@ pub struct Claim {
     pub token: [u8; 16],
 }
 
+/// When cells were last changed by others than nodes: erased, or brought in. Each time has a number that no other has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Generations {
+    /// The last time; zero for never.
+    pub latest: u64,
+    /// The last of each partition that ever had one.
+    pub partitions: HashMap<Partition, u64>,
+}
+
 /// Something that is asked of a limit's cell, and decided by what the cell then has.
 #[derive(Clone, Debug)]
 pub struct Ask {
@@ -267,6 +277,12 @@ pub trait Remote: Send + Sync {
 
     /// The node's last batch of each partition, in their order.
     fn numbers(&self, within: Duration) -> Later<'_, Vec<Result<u64, Failure>>>;
+
+    /// When cells were changed by others than nodes; `None` if the last time is the one that is `known`.
+    fn generations(&self, known: u64, within: Duration) -> Later<'_, Result<Option<Generations>, Failure>>;
+
+    /// Says that cells of these partitions were changed by others than nodes, which then read them anew.
+    fn renew(&self, partitions: Vec<Partition>, within: Duration) -> Later<'_, Result<(), Failure>>;
 
     /// What there is to say of the way to it, for metrics.
     fn figures(&self) -> Vec<Figure> {

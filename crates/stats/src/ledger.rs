@@ -317,6 +317,13 @@ impl Outcomes {
         self.readings.get(at).map(|brief| View { brief, values: &self.values })
     }
 
+    /// Every so manieth reading, from one on.
+    #[inline]
+    pub fn every(&self, step: usize, first: usize) -> impl Iterator<Item = View<'_>> {
+        let readings = self.readings.get(first..).unwrap_or_default();
+        readings.iter().step_by(step.max(1)).map(|brief| View { brief, values: &self.values })
+    }
+
     /// The readings of all requests, one behind the other.
     pub fn all(&self) -> impl ExactSizeIterator<Item = View<'_>> + Clone {
         self.readings.iter().map(|brief| View { brief, values: &self.values })

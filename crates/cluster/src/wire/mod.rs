@@ -23,11 +23,13 @@ mod call;
 mod counters;
 pub mod exact;
 mod form;
+mod generation;
 pub mod image;
 mod link;
 mod name;
 mod opening;
 mod pack;
+mod scan;
 mod script;
 mod settings;
 pub mod slot;
@@ -38,6 +40,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use event::Shingle;
 use redis::{Cmd, Value, cmd};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -45,6 +48,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 pub use counters::{Circuit, Counters, Shard};
+pub(crate) use name::Name;
+pub(crate) use scan::{SEEN_MAX, Scan};
 pub use settings::{Settings, Tls};
 pub use topology::Address;
 
@@ -58,7 +63,8 @@ use self::topology::Topology;
 use stats::Figure;
 
 use crate::remote::{
-    Batch, Before, Cell, Claim, Failure, Form, Found, Image, Later, Partition, Read, Remote, Round, Written,
+    Batch, Before, Cell, Claim, Failure, Form, Found, Generations, Image, Later, Partition, Read, Remote,
+    Round, Written,
 };
 
 /// How long asking one server where slots are may take.
@@ -237,6 +243,34 @@ impl Wire {
         let mut shards: Vec<Shard> = links.values().map(|link| link.shard()).collect();
         shards.sort_unstable_by(|one, other| one.address.cmp(&other.address));
         shards
+    }
+
+    /// The partition of a key.
+    pub(crate) fn partition_of(&self, shingle: Shingle) -> Partition {
+        self.inner.settings.partitions.of(shingle)
+    }
+
+    /// Removes cells, if they are there.
+    pub(crate) async fn remove(
+        &self,
+        cells: &[(Partition, Name)],
+        within: Duration,
+    ) -> Vec<Result<(), Failure>> {
+        let inner = &self.inner;
+        let errand = |(partition, name): &(Partition, Name)| {
+            let mut command = cmd("DEL");
+            command.arg(inner.names.named(*partition, *name));
+            Errand { partition: *partition, command }
+        };
+        let errands: Vec<Errand> = cells.iter().map(errand).collect();
+        let answers = inner.run(Line::Writes, &errands, Instant::now() + within).await;
+        let removed = |(errand, answer): (&Errand, Result<Value, Trouble>)| match answer {
+            Ok(Value::Int(_)) => Ok(()),
+            Ok(Value::Nil) => Err(inner.unconfirmed()),
+            Ok(_) => Err(unexpected(errand.partition, "no answer to DEL")),
+            Err(trouble) => Err(named(trouble, errand.partition)),
+        };
+        errands.iter().zip(answers).map(removed).collect()
     }
 
     /// Runs a call on the runtime; each of `count` things fails if that is gone.
@@ -643,6 +677,11 @@ fn image_of(value: &Value, form: &Form) -> Result<Option<Image>, &'static str> {
     image::decode(form, fields)
 }
 
+/// The answer of a call that asks for one thing.
+fn only<T>(answers: Vec<Result<T, Failure>>) -> Result<T, Failure> {
+    answers.into_iter().next().unwrap_or_else(|| Err(Failure::Unreachable("it was not answered".into())))
+}
+
 impl Remote for Wire {
     fn read(&self, asked: Vec<Read>, within: Duration) -> Later<'_, Vec<Result<Found, Failure>>> {
         let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
@@ -672,6 +711,18 @@ impl Remote for Wire {
         let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
         let count = usize::from(self.inner.settings.partitions.count());
         self.on_runtime(count, async move { inner.numbers(deadline).await })
+    }
+
+    fn generations(&self, known: u64, within: Duration) -> Later<'_, Result<Option<Generations>, Failure>> {
+        let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
+        let one = self.on_runtime(1, async move { vec![inner.generations(known, deadline).await] });
+        Box::pin(async move { only(one.await) })
+    }
+
+    fn renew(&self, partitions: Vec<Partition>, within: Duration) -> Later<'_, Result<(), Failure>> {
+        let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
+        let one = self.on_runtime(1, async move { vec![inner.renew(&partitions, deadline).await] });
+        Box::pin(async move { only(one.await) })
     }
 
     fn figures(&self) -> Vec<Figure> {

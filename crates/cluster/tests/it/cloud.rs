@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use cluster::Surroundings;
 use cluster::remote::{
-    Ask, Batch, Before, Cell, Change, Claim, Failure, Form, Found, Image, Later, Partition, Partitions, Read,
-    Remote, Round, Written,
+    Ask, Batch, Before, Cell, Change, Claim, Failure, Form, Found, Generations, Image, Later, Partition,
+    Partitions, Read, Remote, Round, Written,
 };
 use event::{Key, Kind, Time};
 use stats::random::Random;
@@ -46,6 +46,7 @@ struct State {
     /// One partition in so many has a failover before a write; zero is none.
     failovers: u64,
     random: Random,
+    generations: Generations,
     is_down: bool,
     reads: u64,
     writes: u64,
@@ -65,6 +66,7 @@ impl Cloud {
             faults: 0,
             failovers: 0,
             random: Random::new(seed),
+            generations: Generations::default(),
             is_down: false,
             reads: 0,
             writes: 0,
@@ -395,6 +397,30 @@ impl Remote for Line {
             let numbers = (0..self.cloud.partitions.count()).map(each).collect();
             self.pause(within / 2).await;
             numbers
+        })
+    }
+
+    fn generations(&self, known: u64, within: Duration) -> Later<'_, Result<Option<Generations>, Failure>> {
+        Box::pin(async move {
+            self.pause(within / 2).await;
+            let fate = self.cloud.state().fate();
+            let found = self.outcome(fate, Partition(0), |state| {
+                (state.generations.latest != known).then(|| state.generations.clone())
+            });
+            self.pause(within / 2).await;
+            found
+        })
+    }
+
+    fn renew(&self, partitions: Vec<Partition>, within: Duration) -> Later<'_, Result<(), Failure>> {
+        Box::pin(async move {
+            self.pause(within).await;
+            let fate = self.cloud.state().fate();
+            self.outcome(fate, Partition(0), |state| {
+                let Generations { latest, partitions: all } = &mut state.generations;
+                *latest += 1;
+                all.extend(partitions.into_iter().map(|partition| (partition, *latest)));
+            })
         })
     }
 }

@@ -11,7 +11,13 @@ mod nodes;
 mod opening;
 mod promises;
 mod proxy;
+#[expect(dead_code, reason = "only what a package brings is run")]
+#[path = "../../../server/tests/it/python.rs"]
+mod python;
+mod reshard;
 mod servers;
 mod simulated;
 mod simulation;
 mod support;
+mod transfers;
+mod valkey;
