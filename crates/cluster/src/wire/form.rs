@@ -44,6 +44,11 @@ impl Frame {
         i64::from(tier.buckets) + 1
     }
 
+    /// Whether a cell is kept longer than its finest buckets.
+    pub(super) fn outlives(&self) -> bool {
+        self.coarse.is_some() || self.keep > self.fine.span()
+    }
+
     fn longest(&self) -> Tier {
         self.coarse.unwrap_or(self.fine)
     }
