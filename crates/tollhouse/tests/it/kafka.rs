@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -45,7 +45,8 @@ impl Broker {
             let kafka = Kafka::builder(self.broker.bootstrap_servers()).connect().await.unwrap();
             let producer = kafka.producer().build().await.unwrap();
             for record in records {
-                producer.send(record).await.unwrap();
+                let kept = producer.send(record).await.unwrap();
+                assert_eq!(kept.topic, TOPIC);
             }
             producer.close().await.unwrap();
         });
