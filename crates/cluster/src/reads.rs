@@ -67,11 +67,7 @@ impl Lookup {
     /// Looks up one cell.
     pub(crate) fn look(&mut self, shard: &mut Shard, id: CellId, form: u32, age: &Age, stamp: u64) {
         let part = shard.part_of(id);
-        let invalidated = shard.invalidated;
         let entry = shard.entry(id, form, part, stamp);
-        if entry.read_at < invalidated {
-            entry.image = None;
-        }
         let (flying, is_usable) = (entry.flying().cloned(), age.is_usable(entry));
         if is_usable && entry.read_at >= age.soft {
             self.hits += 1;

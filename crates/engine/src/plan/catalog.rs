@@ -67,8 +67,13 @@ pub(super) fn catalog(
     for draft in drafts.iter_mut() {
         let space = draft.pipeline.space;
         let mut add = |kind: Kind, name: &str, kind_name: &str, (measure, admit), origin: &Origin| {
-            let statistic =
-                Statistic { name: name.to_owned(), kind_name: kind_name.to_owned(), measure, admit };
+            let statistic = Statistic {
+                name: name.to_owned(),
+                kind_name: kind_name.to_owned(),
+                measure,
+                admit,
+                exact: false,
+            };
             if let Some((message, help)) = now.and_then(|now| clash(now, space, kind, &statistic)) {
                 return problems.add(origin, message, Some(help));
             }
@@ -136,9 +141,9 @@ fn add_limits(
     now: Option<&Catalog>,
     problems: &mut Problems,
 ) {
-    let mut add = |kind: Kind, name: &str, kind_name: &str, measure: Measure, origin: &Origin| {
+    let mut add = |kind: Kind, name: &str, kind_name: &str, (measure, exact), origin: &Origin| {
         let statistic =
-            Statistic { name: name.to_owned(), kind_name: kind_name.to_owned(), measure, admit: None };
+            Statistic { name: name.to_owned(), kind_name: kind_name.to_owned(), measure, admit: None, exact };
         if let Some((message, help)) = now.and_then(|now| clash(now, LIMITS, kind, &statistic)) {
             return problems.add(origin, message, Some(help));
         }
@@ -152,12 +157,13 @@ fn add_limits(
         let origin = view.map_or_else(|| config.main().top().origin(""), |view| view.origin("number"));
         // What cannot be kept was told of.
         for (kind, name, measure) in limit.measures().into_iter().flatten() {
-            add(kind, name, &limit.name, measure, origin);
+            // Refusals and bans are counted like other statistics.
+            add(kind, name, &limit.name, (measure, limit.exact && kind == limit.kind), origin);
         }
     }
     // Constants, which fit.
     for (kind, name, measure) in LimitPlan::shared_measures().into_iter().flatten() {
-        add(kind, "limits", &name, measure, config.main().top().origin(""));
+        add(kind, "limits", &name, (measure, false), config.main().top().origin(""));
     }
 }
 

@@ -79,6 +79,12 @@ pub(super) const LIMIT: Section = Section {
             Some("\"open\""),
             "When counts cannot be had: allow (`open`) or refuse (`closed`)",
         ),
+        setting(
+            "exact",
+            Shape::Bool,
+            Some("false"),
+            "With `home = \"cluster\"`: whether nodes decide together, by a call of the cluster for each take, so that they let no more through than one would. Where the ledger is the node's own every limit is exact",
+        ),
         setting("ban", Shape::Table(BAN), None, "When a key is refused whatever it has used"),
         setting(
             "also",
