@@ -3,10 +3,11 @@
 //! ```text
 //! cell      <prefix> {tag} space (2 bytes) kind (2) form (4) shingle (8), each with the greatest byte first
 //! number    <prefix> {tag} '#' node (16)
+//! writer    <prefix> {tag} '#!'
 //! layout    <prefix> {tag of partition 0} '#'
 //! ```
 //!
-//! What follows the braces tells the three by its length: 16, 17 and 1 bytes.
+//! What follows the braces tells the four by its length: 16, 17, 2 and 1 bytes.
 
 use event::{Key, Kind};
 
@@ -62,6 +63,13 @@ impl Names {
         let mut name = self.start(partition, 17);
         name.push(b'#');
         name.extend_from_slice(&self.node);
+        name
+    }
+
+    /// The name of what says who wrote to a partition last.
+    pub(crate) fn writer(&self, partition: Partition) -> Vec<u8> {
+        let mut name = self.start(partition, 2);
+        name.extend_from_slice(b"#!");
         name
     }
 

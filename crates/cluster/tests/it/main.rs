@@ -13,3 +13,4 @@ mod servers;
 mod simulated;
 mod simulation;
 mod support;
+mod traffic;
