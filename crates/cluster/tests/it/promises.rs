@@ -128,6 +128,28 @@ fn a_hot_key_costs_one_write_an_interval() {
 }
 
 #[test]
+fn what_nobody_else_changes_is_not_read_again() {
+    let world = World::new();
+    let keys = || (0..40).map(|number| key(DAY, number));
+    let [adding, asking] = [1, 2].map(|number| world.node(number));
+    for _ in 0..60 {
+        keys().for_each(|key| drop(world.ask(&adding, add(key, at(1000), [(0, 1)])).unwrap()));
+        world.simulated.run_for(SECOND);
+    }
+    // Before anything is there nobody says who wrote it.
+    let metrics = adding.metrics();
+    assert!(metrics.reads <= 2 * 40 && metrics.writes >= 40 * 20, "{metrics:?}");
+    world.drain(&adding);
+    for _ in 0..60 {
+        keys().for_each(|key| assert_eq!(world.sum(&asking, key), 60));
+        world.simulated.run_for(SECOND);
+    }
+    let metrics = asking.metrics();
+    assert!(metrics.reads <= 2 * 40, "{metrics:?}");
+    assert!((1..=16 * 120).contains(&metrics.checks), "one look at each partition and second: {metrics:?}");
+}
+
+#[test]
 fn nodes_exceed_a_limit_by_what_they_let_through_unseen() {
     let world = World::new();
     let nodes: Vec<_> = (1..=3).map(|number| world.node(number)).collect();
