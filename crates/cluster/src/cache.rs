@@ -232,8 +232,6 @@ impl Entry {
 /// One of the shares of the cache, with the partitions whose keys it holds.
 pub(crate) struct Shard {
     pub(crate) parts: Vec<Part>,
-    /// Images that were asked for before this are not to be used any more.
-    pub(crate) invalidated: Duration,
     cells: HashMap<CellId, Entry>,
     ring: Vec<CellId>,
     hand: usize,
@@ -244,16 +242,7 @@ pub(crate) struct Shard {
 
 impl Shard {
     pub(crate) fn new(parts: Vec<Part>, budget: usize) -> Shard {
-        Shard {
-            parts,
-            invalidated: Duration::ZERO,
-            cells: HashMap::new(),
-            ring: Vec::new(),
-            hand: 0,
-            bytes: 0,
-            budget,
-            evictions: 0,
-        }
+        Shard { parts, cells: HashMap::new(), ring: Vec::new(), hand: 0, bytes: 0, budget, evictions: 0 }
     }
 
     pub(crate) fn get(&self, id: CellId) -> Option<&Entry> {
@@ -264,19 +253,26 @@ impl Shard {
         self.cells.get_mut(&id)
     }
 
-    /// An entry for a cell of a form, and the time as of which its image is what the cluster has. The additions of one of
-    /// another form that was in its place go on to be sent.
+    /// An entry for a cell of a form, without an image that is not to be used any more, and the time as of which its image
+    /// is what the cluster has. The additions of one of another form that was in its place go on to be sent.
     pub(crate) fn entry(&mut self, id: CellId, form: u32, part: usize, stamp: u64) -> (&mut Entry, Duration) {
         if self.cells.get(&id).is_some_and(|entry| entry.form != form) {
             self.replace(id, form, part);
         }
         let Shard { parts, cells, ring, bytes, .. } = self;
+        let invalidated = parts.get(part).map_or(Duration::ZERO, |part| part.invalidated);
         let entry = cells.entry(id).or_insert_with(|| {
             ring.push(id);
             let entry = Entry::new(form);
             *bytes += entry.bytes();
             entry
         });
+        if entry.read_at < invalidated && entry.image.is_some() {
+            // It was on its way meanwhile.
+            let before = entry.bytes();
+            entry.image = None;
+            *bytes = (*bytes + entry.bytes()).saturating_sub(before);
+        }
         entry.stamp = entry.stamp.max(stamp);
         entry.was_used = true;
         let as_of = |part: &Part| part.chain.as_of(entry.link, entry.read_at);
@@ -337,6 +333,16 @@ impl Shard {
         let taken = entry.arrive(number, words, asked, link);
         self.bytes = (self.bytes + entry.bytes()).saturating_sub(before);
         taken
+    }
+
+    /// Lets no image of a partition be used that was asked for before this.
+    pub(crate) fn forget(&mut self, at: usize, now: Duration) {
+        let Some(part) = self.parts.get_mut(at) else { return };
+        part.invalidated = now;
+        let mut cells = std::mem::take(&mut self.cells);
+        cells.iter_mut().filter(|(id, _)| self.part_of(**id) == at).for_each(|(_, entry)| entry.image = None);
+        self.cells = cells;
+        self.recount();
     }
 
     /// Makes room, where there is too little: not by what requests from `running` on have looked at. Looks at no more

@@ -21,7 +21,9 @@ use store::Device;
 
 use crate::cache::{CellId, Shard};
 use crate::counts::{Counts, Metrics};
+use crate::exact::Desk;
 use crate::flush::{Batches, Part};
+use crate::generation::Watch;
 use crate::intent::Intents;
 use crate::journal::{Added, Journal, Options, Record, Token};
 use crate::lock;
@@ -100,6 +102,7 @@ pub(crate) struct Inner {
     changing: Mutex<()>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) intents: Intents,
+    pub(crate) desk: Desk,
     /// Read while something is added and put into the journal, written while a batch is cut.
     pub(crate) adding: RwLock<()>,
     /// What expires at or before this is gone.
@@ -109,6 +112,7 @@ pub(crate) struct Inner {
     pub(crate) random: Mutex<Random>,
     token: AtomicU64,
     pub(crate) asking: Mutex<Asking>,
+    pub(crate) watch: Mutex<Watch>,
     /// When the journal was last written, and trimmed.
     pub(crate) tended: Mutex<(Duration, Duration)>,
     pub(crate) is_checking: AtomicBool,
@@ -205,6 +209,8 @@ impl Cluster {
         let horizon = horizon.max().unwrap_or(i64::MIN);
         let (world, mut replays, intents) = replay(world, records)?;
         let mut random = Random::new(surroundings.seed());
+        let owner = u128::from(surroundings.seed()) << 64 | u128::from(random.bits());
+        let owner = owner.to_le_bytes();
         let latest = journal.latest();
         let width = usize::from(count) / shards;
         let shift = event::Shingle::ROUTE_BITS - count.trailing_zeros();
@@ -233,6 +239,7 @@ impl Cluster {
             changing: Mutex::default(),
             journal: Arc::new(journal),
             intents,
+            desk: Desk::new(owner, usize::from(count)),
             adding: RwLock::default(),
             horizon: AtomicI64::new(horizon),
             running: Running::default(),
@@ -240,6 +247,7 @@ impl Cluster {
             token: AtomicU64::new(random.bits()),
             random: Mutex::new(random),
             asking: Mutex::default(),
+            watch: Mutex::default(),
             tended: Mutex::new((now, now)),
             is_checking: AtomicBool::new(false),
             is_recovering: AtomicBool::new(false),
@@ -272,15 +280,6 @@ impl Cluster {
     /// The catalog in force.
     pub fn catalog(&self) -> Catalog {
         self.inner.world().catalog.clone()
-    }
-
-    /// Lets no image be used that was asked for before now: after cells were changed by others than nodes, as when a
-    /// subject is erased, or an export was brought in. Other nodes have to be told, too.
-    pub fn invalidate(&self) {
-        let now = self.inner.surroundings.now();
-        for shard in &self.inner.shards {
-            lock(shard).invalidated = now;
-        }
     }
 
     /// Takes no more additions and sends what there is; true when the cluster has all of it.
@@ -400,8 +399,8 @@ impl Inner {
         {
             let mut shard = lock(&self.shards[shard]);
             let (entry, _) = shard.entry(id, form, at, run.stamp);
-            if is_mark {
-                // Claims do not go through the cache.
+            if is_mark || planned.is_exact {
+                // What is claimed and what exact limits are asked does not go through the cache.
                 entry.image = None;
             }
             lookup.look(&mut shard, id, form, &age, run.stamp);

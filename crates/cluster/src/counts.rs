@@ -33,10 +33,18 @@ pub struct Metrics {
     pub write_failures: u64,
     /// Marks that were claimed, again or for the first time.
     pub claims: u64,
+    /// What exact limits were asked.
+    pub exact: u64,
+    /// Calls in which they were, one a partition, again or for the first time.
+    pub exact_rounds: u64,
+    /// What they were asked and did not answer in time.
+    pub exact_failures: u64,
     /// Batches that a failover has lost, and that could not be sent again.
     pub lost_batches: u64,
     /// Times that the journal was written anew because it was too long.
     pub checkpoints: u64,
+    /// Partitions whose images were let go of, since others than nodes had changed cells of theirs.
+    pub renewals: u64,
     /// Entries that were let go of to make room.
     pub evictions: u64,
     /// Keys in memory, also those that the cluster does not have.
@@ -71,12 +79,16 @@ impl Metrics {
             ("writes", "Changes of keys in them", self.writes),
             ("write_failures", "Batches that were not acknowledged, and are sent again", self.write_failures),
             ("claims", "Marks of requests that were claimed", self.claims),
+            ("exact", "What exact limits were asked", self.exact),
+            ("exact_rounds", "Calls in which they were asked, one a partition", self.exact_rounds),
+            ("exact_failures", "What they were asked and did not answer in time", self.exact_failures),
             (
                 "lost_batches",
                 "Batches that a failover lost and that were not kept any more",
                 self.lost_batches,
             ),
             ("checkpoints", "Times that the node's journal was written anew", self.checkpoints),
+            ("renewals", "Partitions read anew since keys were erased or brought in", self.renewals),
         ];
         let gauges = [
             ("entries", "Keys in memory", self.entries),
@@ -106,8 +118,12 @@ pub(crate) struct Counts {
     pub(crate) writes: AtomicU64,
     pub(crate) write_failures: AtomicU64,
     claims: AtomicU64,
+    pub(crate) exact: AtomicU64,
+    pub(crate) exact_rounds: AtomicU64,
+    pub(crate) exact_failures: AtomicU64,
     pub(crate) lost_batches: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
+    pub(crate) renewals: AtomicU64,
 }
 
 impl Counts {
@@ -137,8 +153,12 @@ impl Counts {
             writes: of(&self.writes),
             write_failures: of(&self.write_failures),
             claims: of(&self.claims),
+            exact: of(&self.exact),
+            exact_rounds: of(&self.exact_rounds),
+            exact_failures: of(&self.exact_failures),
             lost_batches: of(&self.lost_batches),
             checkpoints: of(&self.checkpoints),
+            renewals: of(&self.renewals),
             ..Metrics::default()
         }
     }

@@ -95,6 +95,8 @@ pub(crate) struct Part {
     retained: VecDeque<(u64, Duration)>,
     /// Up to this batch the journal is not needed.
     pub(crate) released: u64,
+    /// Images that were asked for before this are not to be used any more.
+    pub(crate) invalidated: Duration,
 }
 
 impl Part {
@@ -119,6 +121,7 @@ impl Part {
             replays: BTreeMap::new(),
             retained: VecDeque::new(),
             released: 0,
+            invalidated: Duration::ZERO,
         }
     }
 
@@ -295,6 +298,7 @@ impl Inner {
     pub(crate) fn tick(self: &Arc<Inner>) {
         let now = self.surroundings.now();
         self.ask_numbers(now);
+        self.ask_generations(now);
         let outgoing = self.collect(now);
         if !outgoing.is_empty() {
             let inner = self.clone();

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use event::Time;
+use futures_util::future::join;
 use stats::limit::Flow;
 use stats::{Add, Amounts, LedgerError, Observation, Outcomes, Plan, Quality, Request, Told};
 
@@ -16,6 +17,7 @@ use crate::cache::{CellId, Shard};
 use crate::chain::Link;
 use crate::cluster::Inner;
 use crate::delta::Op;
+use crate::exact::Decisions;
 use crate::flush::words_of;
 use crate::intent::{Verdict, Verdicts};
 use crate::journal::{Added, Record, Token};
@@ -45,6 +47,20 @@ pub(crate) struct Call<'a> {
     places: Vec<Place>,
 }
 
+impl Call<'_> {
+    /// What is asked of exact limits: the number of its request and of its reading, how it is understood, and what it is.
+    /// In the order of the requests for each key.
+    pub(crate) fn exact<'c>(
+        &'c self,
+        world: &'c World,
+    ) -> impl Iterator<Item = (usize, u32, &'c Planned, &'c Observation)> {
+        self.places.iter().filter_map(|place| {
+            let planned = world.plans.get(usize::from(place.plan)).filter(|planned| planned.is_exact)?;
+            Some((place.request as usize, place.reading, planned, place.of(self.requests)?))
+        })
+    }
+}
+
 /// What is common to a call's observations.
 struct Moment {
     age: Age,
@@ -68,9 +84,13 @@ impl Inner {
         let running = self.running.begin();
         let mut intents = self.intend(&world, requests).await?;
         let claiming = intents.claim();
-        self.gather(&world, &call, running.stamp).await;
-        let verdicts = intents.verdicts(claiming).await;
-        let (outcomes, position) = self.apply(&world, &call, &verdicts, running.stamp);
+        let decide = async {
+            let verdicts = intents.verdicts(claiming).await;
+            let decisions = self.decide(&world, &call, &verdicts).await;
+            (verdicts, decisions)
+        };
+        let (verdicts, decisions) = join(decide, self.gather(&world, &call, running.stamp)).await.0;
+        let (outcomes, position) = self.apply(&world, &call, &verdicts, &decisions?, running.stamp);
         drop(intents);
         if let Some(position) = position {
             self.journal.settled(position).await?;
@@ -95,7 +115,8 @@ impl Inner {
             return;
         };
         self.gather(&world, &call, running.stamp).await;
-        self.apply(&world, &call, &Verdicts::had(token), running.stamp);
+        // What it takes from exact limits may have been taken before a crash: it is not taken again.
+        self.apply(&world, &call, &Verdicts::had(token), &Decisions::default(), running.stamp);
     }
 
     fn call<'a>(&self, world: &World, requests: &'a [Request]) -> Result<Call<'a>, LedgerError> {
@@ -126,6 +147,9 @@ impl Inner {
                 for place in group {
                     let Some(Observation { key, add, .. }) = place.of(call.requests) else { continue };
                     let planned = &world.plans[usize::from(place.plan)];
+                    if planned.is_exact {
+                        continue;
+                    }
                     let form = planned.known.form.id;
                     lookup.look(&mut shard, CellId::of(*key), form, &age, stamp);
                     if let (Add::Distinct { pair }, false) = (add, planned.is_approx) {
@@ -150,6 +174,7 @@ impl Inner {
         world: &World,
         call: &Call<'_>,
         verdicts: &Verdicts,
+        decisions: &Decisions,
         stamp: u64,
     ) -> (Outcomes, Option<u64>) {
         let requests = call.requests;
@@ -181,6 +206,11 @@ impl Inner {
             for place in group {
                 let Some(observation) = place.of(requests) else { continue };
                 let planned = &world.plans[usize::from(place.plan)];
+                if planned.is_exact {
+                    let told = decisions.tell(place.reading, planned, &mut scratch.values);
+                    outcomes.tell(place.reading as usize, told, &scratch.values);
+                    continue;
+                }
                 let adds = verdicts.adds(place.request as usize) && observation.add != Add::Nothing;
                 let told = cells.observe(planned, observation, adds, &mut scratch);
                 outcomes.tell(place.reading as usize, told, &scratch.values);
@@ -220,12 +250,8 @@ impl Cells<'_> {
     fn look<'s>(&'s mut self, id: CellId, planned: &Planned, room: &'s mut Vec<u64>) -> (bool, &'s [u64]) {
         let part = self.shard.part_of(id);
         let acknowledged = self.shard.parts.get(part).map_or(0, |part| part.acknowledged);
-        let invalidated = self.shard.invalidated;
         let Moment { age, horizon } = *self.moment;
         let (entry, as_of) = self.shard.entry(id, planned.known.form.id, part, self.stamp);
-        if entry.read_at < invalidated {
-            entry.image = None;
-        }
         if entry.flying().is_none() && entry.sent.as_ref().is_some_and(|sent| sent.number <= acknowledged) {
             entry.fold(&planned.plan);
         }

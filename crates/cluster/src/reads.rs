@@ -89,11 +89,7 @@ impl Lookup {
     /// Looks up one cell.
     pub(crate) fn look(&mut self, shard: &mut Shard, id: CellId, form: u32, age: &Age, stamp: u64) {
         let part = shard.part_of(id);
-        let invalidated = shard.invalidated;
         let (entry, as_of) = shard.entry(id, form, part, stamp);
-        if entry.read_at < invalidated {
-            entry.image = None;
-        }
         let (is_usable, is_recent) = (age.is_usable(entry, as_of), entry.read_at >= age.oldest);
         if is_usable && is_recent && as_of >= age.soft {
             self.hits += 1;

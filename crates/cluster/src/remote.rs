@@ -1,6 +1,7 @@
 //! What a node asks of the cluster, in terms of statistics: the seam between what a node keeps and what goes over
 //! wires. Behind [`Remote`] is a real cluster, or a model of one in tests.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use event::{Key, Shingle, Span, Time};
 use stats::limit::Flow;
 use stats::portable::{Content, Definition};
-use stats::{Figure, Measure};
+use stats::{Add, Figure, Measure};
 
 /// A future that answers later.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -210,6 +211,62 @@ pub struct Claim {
     pub token: [u8; 16],
 }
 
+/// When cells were last changed by others than nodes: erased, or brought in. Each time has a number that no other has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Generations {
+    /// The last time; zero for never.
+    pub latest: u64,
+    /// The last of each partition that ever had one.
+    pub partitions: HashMap<Partition, u64>,
+}
+
+/// Something that is asked of a limit's cell, and decided by what the cell then has.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Which.
+    pub cell: Cell,
+    /// When.
+    pub time: Time,
+    /// What a reading of it is over, at most two; none for a bucket.
+    pub windows: [Option<Span>; 2],
+    /// [`Add::Nothing`], what is taken or given back, or what counts whatever is there.
+    pub add: Add,
+}
+
+/// What is asked of one partition at once. All of it is made or nothing, in order, and once however often it is sent.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// Where all its cells are.
+    pub partition: Partition,
+    /// Whose rounds these are: one opening of one node.
+    pub owner: [u8; 16],
+    /// An owner's rounds of a partition are numbered from one. The partition remembers the last that it has made, with
+    /// what it answered. An earlier one is made no more.
+    pub number: u64,
+    /// A cell that has expired at this time is nothing.
+    pub horizon: Time,
+    /// In order.
+    pub asks: Arc<[Ask]>,
+}
+
+/// What a cell had before something was asked of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// It was not there.
+    Nothing,
+    /// What a reading of it says.
+    Held {
+        /// First event.
+        first: Time,
+        /// Last event.
+        last: Time,
+        /// What was used in each of the windows; of a bucket its moment, as a reading has it. Counts are told up to 2^53.
+        values: [u64; 2],
+    },
+    /// What is there is no cell of its form. Nothing was changed.
+    Damaged,
+}
+
 /// Why the cluster has not answered. What was to be changed may have been changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
@@ -242,8 +299,24 @@ pub trait Remote: Send + Sync {
     /// Leaves marks: true for each that nobody else had left, by the rule of `stats::Measure::Once`.
     fn claim(&self, claims: Vec<Claim>, within: Duration) -> Later<'_, Vec<Result<bool, Failure>>>;
 
+    /// Makes rounds: what each cell had before, one for each thing asked, in order. What it then has follows from that
+    /// by the rules of `stats`.
+    fn take(&self, rounds: Vec<Round>, within: Duration) -> Later<'_, Vec<Result<Vec<Before>, Failure>>>;
+
+    /// Which shard has a partition, as far as is known. Rounds for different shards are sent in calls of their own, so
+    /// that none waits for a shard that does not answer.
+    fn shard(&self, _partition: Partition) -> usize {
+        0
+    }
+
     /// The node's last batch of each partition, in their order.
     fn numbers(&self, within: Duration) -> Later<'_, Vec<Result<u64, Failure>>>;
+
+    /// When cells were changed by others than nodes; `None` if the last time is the one that is `known`.
+    fn generations(&self, known: u64, within: Duration) -> Later<'_, Result<Option<Generations>, Failure>>;
+
+    /// Says that cells of these partitions were changed by others than nodes, which then read them anew.
+    fn renew(&self, partitions: Vec<Partition>, within: Duration) -> Later<'_, Result<(), Failure>>;
 
     /// What there is to say of the way to it, for metrics.
     fn figures(&self) -> Vec<Figure> {

@@ -8,7 +8,7 @@
 //! source since; one that finds no difference is the check that all is there. Meanwhile nobody else may count the
 //! same keys: what they add between the reading and the writing of a cell is lost.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::remote::{
 };
 
 /// How long one call may take, and how often it is tried before the transfer ends.
-const WITHIN: Duration = Duration::from_secs(10);
+pub(crate) const WITHIN: Duration = Duration::from_secs(10);
 const TRIES: u32 = 30;
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -47,6 +47,8 @@ pub struct Transfer {
     now: Time,
     writes: bool,
     done: Transferred,
+    /// Where cells were written of which nodes have not been told.
+    written: BTreeSet<Partition>,
 }
 
 impl Transfer {
@@ -61,12 +63,17 @@ impl Transfer {
             now,
             writes,
             done: Transferred::default(),
+            written: BTreeSet::new(),
         }
     }
 
-    /// What was found and done so far.
-    pub fn done(&self) -> Transferred {
-        self.done
+    /// Ends it, also where it was broken off: has nodes read anew what was written. Answers what was found and done.
+    ///
+    /// # Errors
+    /// What the cluster answered last. Nodes then answer what they had read before for as long as it is not too old.
+    pub async fn end(self) -> Result<Transferred, Failure> {
+        renew(&*self.remote, self.written).await?;
+        Ok(self.done)
     }
 
     /// Takes cells, each of them once. To be awaited where tokio's clock goes.
@@ -106,8 +113,7 @@ impl Transfer {
             }
             self.write(batches).await?;
             if let Some(failure) = failure {
-                tries += 1;
-                pause(tries, failure).await?;
+                again(&mut tries, failure).await?;
             }
         }
         Ok(())
@@ -140,6 +146,7 @@ impl Transfer {
             if writes.is_empty() || !self.writes {
                 continue;
             }
+            self.written.insert(partition);
             let number = self.numbers.entry(partition).or_default();
             let previous = *number;
             *number += 1;
@@ -175,12 +182,22 @@ impl Transfer {
             later.sort_by_key(|batch| (batch.partition, batch.number));
             batches = later;
             if let Some(failure) = failure {
-                tries += 1;
-                pause(tries, failure).await?;
+                again(&mut tries, failure).await?;
             }
         }
         Ok(())
     }
+}
+
+/// Has nodes read cells of partitions anew.
+pub(crate) async fn renew(remote: &dyn Remote, partitions: BTreeSet<Partition>) -> Result<(), Failure> {
+    let mut tries = 0;
+    while !partitions.is_empty()
+        && let Err(failure) = remote.renew(partitions.iter().copied().collect(), WITHIN).await
+    {
+        again(&mut tries, failure).await?;
+    }
+    Ok(())
 }
 
 /// A bucket may have gone on.
@@ -191,8 +208,10 @@ fn is_same(found: &Image, image: &Image) -> bool {
     }
 }
 
-async fn pause(tries: u32, failure: Failure) -> Result<(), Failure> {
-    if tries >= TRIES || matches!(failure, Failure::Unexpected(_)) {
+/// Waits before the next try of a call, if there is to be one.
+pub(crate) async fn again(tries: &mut u32, failure: Failure) -> Result<(), Failure> {
+    *tries += 1;
+    if *tries >= TRIES || matches!(failure, Failure::Unexpected(_)) {
         return Err(failure);
     }
     tracing::warn!("tried again in a second: {failure}");

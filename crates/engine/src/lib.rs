@@ -41,7 +41,9 @@ pub use config::{
     reference,
 };
 pub use directory::erase::{EraseError, Erased};
-pub use directory::portable::{How, PortableError, Source as StatisticsSource, Takes, open as open_export};
+pub use directory::portable::{
+    GivesCell, How, PortableError, Source as StatisticsSource, Statistics, Takes, open as open_export,
+};
 pub use directory::snapshot::RestoreError;
 pub use directory::verify::{Part, Verified};
 pub use directory::{Directory, DirectoryError};

@@ -1,15 +1,17 @@
 //! Where an engine's statistics live, as its configuration says.
 
+use std::collections::HashSet;
 use std::io::BufRead;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::remote::Partitions;
+use cluster::remote::{self, Partitions};
 use cluster::wire::{Tls, Wire};
-use cluster::{Cluster, Threads, Transfer, Transferred};
-use engine::{ClusterPlan, Directory, Engine, Home, OpenError, Plan, PortableError};
-use event::Span;
+use cluster::{Cluster, Export, Threads, Transfer, Transferred};
+use engine::{ClusterPlan, Directory, Engine, GivesCell, Home, OpenError, Plan, PortableError};
+use event::{Shingle, Span};
 use stats::portable::Definition;
+use stats::{Exported, LedgerError};
 
 use crate::clock::now;
 
@@ -79,6 +81,22 @@ fn way(directory: &Directory, of: &ClusterPlan, identity: [u8; 16]) -> Result<Wa
     Ok(Way { wire, partitions, threads })
 }
 
+/// A way of a command that ends by itself, under a name that no node has.
+fn way_of_command(directory: &Directory, of: &ClusterPlan) -> Result<Way, OpenError> {
+    let mut identity = [0; 16];
+    getrandom::fill(&mut identity).map_err(|error| OpenError::Random(error.to_string()))?;
+    way(directory, of, identity)
+}
+
+impl Way {
+    /// Waits for a call to the cluster.
+    fn wait<T>(&self, call: impl Future<Output = Result<T, remote::Failure>>) -> Result<T, PortableError> {
+        let runtime =
+            self.threads.handle().ok_or_else(|| PortableError::Elsewhere("no runtime".to_owned()))?;
+        runtime.block_on(call).map_err(|failure| PortableError::Elsewhere(format!("the cluster: {failure}")))
+    }
+}
+
 /// Makes the cluster's statistics those of an export, or only compares them, with `tell` hearing of the keys read so
 /// far.
 ///
@@ -92,12 +110,10 @@ pub(crate) fn transfer(
     writes: bool,
     tell: &mut dyn FnMut(u64),
 ) -> Result<Transferred, PortableError> {
-    let identity = u128::from(getrandom_u64()?) << 64 | u128::from(getrandom_u64()?);
-    let Way { wire, partitions, threads } = way(directory, of, identity.to_be_bytes())?;
-    let mut transfer = Transfer::new(Arc::new(wire), partitions, now(), writes);
-    let Some(runtime) = threads.handle() else { return Ok(Transferred::default()) };
+    let way = way_of_command(directory, of)?;
+    let mut transfer = Transfer::new(Arc::new(way.wire.clone()), way.partitions, now(), writes);
     let mut keys = 0;
-    directory.read_statistics(input, &mut |definitions, cells| {
+    let read = directory.read_statistics(input, &mut |definitions, cells| {
         keys += cells.len() as u64;
         let mut named = Vec::with_capacity(cells.len());
         for cell in cells {
@@ -105,11 +121,75 @@ pub(crate) fn transfer(
             check(plan, definition)?;
             named.push((definition, cell));
         }
-        runtime.block_on(transfer.take(named)).map_err(|failure| format!("the cluster: {failure}"))?;
+        way.wait(transfer.take(named)).map_err(|error| error.to_string())?;
         tell(keys);
         Ok(())
-    })?;
-    Ok(transfer.done())
+    });
+    // Nodes are told also of the part that an import has come to.
+    let ended = way.wait(transfer.end());
+    read.and(ended)
+}
+
+/// The statistics of a cluster, to be exported.
+pub(crate) struct Statistics {
+    way: Way,
+    definitions: Vec<Definition>,
+    /// Keys that were left out, since nothing here says what they mean.
+    pub(crate) others: u64,
+}
+
+impl Statistics {
+    /// Those that a plan says how to read.
+    ///
+    /// # Errors
+    /// [`OpenError`] as for a node.
+    pub(crate) fn open(
+        directory: &Directory,
+        plan: &Plan,
+        of: &ClusterPlan,
+    ) -> Result<Statistics, OpenError> {
+        let definitions = Export::definitions(&plan.catalog).map_err(LedgerError::Catalog)?;
+        Ok(Statistics { way: way_of_command(directory, of)?, definitions, others: 0 })
+    }
+}
+
+impl engine::Statistics for Statistics {
+    fn definitions(&self) -> Vec<Definition> {
+        self.definitions.clone()
+    }
+
+    fn export(&mut self, each: &mut GivesCell<'_>) -> Result<Exported, PortableError> {
+        let mut export = self.way.wait(Export::begin(&self.way.wire, &self.definitions))?;
+        while let Some(cells) = self.way.wait(export.next())? {
+            cells.into_iter().try_for_each(&mut *each)?;
+        }
+        let cluster::Exported { cells, lost, others } = export.done();
+        self.others = others;
+        Ok(Exported { cells, lost, ..Exported::default() })
+    }
+}
+
+/// Erases the statistics of shingles in a cluster, or only counts their keys.
+///
+/// # Errors
+/// What is wrong with the cluster, or what this node has to send there.
+pub(crate) fn erase(
+    directory: &Directory,
+    plan: &Plan,
+    of: &ClusterPlan,
+    shingles: &HashSet<Shingle>,
+    pretend: bool,
+    tell: &mut dyn FnMut(u64),
+) -> Result<u64, PortableError> {
+    // What this node has not sent yet would come back.
+    let node = node(directory, plan, of)?;
+    if !pollster::block_on(node.drain()) {
+        let why = "the cluster has not taken all that this node has counted: nothing was erased there";
+        return Err(PortableError::Elsewhere(why.to_owned()));
+    }
+    drop(node);
+    let way = way_of_command(directory, of)?;
+    way.wait(cluster::erase(&way.wire, shingles, pretend, tell))
 }
 
 /// Refuses what nodes with this configuration would never read.
@@ -125,10 +205,6 @@ fn check(plan: &Plan, definition: &Definition) -> Result<(), String> {
         )),
         None => Err(format!("the configuration has no kind `{}`", definition.kind_name)),
     }
-}
-
-fn getrandom_u64() -> Result<u64, PortableError> {
-    getrandom::u64().map_err(|error| PortableError::Taken(error.to_string()))
 }
 
 fn duration(span: Span) -> Duration {

@@ -27,14 +27,14 @@ pub(super) struct Arguments {
 
 /// The forms that writes name by their place.
 #[derive(Default)]
-struct Forms<'a> {
+pub(super) struct Forms<'a> {
     places: HashMap<(usize, bool), i64>,
     list: Vec<(&'a Arc<Form>, bool)>,
 }
 
 impl<'a> Forms<'a> {
     /// From one, as Lua counts. There are two of a form: one for cells whose time to live begins anew.
-    fn place(&mut self, form: &'a Arc<Form>, renews: bool) -> i64 {
+    pub(super) fn place(&mut self, form: &'a Arc<Form>, renews: bool) -> i64 {
         let list = &mut self.list;
         *self.places.entry((Arc::as_ptr(form) as usize, renews)).or_insert_with(|| {
             list.push((form, renews));
@@ -42,7 +42,7 @@ impl<'a> Forms<'a> {
         })
     }
 
-    fn pack(&self, pack: &mut Pack) {
+    pub(super) fn pack(&self, pack: &mut Pack) {
         pack.array(self.list.len());
         self.list.iter().for_each(|(form, renews)| form::pack(pack, form, *renews));
     }
@@ -50,13 +50,13 @@ impl<'a> Forms<'a> {
 
 /// The keys of a script, each once.
 #[derive(Default)]
-struct Keys {
+pub(super) struct Keys {
     places: HashMap<Vec<u8>, i64>,
-    list: Vec<Vec<u8>>,
+    pub(super) list: Vec<Vec<u8>>,
 }
 
 impl Keys {
-    fn place(&mut self, name: Vec<u8>) -> i64 {
+    pub(super) fn place(&mut self, name: Vec<u8>) -> i64 {
         if let Some(place) = self.places.get(&name) {
             return *place;
         }
@@ -69,14 +69,14 @@ impl Keys {
 
 /// Of which form a write is, and of which key.
 #[derive(Clone, Copy)]
-struct At {
-    form: i64,
-    key: i64,
+pub(super) struct At {
+    pub(super) form: i64,
+    pub(super) key: i64,
 }
 
 impl At {
     /// Begins a write that says so many values beside these.
-    fn begin(self, pack: &mut Pack, values: usize) {
+    pub(super) fn begin(self, pack: &mut Pack, values: usize) {
         pack.array(2 + values);
         pack.integer(self.form);
         pack.integer(self.key);
@@ -124,24 +124,29 @@ pub(super) fn batch(names: &Names, batch: &Batch) -> Result<Arguments, &'static 
                 if *measure != Measure::Gcra {
                     return Err("only a bucket flows");
                 }
-                let (what, one, other, counted) = match *flow {
-                    Flow::Take { cost, burst, counts_all } if cost > 0 => (1, cost, burst, counts_all),
-                    Flow::Back { cost } => (2, cost.max(0), 0, false),
-                    Flow::Set { ahead } => (3, ahead.max(0), 0, false),
-                    Flow::Add { cost } if cost > 0 => (4, cost, 0, false),
-                    // Nothing changes.
-                    Flow::Take { .. } | Flow::Add { .. } => (2, 0, 0, false),
-                };
-                at.begin(&mut pack, 5);
-                pack.integer(what);
-                pack.text(nanoseconds(clamped(*now)));
-                pack.text(one);
-                pack.text(other);
-                pack.yes_or_no(counted);
+                flow_of(&mut pack, at, *now, *flow);
             }
         }
     }
     Ok(Arguments { keys: keys.list, argument: pack.into_bytes() })
+}
+
+/// What happens to a bucket.
+pub(super) fn flow_of(pack: &mut Pack, at: At, now: Time, flow: Flow) {
+    let (what, one, other, counted) = match flow {
+        Flow::Take { cost, burst, counts_all } if cost > 0 => (1, cost, burst, counts_all),
+        Flow::Back { cost } => (2, cost.max(0), 0, false),
+        Flow::Set { ahead } => (3, ahead.max(0), 0, false),
+        Flow::Add { cost } if cost > 0 => (4, cost, 0, false),
+        // Nothing changes.
+        Flow::Take { .. } | Flow::Add { .. } => (2, 0, 0, false),
+    };
+    at.begin(pack, 5);
+    pack.integer(what);
+    pack.text(nanoseconds(clamped(now)));
+    pack.text(one);
+    pack.text(other);
+    pack.yes_or_no(counted);
 }
 
 /// Of claims of one partition.

@@ -21,11 +21,15 @@
 mod batch;
 mod call;
 mod counters;
+pub mod exact;
 mod form;
+mod generation;
 pub mod image;
 mod link;
 mod name;
+mod opening;
 mod pack;
+mod scan;
 mod script;
 mod settings;
 pub mod slot;
@@ -36,6 +40,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use event::Shingle;
 use redis::{Cmd, Value, cmd};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -43,25 +48,32 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 pub use counters::{Circuit, Counters, Shard};
+pub(crate) use name::Name;
+pub(crate) use scan::{SEEN_MAX, Scan};
 pub use settings::{Settings, Tls};
 pub use topology::Address;
 
 use self::batch::Arguments;
 use self::call::{Errand, Trouble};
-use self::link::{Dial, Line, Link};
+use self::link::{Dial, Line, Link, Lost, Silence};
 use self::name::Names;
+use self::opening::{Cause, Said};
 use self::script::{Script, Scripts};
 use self::topology::Topology;
 use stats::Figure;
 
 use crate::remote::{
-    Batch, Cell, Claim, Failure, Form, Found, Image, Later, Partition, Read, Remote, Writer, Written,
+    Batch, Before, Cell, Claim, Failure, Form, Found, Generations, Image, Later, Partition, Read, Remote,
+    Round, Writer, Written,
 };
 
 /// How long asking one server where slots are may take.
 const REFRESH_WITHIN: Duration = Duration::from_millis(500);
 /// The least time between two such questions.
 const REFRESH_PAUSE: Duration = Duration::from_millis(50);
+/// How often opening tries, and how often it tells that it does.
+const OPEN_PAUSE: Duration = Duration::from_millis(200);
+const TELL_EVERY: Duration = Duration::from_secs(5);
 /// How often cells of a partition that is being moved are read anew when a batch of this node came between.
 const APART_TRIES: usize = 3;
 /// Of the names that a reading is asked for, those before its cells: the node's number, and who wrote last.
@@ -83,9 +95,19 @@ pub enum OpenError {
         /// Why.
         error: std::io::Error,
     },
-    /// None of its servers answers.
-    #[error("the cluster cannot be reached: {0}")]
-    Unreachable(Arc<str>),
+    /// None of its servers is of use.
+    #[error("no server of the cluster can be used: {said}. {mend}")]
+    Unusable {
+        /// Which were asked, and what each said.
+        said: String,
+        /// What to do.
+        mend: &'static str,
+        /// Whether it may be otherwise in a while.
+        may_pass: bool,
+    },
+    /// Its servers answer, and do not do what they are asked.
+    #[error("the cluster is not ready: {0}")]
+    Unready(Arc<str>),
     /// Keys were laid out otherwise by whoever used it first.
     #[error(
         "the cluster holds statistics as `{found}` under the prefix `{prefix}`, and not as `{expected}` (layout and \
@@ -108,6 +130,13 @@ pub enum OpenError {
         /// The prefix of names.
         prefix: String,
     },
+}
+
+impl OpenError {
+    /// Whether it may be otherwise in a while.
+    fn may_pass(&self) -> bool {
+        matches!(self, OpenError::Unusable { may_pass: true, .. } | OpenError::Unready(_))
+    }
 }
 
 /// A cluster behind its wires. Futures that it answers can be awaited on any runtime; the work is done on the one that
@@ -177,26 +206,27 @@ impl Wire {
             settings,
         });
         let until = Instant::now() + inner.settings.open_within;
+        let mut told: Option<Instant> = None;
         loop {
-            let begun = match inner.refresh_now().await {
-                Ok(()) => inner.agree().await,
-                Err(why) => Err(OpenError::Unreachable(why)),
-            };
-            match begun {
-                Ok(()) => break,
-                Err(OpenError::Unreachable(_)) if Instant::now() < until => {
-                    sleep(Duration::from_millis(200)).await;
-                }
-                Err(error) => return Err(error),
+            let Err(error) = inner.begin().await else { break };
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || !error.may_pass() {
+                return Err(error);
             }
+            if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+                told = Some(Instant::now());
+                tracing::warn!("waiting {} s more for the cluster: {error}", left.as_secs());
+            }
+            sleep(OPEN_PAUSE).await;
         }
         let weak = Arc::downgrade(&inner);
         let refresher = runtime.spawn(async move {
             while let Some(inner) = weak.upgrade() {
                 let wait = inner.settings.refresh_every;
                 let _ = tokio::time::timeout(wait, inner.refresh.notified()).await;
-                if let Err(why) = inner.refresh_now().await {
-                    tracing::warn!("no server of the cluster says where slots are: {why}");
+                if let Err(said) = inner.refresh_now().await {
+                    let said = opening::list(&said);
+                    tracing::warn!("no server of the cluster says where slots are: {said}");
                 }
                 sleep(REFRESH_PAUSE).await;
             }
@@ -215,6 +245,34 @@ impl Wire {
         let mut shards: Vec<Shard> = links.values().map(|link| link.shard()).collect();
         shards.sort_unstable_by(|one, other| one.address.cmp(&other.address));
         shards
+    }
+
+    /// The partition of a key.
+    pub(crate) fn partition_of(&self, shingle: Shingle) -> Partition {
+        self.inner.settings.partitions.of(shingle)
+    }
+
+    /// Removes cells, if they are there.
+    pub(crate) async fn remove(
+        &self,
+        cells: &[(Partition, Name)],
+        within: Duration,
+    ) -> Vec<Result<(), Failure>> {
+        let inner = &self.inner;
+        let errand = |(partition, name): &(Partition, Name)| {
+            let mut command = cmd("DEL");
+            command.arg(inner.names.named(*partition, *name));
+            Errand { partition: *partition, command }
+        };
+        let errands: Vec<Errand> = cells.iter().map(errand).collect();
+        let answers = inner.run(Line::Writes, &errands, Instant::now() + within).await;
+        let removed = |(errand, answer): (&Errand, Result<Value, Trouble>)| match answer {
+            Ok(Value::Int(_)) => Ok(()),
+            Ok(Value::Nil) => Err(inner.unconfirmed()),
+            Ok(_) => Err(unexpected(errand.partition, "no answer to DEL")),
+            Err(trouble) => Err(named(trouble, errand.partition)),
+        };
+        errands.iter().zip(answers).map(removed).collect()
     }
 
     /// Runs a call on the runtime; each of `count` things fails if that is gone.
@@ -281,41 +339,47 @@ impl Inner {
         self.please_refresh();
     }
 
-    /// Asks servers one after the other where slots are, beginning with another one each time.
-    async fn refresh_now(&self) -> Result<(), Arc<str>> {
+    /// Looks whether the cluster can be used as it is meant to.
+    async fn begin(&self) -> Result<(), OpenError> {
+        if let Err(said) = self.refresh_now().await {
+            return Err(self.diagnose(said).await);
+        }
+        self.check_rights().await?;
+        self.agree().await
+    }
+
+    /// Asks servers one after the other where slots are, beginning with another one each time. Tells what each said if none
+    /// does.
+    async fn refresh_now(&self) -> Result<(), Vec<Said>> {
         let mut servers = self.topology().servers.clone();
         servers.extend(self.settings.nodes.iter().filter_map(|node| Address::parse(node)));
         let turn = self.counters.refreshes.fetch_add(1, Ordering::Relaxed) as usize;
         let turn = turn % servers.len().max(1);
         servers.rotate_left(turn);
-        let mut why: Arc<str> = "no server is known".into();
+        let mut seen = Vec::new();
         for server in servers {
             let mut ask = cmd("CLUSTER");
             ask.arg("SLOTS");
             let deadline = Instant::now() + REFRESH_WITHIN.max(self.settings.connect_within);
-            match self.link(&server).exchange(Line::Reads, vec![ask], deadline).await {
+            let lost = match self.link(&server).exchange(Line::Reads, vec![ask], deadline).await {
                 Ok(values) => match values.first() {
                     Some(Value::ServerError(error)) => {
-                        let text = error.to_string();
-                        if text.to_ascii_lowercase().contains("cluster") && error.code() == "ERR" {
-                            self.know(Topology::single(server));
-                            return Ok(());
-                        }
-                        why = format!("{server}: {text}").into();
+                        let why = format!("{} {}", error.code(), error.details().unwrap_or(""));
+                        Lost { why: why.into(), cause: Cause::of_answer(error) }
                     }
                     value => match value.and_then(|value| Topology::parse(value, &server)) {
                         Some(topology) => {
                             self.know(topology);
                             return Ok(());
                         }
-                        None => why = format!("{server} knows of no slots").into(),
+                        None => Lost { why: "it knows of no slots".into(), cause: Cause::Slotless },
                     },
                 },
-                Err(link::Silence::Lost(lost)) => why = lost,
-                Err(link::Silence::Open) => {}
-            }
+                Err(Silence::Open(lost) | Silence::Lost(lost)) => lost,
+            };
+            seen.push(Said::new(&server, lost));
         }
-        Err(why)
+        Err(seen)
     }
 
     fn know(&self, topology: Topology) {
@@ -346,7 +410,7 @@ impl Inner {
         get.arg(&name);
         self.ask_first(set(Some("NX"))).await?;
         let Value::BulkString(found) = self.ask_first(get).await? else {
-            return Err(OpenError::Unreachable("the cluster has lost what was just written".into()));
+            return Err(OpenError::Unready("it has lost what was just written".into()));
         };
         let found = String::from_utf8_lossy(&found).into_owned();
         let prefix = self.settings.prefix.clone();
@@ -371,10 +435,8 @@ impl Inner {
         let answer = self.run(Line::Reads, &[errand], deadline).await.pop();
         match answer {
             Some(Ok(value)) => Ok(value),
-            Some(Err(trouble)) => {
-                Err(OpenError::Unreachable(named(trouble, Partition(0)).to_string().into()))
-            }
-            None => Err(OpenError::Unreachable("it was not answered".into())),
+            Some(Err(trouble)) => Err(OpenError::Unready(named(trouble, Partition(0)).to_string().into())),
+            None => Err(OpenError::Unready("it was not answered".into())),
         }
     }
 
@@ -444,13 +506,46 @@ impl Inner {
         answers.into_iter().map(|known| known.or_else(|| made.next()).unwrap_or_else(lost)).collect()
     }
 
+    async fn take(&self, rounds: Vec<Round>, deadline: Instant) -> Vec<Result<Vec<Before>, Failure>> {
+        let mut answers: Vec<Option<Result<Vec<Before>, Failure>>> = Vec::with_capacity(rounds.len());
+        let (mut errands, mut sent) = (Vec::with_capacity(rounds.len()), Vec::with_capacity(rounds.len()));
+        for round in &rounds {
+            match exact::round(&self.names, round) {
+                Ok(Arguments { keys, argument }) => {
+                    let command = script(&self.scripts.take, keys, Some(argument));
+                    errands.push(Errand { partition: round.partition, command });
+                    sent.push(round);
+                    answers.push(None);
+                }
+                Err(why) => answers.push(Some(Err(unexpected(round.partition, why)))),
+            }
+        }
+        let made = self.run(Line::Takes, &errands, deadline).await;
+        let mut made = sent.into_iter().zip(made).map(|(round, answer)| {
+            let partition = round.partition;
+            match answer.map_err(|trouble| named(trouble, partition))? {
+                Value::Nil => Err(self.unconfirmed()),
+                Value::BulkString(text) => {
+                    let befores = exact::decode(&text, round.number, round.asks.len());
+                    befores.map_err(|why| unexpected(partition, why))
+                }
+                _ => Err(unexpected(partition, "no answer of the script that takes")),
+            }
+        });
+        let lost = || Err(Failure::Unreachable("it was not answered".into()));
+        answers.into_iter().map(|known| known.or_else(|| made.next()).unwrap_or_else(lost)).collect()
+    }
+
+    /// Why a write that was made is not answered.
+    fn unconfirmed(&self) -> Failure {
+        let why = format!("fewer than {} replicas have confirmed it", self.settings.replicas);
+        Failure::Unreachable(why.into())
+    }
+
     fn written(&self, partition: Partition, value: Value) -> Result<Written, Failure> {
         let parts = match &value {
             Value::Array(parts) => parts.as_slice(),
-            Value::Nil => {
-                let why = format!("fewer than {} replicas have confirmed it", self.settings.replicas);
-                return Err(Failure::Unreachable(why.into()));
-            }
+            Value::Nil => return Err(self.unconfirmed()),
             _ => &[],
         };
         match parts {
@@ -528,10 +623,7 @@ impl Inner {
         for ((partition, group), answer) in groups.into_iter().zip(made) {
             let answer = match answer {
                 Ok(Value::Array(each)) if each.len() == group.len() => Ok(each),
-                Ok(Value::Nil) => {
-                    let why = format!("fewer than {} replicas have confirmed it", self.settings.replicas);
-                    Err(Failure::Unreachable(why.into()))
-                }
+                Ok(Value::Nil) => Err(self.unconfirmed()),
                 Ok(_) => Err(unexpected(partition, "no answer of the script that leaves marks")),
                 Err(trouble) => Err(named(trouble, partition)),
             };
@@ -605,6 +697,11 @@ fn image_of(value: &Value, form: &Form) -> Result<Option<Image>, &'static str> {
     image::decode(form, fields)
 }
 
+/// The answer of a call that asks for one thing.
+fn only<T>(answers: Vec<Result<T, Failure>>) -> Result<T, Failure> {
+    answers.into_iter().next().unwrap_or_else(|| Err(Failure::Unreachable("it was not answered".into())))
+}
+
 impl Remote for Wire {
     fn read(&self, asked: Vec<Read>, within: Duration) -> Later<'_, Vec<Result<Found, Failure>>> {
         let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
@@ -621,10 +718,31 @@ impl Remote for Wire {
         self.on_runtime(claims.len(), async move { inner.claim(claims, deadline).await })
     }
 
+    fn take(&self, rounds: Vec<Round>, within: Duration) -> Later<'_, Vec<Result<Vec<Before>, Failure>>> {
+        let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
+        self.on_runtime(rounds.len(), async move { inner.take(rounds, deadline).await })
+    }
+
+    fn shard(&self, partition: Partition) -> usize {
+        self.inner.topology().place(slot::slot_of(partition, self.inner.settings.partitions))
+    }
+
     fn numbers(&self, within: Duration) -> Later<'_, Vec<Result<u64, Failure>>> {
         let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
         let count = usize::from(self.inner.settings.partitions.count());
         self.on_runtime(count, async move { inner.numbers(deadline).await })
+    }
+
+    fn generations(&self, known: u64, within: Duration) -> Later<'_, Result<Option<Generations>, Failure>> {
+        let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
+        let one = self.on_runtime(1, async move { vec![inner.generations(known, deadline).await] });
+        Box::pin(async move { only(one.await) })
+    }
+
+    fn renew(&self, partitions: Vec<Partition>, within: Duration) -> Later<'_, Result<(), Failure>> {
+        let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
+        let one = self.on_runtime(1, async move { vec![inner.renew(&partitions, deadline).await] });
+        Box::pin(async move { only(one.await) })
     }
 
     fn figures(&self) -> Vec<Figure> {

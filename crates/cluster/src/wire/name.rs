@@ -4,12 +4,15 @@
 //! cell      <prefix> {tag} space (2 bytes) kind (2) form (4) shingle (8), each with the greatest byte first
 //! number    <prefix> {tag} '#' node (16)
 //! writer    <prefix> {tag} '#!'
+//! round     <prefix> {tag} '##' owner (16)
+//! probe     <prefix> {tag} '#?'
 //! layout    <prefix> {tag of partition 0} '#'
+//! changed   <prefix> {tag of partition 0} '#' 'g'
 //! ```
 //!
-//! What follows the braces tells the four by its length: 16, 17, 2 and 1 bytes.
+//! What follows the braces tells them by its length, and `#!`, `#?` and `#g` from each other.
 
-use event::{Key, Kind};
+use event::{Key, Kind, Shingle, Space};
 
 use super::slot::Tags;
 use crate::remote::{Cell, Partition, Partitions};
@@ -17,17 +20,27 @@ use crate::remote::{Cell, Partition, Partitions};
 /// Longest prefix, in bytes.
 pub(crate) const PREFIX_BYTES_MAX: usize = 64;
 
-/// Makes names.
+/// What the name of a cell says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Name {
+    /// Whose, with [`Cell::PAIR`] in the kind of pairs.
+    pub(crate) key: Key,
+    /// Of which form.
+    pub(crate) form: u32,
+}
+
+/// Makes names, and reads those of cells.
 #[derive(Debug)]
 pub(crate) struct Names {
     prefix: Vec<u8>,
     node: [u8; 16],
     tags: Tags,
+    partitions: Partitions,
 }
 
 impl Names {
     pub(crate) fn new(prefix: &str, node: [u8; 16], partitions: Partitions) -> Names {
-        Names { prefix: prefix.as_bytes().to_vec(), node, tags: Tags::find(partitions) }
+        Names { prefix: prefix.as_bytes().to_vec(), node, tags: Tags::find(partitions), partitions }
     }
 
     fn start(&self, partition: Partition, more: usize) -> Vec<u8> {
@@ -42,13 +55,46 @@ impl Names {
 
     /// The name of a cell.
     pub(crate) fn cell(&self, partition: Partition, cell: &Cell) -> Vec<u8> {
-        let Key { space, kind, shingle } = cell.key;
+        self.named(partition, Name { key: cell.key, form: cell.form.id })
+    }
+
+    /// The same of what it says.
+    pub(crate) fn named(&self, partition: Partition, Name { key, form }: Name) -> Vec<u8> {
+        let Key { space, kind, shingle } = key;
         let mut name = self.start(partition, 16);
         name.extend_from_slice(&space.0.to_be_bytes());
         name.extend_from_slice(&kind.0.to_be_bytes());
-        name.extend_from_slice(&cell.form.id.to_be_bytes());
+        name.extend_from_slice(&form.to_be_bytes());
         name.extend_from_slice(&shingle.0.to_be_bytes());
         name
+    }
+
+    /// What the name of a cell says, with its partition; `None` for any other name.
+    pub(crate) fn read(&self, name: &[u8]) -> Option<(Partition, Name)> {
+        let rest = name.strip_prefix(self.prefix.as_slice())?.strip_prefix(b"{")?;
+        let at = rest.iter().position(|byte| *byte == b'}')?;
+        let (tag, rest) = rest.split_at(at);
+        let rest: &[u8; 17] = rest.try_into().ok()?;
+        let [_, s0, s1, k0, k1, f0, f1, f2, f3, shingle @ ..] = *rest;
+        let shingle = Shingle(u64::from_be_bytes(shingle));
+        let space = Space(u16::from_be_bytes([s0, s1]));
+        let kind = Kind(u16::from_be_bytes([k0, k1]));
+        let partition = self.partitions.of(shingle);
+        let name = Name { key: Key { space, kind, shingle }, form: u32::from_be_bytes([f0, f1, f2, f3]) };
+        (self.tags.of(partition) == tag).then_some((partition, name))
+    }
+
+    /// What the names of all cells match, as `SCAN` takes it.
+    pub(crate) fn pattern(&self) -> Vec<u8> {
+        let mut pattern = Vec::with_capacity(self.prefix.len() + 2);
+        for byte in &self.prefix {
+            if b"*?[]^\\".contains(byte) {
+                pattern.push(b'\\');
+            }
+            pattern.push(*byte);
+        }
+        pattern.extend_from_slice(b"{*");
+        pattern
     }
 
     /// The name of the cell of a pair of an owner.
@@ -73,10 +119,86 @@ impl Names {
         name
     }
 
+    /// The name of what is remembered of an owner's last round.
+    pub(crate) fn round(&self, partition: Partition, owner: &[u8; 16]) -> Vec<u8> {
+        let mut name = self.start(partition, 18);
+        name.extend_from_slice(b"##");
+        name.extend_from_slice(owner);
+        name
+    }
+
+    /// The name of what is tried out when a node is opened.
+    pub(crate) fn probe(&self, partition: Partition) -> Vec<u8> {
+        let mut name = self.start(partition, 2);
+        name.extend_from_slice(b"#?");
+        name
+    }
+
     /// The name of what says how keys are laid out.
     pub(crate) fn layout(&self) -> Vec<u8> {
         let mut name = self.start(Partition(0), 1);
         name.push(b'#');
         name
+    }
+
+    /// The name of what says when cells were changed by others than nodes.
+    pub(crate) fn changed(&self) -> Vec<u8> {
+        let mut name = self.start(Partition(0), 2);
+        name.extend_from_slice(b"#g");
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn names() -> Names {
+        Names::new("a*[b:", [7; 16], Partitions::new(64).unwrap())
+    }
+
+    #[test]
+    fn other_names_are_none_of_cells() {
+        let names = names();
+        assert_eq!(names.pattern(), b"a\\*\\[b:{*");
+        for name in [
+            names.layout(),
+            names.changed(),
+            names.number(Partition(3)),
+            names.writer(Partition(3)),
+            Vec::new(),
+        ] {
+            assert_eq!(names.read(&name), None, "{name:?}");
+        }
+        let key = Key { space: Space(1), kind: Kind(2), shingle: Shingle(3) };
+        let mut cell = names.named(Partition(0), Name { key, form: 4 });
+        assert!(names.read(&cell).is_some());
+        *cell.last_mut().unwrap() ^= 1;
+        assert!(names.read(&cell).is_some());
+        let stray = names.named(Partition(1), Name { key, form: 4 });
+        assert_eq!(names.read(&stray), None, "it lies where nobody looks for it");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn names_say_what_they_were_made_of(
+            space: u16, kind: u16, shingle: u64, form: u32, cut in 0usize..40, byte: u8,
+        ) {
+            let names = names();
+            let key = Key { space: Space(space), kind: Kind(kind), shingle: Shingle(shingle) };
+            let partition = names.partitions.of(key.shingle);
+            let mut name = names.named(partition, Name { key, form });
+            prop_assert_eq!(names.read(&name), Some((partition, Name { key, form })));
+            if cut < name.len() {
+                name[cut] = byte;
+                let _ = names.read(&name);
+                name.truncate(cut);
+                prop_assert_eq!(names.read(&name), None);
+            }
+        }
     }
 }

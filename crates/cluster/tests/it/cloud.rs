@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use cluster::Surroundings;
 use cluster::remote::{
-    Batch, Cell, Change, Claim, Failure, Form, Found, Image, Later, Partition, Partitions, Read, Remote,
-    Writer, Written,
+    Ask, Batch, Before, Cell, Change, Claim, Failure, Form, Found, Generations, Image, Later, Partition,
+    Partitions, Read, Remote, Round, Writer, Written,
 };
 use event::{Key, Kind, Time};
-use stats::Plan;
 use stats::random::Random;
+use stats::{Add, Plan};
 
 /// What happens to a call's part for one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,8 @@ struct Part {
     last: Option<(u64, u64)>,
     cells: BTreeMap<(Key, u32), Vec<u64>>,
     told: HashMap<[u8; 16], bool>,
+    /// Of each owner the number of the last round, and what was answered.
+    rounds: HashMap<[u8; 16], (u64, Vec<Before>)>,
 }
 
 struct State {
@@ -46,6 +48,7 @@ struct State {
     /// One partition in so many has a failover before a write; zero is none.
     failovers: u64,
     random: Random,
+    generations: Generations,
     is_down: bool,
     reads: u64,
     writes: u64,
@@ -65,6 +68,7 @@ impl Cloud {
             faults: 0,
             failovers: 0,
             random: Random::new(seed),
+            generations: Generations::default(),
             is_down: false,
             reads: 0,
             writes: 0,
@@ -190,6 +194,52 @@ impl State {
             }
         }
         Written::Now(before)
+    }
+
+    fn take(&mut self, round: &Round) -> Result<Vec<Before>, Failure> {
+        let at = usize::from(round.partition.0);
+        if let Some((number, befores)) = self.parts[at].rounds.get(&round.owner)
+            && *number >= round.number
+        {
+            let is_last = *number == round.number;
+            return is_last
+                .then(|| befores.clone())
+                .ok_or(Failure::Unexpected("a later one was made".into()));
+        }
+        let befores: Vec<Before> = round.asks.iter().map(|ask| self.ask(round, ask)).collect();
+        self.parts[at].rounds.insert(round.owner, (round.number, befores.clone()));
+        Ok(befores)
+    }
+
+    fn ask(&mut self, round: &Round, Ask { cell, time, windows, add }: &Ask) -> Before {
+        let windows: Vec<_> = windows.iter().flatten().copied().collect();
+        let plan = Plan::over(&cell.form.definition.measure, &windows).unwrap();
+        let words = self.live(round.partition, cell.key, &cell.form, round.horizon).1;
+        let times = plan.times(words);
+        let as_of = match (add, times) {
+            (Add::Take(_), Some((_, last))) => last.max(*time),
+            _ => *time,
+        };
+        let mut values = vec![0; plan.reading()];
+        plan.read(words, as_of, &mut values);
+        match add {
+            Add::Nothing => {}
+            Add::Take(take) => {
+                let used = plan.used(&values, as_of, take.interpolated);
+                if take.cost > 0 && (take.counts_all || take.is_within(used)) {
+                    plan.add(words, *time, [(0, take.cost)]);
+                }
+            }
+            Add::GiveBack { amount, taken } => plan.give_back(words, *time, *amount, *taken),
+            Add::Counters(amounts) => plan.add(words, *time, amounts.iter()),
+            Add::Flow(flow) => plan.flow(words, *time, flow),
+            other => panic!("{other:?}"),
+        }
+        let value = |at: usize| values.get(at).copied().unwrap_or(0);
+        match times {
+            Some((first, last)) => Before::Held { first, last, values: [value(0), value(1)] },
+            None => Before::Nothing,
+        }
     }
 
     fn read(&mut self, node: u64, read: &Read) -> Found {
@@ -326,6 +376,28 @@ impl Remote for Line {
         })
     }
 
+    fn take(&self, rounds: Vec<Round>, within: Duration) -> Later<'_, Vec<Result<Vec<Before>, Failure>>> {
+        Box::pin(async move {
+            self.pause(within / 2).await;
+            let mut told = Vec::new();
+            for round in rounds {
+                let fate = self.cloud.state().fate();
+                let answer = self.outcome(fate, round.partition, |state| state.take(&round));
+                told.push(answer.and_then(|answer| answer));
+                if let (Fate::Late, Some(pace)) = (fate, &self.pace) {
+                    let cloud = self.cloud.clone();
+                    let late = pace.sleep(Duration::from_secs_f64(4.0 * self.cloud.state().random.unit()));
+                    pace.spawn(Box::pin(async move {
+                        late.await;
+                        let _ = cloud.state().take(&round);
+                    }));
+                }
+            }
+            self.pause(within / 2).await;
+            told
+        })
+    }
+
     fn numbers(&self, within: Duration) -> Later<'_, Vec<Result<u64, Failure>>> {
         Box::pin(async move {
             self.pause(within / 2).await;
@@ -338,6 +410,30 @@ impl Remote for Line {
             let numbers = (0..self.cloud.partitions.count()).map(each).collect();
             self.pause(within / 2).await;
             numbers
+        })
+    }
+
+    fn generations(&self, known: u64, within: Duration) -> Later<'_, Result<Option<Generations>, Failure>> {
+        Box::pin(async move {
+            self.pause(within / 2).await;
+            let fate = self.cloud.state().fate();
+            let found = self.outcome(fate, Partition(0), |state| {
+                (state.generations.latest != known).then(|| state.generations.clone())
+            });
+            self.pause(within / 2).await;
+            found
+        })
+    }
+
+    fn renew(&self, partitions: Vec<Partition>, within: Duration) -> Later<'_, Result<(), Failure>> {
+        Box::pin(async move {
+            self.pause(within).await;
+            let fate = self.cloud.state().fate();
+            self.outcome(fate, Partition(0), |state| {
+                let Generations { latest, partitions: all } = &mut state.generations;
+                *latest += 1;
+                all.extend(partitions.into_iter().map(|partition| (partition, *latest)));
+            })
         })
     }
 }

@@ -11,6 +11,7 @@ use stats::Plan;
 use stats::portable::Content;
 
 use crate::proxy::{Network, Proxy};
+use crate::reshard::{move_slots, slots_of};
 use crate::servers::{Cluster, wait};
 use crate::support::{WITHIN, Wired, assert_made, batch, cell, form, measures, settings};
 
@@ -154,30 +155,25 @@ fn slots_move_under_load() {
     let mut load = Load::new(waiting(&cluster), 64);
     load.check();
     let masters = cluster.masters();
-    let [from, to] = [masters[0], masters[1]].map(|at| cluster.servers[at].id());
-    let mut reshard = std::process::Command::new("redis-cli");
-    reshard.args(["--cluster", "reshard", &cluster.servers[0].address(), "--cluster-from", &from]);
-    reshard.args(["--cluster-to", &to, "--cluster-slots", "700", "--cluster-yes"]);
-    reshard.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-    let mut reshard = reshard.spawn().unwrap();
+    let slots = slots_of(&cluster, masters[0], 700);
     let mut rounds = 0;
-    let status = loop {
-        let failures = load.add();
-        let is_known = |failure: &Failure| matches!(failure, Failure::Moving(_) | Failure::Unreachable(_));
-        assert!(failures.iter().all(is_known), "{failures:?}");
-        // Additions that were not acknowledged may have been made.
-        for (count, acknowledged) in load.counts(WITHIN).into_iter().zip(&load.acknowledged) {
-            let count = count.expect("reads go on");
-            assert!(count == *acknowledged || count == acknowledged + 1);
+    std::thread::scope(|scope| {
+        let moves = scope.spawn(|| move_slots(&cluster, masters[0], masters[1], &slots));
+        while !moves.is_finished() {
+            let failures = load.add();
+            let is_known =
+                |failure: &Failure| matches!(failure, Failure::Moving(_) | Failure::Unreachable(_));
+            assert!(failures.iter().all(is_known), "{failures:?}");
+            // Additions that were not acknowledged may have been made.
+            for (count, acknowledged) in load.counts(WITHIN).into_iter().zip(&load.acknowledged) {
+                let count = count.expect("reads go on");
+                assert!(count == *acknowledged || count == acknowledged + 1);
+            }
+            rounds += 1;
         }
-        rounds += 1;
-        if let Some(status) = reshard.try_wait().unwrap() {
-            break status;
-        }
-    };
+    });
     let counters = load.wired.wire.counters();
     println!("reshard: {rounds} rounds, {} moved", counters.moved.load(Ordering::Relaxed));
-    assert!(status.success());
     assert!(counters.moved.load(Ordering::Relaxed) > 0);
     load.check();
     assert_eq!(load.behind, 0);

@@ -1,52 +1,99 @@
-//! A node is a ledger as the embedded home is one.
+//! A node is a ledger as the embedded home is one: over a model of a cluster, and over real servers.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use cluster::remote::{Partitions, Remote};
+use cluster::wire::{self, Wire};
 use cluster::{Cluster, Settings, Threads};
+use redis::cmd;
 use sim::suite::model::Subject;
-use sim::suite::{catalog, conformance, model};
+use sim::suite::*;
+use sim::suite::{conformance, model};
 use stats::Ledger;
 use store::MemoryDevice;
 
 use crate::cloud::Cloud;
+use crate::servers::{self, wait};
 
-struct Home {
-    cloud: Arc<Cloud>,
+/// How a node comes to its cluster, once for each opening.
+type Connect = Box<dyn Fn(&Threads) -> Arc<dyn Remote>>;
+
+pub(crate) struct Home {
+    connect: Connect,
     device: MemoryDevice,
     settings: Settings,
     ledger: Option<Cluster>,
 }
 
-fn settings(cloud: &Cloud, fresh_for: Duration) -> Settings {
-    Settings {
-        flush_every: Duration::from_millis(5),
-        fresh_for,
-        within: Duration::from_secs(60),
-        ..Settings::new(cloud.partitions())
-    }
-}
-
 impl Home {
-    fn new(partitions: u16, fresh_for: Duration) -> Home {
-        let cloud = Cloud::new(partitions, 1);
-        let settings = settings(&cloud, fresh_for);
-        let mut home = Home { cloud, device: MemoryDevice::new(), settings, ledger: None };
+    pub(crate) fn new(connect: Connect, settings: Settings) -> Home {
+        let settings = Settings {
+            flush_every: Duration::from_millis(5),
+            within: Duration::from_secs(60),
+            drain: Duration::from_secs(60),
+            ..settings
+        };
+        let mut home = Home { connect, device: MemoryDevice::new(), settings, ledger: None };
         home.open();
         home
     }
 
-    fn open(&mut self) {
-        let remote = Arc::new(self.cloud.line(1, None));
-        let surroundings = Arc::new(Threads::new(1).unwrap());
-        let device = Arc::new(self.device.clone());
-        self.ledger = Some(Cluster::open(remote, device, catalog(), self.settings, surroundings).unwrap());
+    /// Over a model.
+    fn modelled(partitions: u16, fresh_for: Duration) -> Home {
+        let cloud = Cloud::new(partitions, 1);
+        let settings = Settings { fresh_for, ..Settings::new(cloud.partitions()) };
+        Home::new(Box::new(move |_| Arc::new(cloud.line(1, None))), settings)
     }
+
+    fn open(&mut self) {
+        let threads = Arc::new(Threads::new(1).unwrap());
+        let (remote, device) = ((self.connect)(&threads), Arc::new(self.device.clone()));
+        self.ledger = Some(Cluster::open(remote, device, catalog(), self.settings, threads).unwrap());
+    }
+
+    pub(crate) fn node(&self) -> &Cluster {
+        self.ledger.as_ref().unwrap()
+    }
+}
+
+/// A node of a number over real servers, under a prefix.
+pub(crate) fn over(
+    cluster: &servers::Cluster,
+    prefix: &str,
+    node: u8,
+    partitions: u16,
+    times: Settings,
+) -> Home {
+    let partitions = Partitions::new(partitions).unwrap();
+    let settings = wire::Settings {
+        prefix: prefix.to_owned(),
+        replicas: 0,
+        partitions,
+        ..wire::Settings::new(cluster.addresses(), [node; 16])
+    };
+    let connect = move |threads: &Threads| -> Arc<dyn Remote> {
+        let runtime = threads.handle().unwrap();
+        Arc::new(runtime.block_on(Wire::open(settings.clone(), runtime.clone())).unwrap())
+    };
+    Home::new(Box::new(connect), Settings { partitions, ..times })
+}
+
+/// A prefix that no test has had.
+pub(crate) fn prefix() -> String {
+    static NEXT: AtomicU8 = AtomicU8::new(0);
+    format!("home{}:", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The usual, with images that are fresh for so long.
+pub(crate) fn fresh_for(fresh_for: Duration) -> Settings {
+    Settings { fresh_for, ..Settings::new(Partitions::USUAL) }
 }
 
 impl Subject for Home {
     fn ledger(&self) -> &dyn Ledger {
-        self.ledger.as_ref().unwrap()
+        self.node()
     }
 
     fn reopen(&mut self) -> bool {
@@ -65,10 +112,10 @@ impl Subject for Home {
     }
 
     fn settle(&self) {
-        let metrics = || self.ledger.as_ref().unwrap().metrics();
-        while metrics().pending_bytes > 0 || metrics().waiting_partitions > 0 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait("all is in the cluster", || {
+            let metrics = self.node().metrics();
+            metrics.pending_bytes == 0 && metrics.waiting_partitions == 0
+        });
     }
 
     fn keeps_every_answer(&self) -> bool {
@@ -88,7 +135,7 @@ impl Subject for Home {
 #[test]
 fn a_node_conforms() {
     for partitions in [1, 256] {
-        let home = Home::new(partitions, Duration::from_millis(3));
+        let home = Home::modelled(partitions, Duration::from_millis(3));
         conformance::check(home.ledger(), u64::MAX);
     }
 }
@@ -100,7 +147,89 @@ fn random_histories_agree_with_a_list_of_events() {
         for (partitions, fresh_for) in
             [(1, Duration::ZERO), (64, Duration::from_millis(2)), (256, Duration::MAX)]
         {
-            model::check(seed, &mut Home::new(partitions, fresh_for));
+            model::check(seed, &mut Home::modelled(partitions, fresh_for));
         }
     }
+}
+
+/// Real servers count to 2^63 - 1.
+const MOST: u64 = i64::MAX.cast_unsigned();
+
+pub(crate) fn conform_over(cluster: &servers::Cluster) {
+    for partitions in [1, 256] {
+        let home = over(cluster, &prefix(), 1, partitions, fresh_for(Duration::from_millis(3)));
+        conformance::check(home.ledger(), MOST);
+    }
+}
+
+#[test]
+fn a_node_conforms_over_real_servers() {
+    let Some(cluster) = servers::Cluster::start() else { return };
+    conform_over(&cluster);
+}
+
+#[test]
+fn random_histories_over_real_servers_agree_with_a_list_of_events() {
+    let Some(cluster) = servers::Cluster::start() else { return };
+    for (seed, partitions, fresh) in [(100, 1, 0), (101, 64, 2), (102, 256, 60_000)] {
+        let fresh = fresh_for(Duration::from_millis(fresh));
+        model::check(seed, &mut over(&cluster, &prefix(), 1, partitions, fresh));
+    }
+}
+
+/// Servers have clocks of their own, which no test can set. So what they would let expire later is made to expire now, all
+/// of it that has a time to live; what has none never would.
+fn expire_all(cluster: &servers::Cluster, prefix: &str) {
+    for server in cluster.masters().into_iter().map(|at| &cluster.servers[at]) {
+        let mut connection =
+            redis::Client::open(format!("redis://{}/", server.address())).unwrap().get_connection().unwrap();
+        let mut cells = || {
+            let names: Vec<Vec<u8>> = cmd("KEYS").arg(format!("{prefix}*")).query(&mut connection).unwrap();
+            let is_cell =
+                |name: &Vec<u8>| !name.splitn(2, |byte| *byte == b'}').nth(1).unwrap().starts_with(b"#");
+            let cells: Vec<Vec<u8>> = names.into_iter().filter(is_cell).collect();
+            for name in &cells {
+                let left: i64 = cmd("PTTL").arg(name).query(&mut connection).unwrap();
+                // Windows of five minutes, some buckets, and a minute; or what has just gone.
+                assert!(left == -2 || (1..=900_000).contains(&left), "{left} ms");
+                let _: i64 = cmd("PEXPIRE").arg(name).arg(1).query(&mut connection).unwrap();
+            }
+            cells
+        };
+        wait("cells expire", || cells().is_empty());
+    }
+}
+
+#[test]
+fn what_has_expired_in_the_cluster_begins_anew() {
+    let Some(cluster) = servers::Cluster::start() else { return };
+    let prefix = prefix();
+    // Nothing is answered that was not just read.
+    let times = Settings { stale_for: Duration::ZERO, ..fresh_for(Duration::ZERO) };
+    let home = over(&cluster, &prefix, 1, 64, times);
+    let (mass, owner) = (key(MASS, 1), key(DISTINCT, 2));
+    let send = |id: u64| {
+        let observations = vec![add(mass, at(1000), [(0, 2)]), distinct(owner, at(1000), 7)];
+        observe_one(home.ledger(), once(id, at(1000), observations))
+    };
+    let both = |count: u64, values: u64| {
+        let readings = observe_one(home.ledger(), request(vec![peek(mass, at(1000)), peek(owner, at(1000))]));
+        let found: Vec<u64> = readings.readings.iter().map(|reading| reading.sum(0, 0)).collect();
+        assert_eq!(found, [count, values]);
+    };
+    assert!(!send(1).duplicate);
+    assert!(send(1).duplicate);
+    assert!(!send(2).duplicate);
+    both(4, 1);
+    home.settle();
+    expire_all(&cluster, &prefix);
+    both(0, 0);
+    let outcome = send(1);
+    assert!(!outcome.duplicate, "its mark has expired, too");
+    assert!(outcome.readings.iter().all(|reading| reading.first.is_none()), "{outcome:?}");
+    assert!(outcome.readings[1].fresh, "the pair's mark has expired, too");
+    both(2, 1);
+    home.settle();
+    let timeline = pollster::block_on(home.ledger().timeline(mass)).unwrap().unwrap();
+    assert_eq!(timeline.buckets.iter().map(|bucket| bucket.counts[0]).sum::<u64>(), 2, "none of it twice");
 }

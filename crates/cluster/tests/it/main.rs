@@ -2,15 +2,23 @@
 //! ledger must do, and what is promised after which fault.
 
 mod cloud;
+mod exact;
 mod faults;
 mod figures;
 mod forms;
 mod homes;
 mod nodes;
+mod opening;
 mod promises;
 mod proxy;
+#[expect(dead_code, reason = "only what a package brings is run")]
+#[path = "../../../server/tests/it/python.rs"]
+mod python;
+mod reshard;
 mod servers;
 mod simulated;
 mod simulation;
 mod support;
 mod traffic;
+mod transfers;
+mod valkey;

@@ -1,7 +1,8 @@
 //! Whole nodes, each a process of its own, over six servers, while either fail. Nodes say what they are about to add and
 //! what was acknowledged; in the end the cluster has to have all that was acknowledged, and nothing twice.
 //!
-//! Each fault takes some seconds. `FAULT_ROUNDS=10` goes through all of them ten times.
+//! Each fault takes some seconds. `FAULT_ROUNDS=10` goes through all of them ten times, `FAULT=slots` through those whose
+//! names have it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -21,6 +22,7 @@ use stats::{Ledger, Quality};
 use store::FileDevice;
 
 use crate::proxy::{Network, Proxy};
+use crate::reshard::{join, leave, move_slots, slots_of};
 use crate::servers::{Cluster, wait};
 
 /// Keys that nodes add to.
@@ -297,12 +299,20 @@ const FAULTS: &[Fault] = &[
         name: "2,000 slots are moved",
         happens: |field| {
             let masters = field.cluster.masters();
-            let [from, to] = [masters[0], masters[1]].map(|at| field.cluster.servers[at].id());
-            let mut reshard = Command::new("redis-cli");
-            reshard.args(["--cluster", "reshard", &field.cluster.servers[masters[0]].address()]);
-            reshard.args(["--cluster-from", &from, "--cluster-to", &to, "--cluster-slots", "2000"]);
-            let output = reshard.arg("--cluster-yes").output().unwrap();
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+            let slots = slots_of(field.cluster, masters[0], 2000);
+            move_slots(field.cluster, masters[0], masters[1], &slots);
+        },
+    },
+    Fault {
+        name: "a shard joins, has 1,000 slots, and leaves",
+        happens: |field| {
+            let shard = join(field.cluster);
+            let from = field.cluster.masters()[0];
+            let slots = slots_of(field.cluster, from, 1000);
+            move_slots(field.cluster, from, shard, &slots);
+            std::thread::sleep(QUIET);
+            move_slots(field.cluster, shard, from, &slots);
+            leave(field.cluster, shard);
         },
     },
 ];
@@ -319,59 +329,71 @@ fn counted(field: &Field<'_>) -> BTreeMap<u64, u64> {
     (0..KEYS).map(count).collect()
 }
 
+/// Has a fault happen while two nodes add, and checks what the cluster has then. Prints a row of a table.
+fn suffer(cluster: &mut Cluster, fault: &Fault, number: usize, directory: &Path) {
+    cluster.settle();
+    let proxies: Vec<Proxy> = cluster.addresses().into_iter().map(Proxy::start).collect();
+    let reach = cluster.addresses().into_iter().zip(&proxies);
+    let reach: Vec<String> = reach.map(|(from, proxy)| format!("{from}={}", proxy.address)).collect();
+    let mut field = Field {
+        cluster,
+        directory: directory.join(number.to_string()),
+        prefix: format!("{number}:"),
+        reach: reach.join(","),
+        proxies,
+        oracle: Shared::default(),
+        nodes: Vec::new(),
+        seed: number as u64 * 100,
+    };
+    (0..2).for_each(|node| field.begin(node));
+    wait("both nodes add", || lock(&field.oracle).whole > 20);
+    std::thread::sleep(QUIET);
+    let begun = Instant::now();
+    (fault.happens)(&mut field);
+    std::thread::sleep(QUIET);
+    field.cluster.settle();
+    for mut process in field.nodes.drain(..) {
+        process.child.stdin.take().unwrap().write_all(b"end\n").unwrap();
+        process.child.wait().unwrap();
+        process.reader.take().unwrap().join().unwrap();
+    }
+    assert_eq!(lock(&field.oracle).drained, 2, "{}: both nodes have sent what they had", fault.name);
+    let counts = counted(&field);
+    let oracle = lock(&field.oracle);
+    let of = |sums: &BTreeMap<u64, u64>, key: &u64| sums.get(key).copied().unwrap_or(0);
+    let over = |count: &u64, of: u64| count.saturating_sub(of);
+    let lost: u64 = counts.iter().map(|(key, count)| over(&of(&oracle.acknowledged, key), *count)).sum();
+    let doubled: u64 = counts.iter().map(|(key, count)| over(count, of(&oracle.tried, key))).sum();
+    let trouble = oracle.last_trouble.map_or(0.0, |last| last.saturating_duration_since(begun).as_secs_f64());
+    println!(
+        "| {} | {} | {lost} | {doubled} | {} | {} | {} | {trouble:.1} s |",
+        fault.name,
+        oracle.acknowledged.values().sum::<u64>(),
+        oracle.whole + oracle.partial,
+        oracle.partial,
+        oracle.refused,
+    );
+    assert_eq!((lost, doubled), (0, 0), "{}", fault.name);
+}
+
 #[test]
 fn every_acknowledged_addition_counts_once() {
     let Some(mut cluster) = Cluster::start() else { return };
     let directory = tempfile::TempDir::new().unwrap();
     let rounds = std::env::var("FAULT_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1);
+    let wanted = std::env::var("FAULT").unwrap_or_default();
     println!(
         "| fault | acknowledged | lost | doubled | events answered | with missing readings | refused | trouble for |"
     );
     println!("|---|---|---|---|---|---|---|---|");
-    for (number, fault) in (0..rounds).flat_map(|_| FAULTS).enumerate() {
-        cluster.settle();
-        let proxies: Vec<Proxy> = cluster.addresses().into_iter().map(Proxy::start).collect();
-        let reach = cluster.addresses().into_iter().zip(&proxies);
-        let reach: Vec<String> = reach.map(|(from, proxy)| format!("{from}={}", proxy.address)).collect();
-        let mut field = Field {
-            cluster: &mut cluster,
-            directory: directory.path().join(number.to_string()),
-            prefix: format!("{number}:"),
-            reach: reach.join(","),
-            proxies,
-            oracle: Shared::default(),
-            nodes: Vec::new(),
-            seed: number as u64 * 100,
-        };
-        (0..2).for_each(|node| field.begin(node));
-        wait("both nodes add", || lock(&field.oracle).whole > 20);
-        std::thread::sleep(QUIET);
-        let begun = Instant::now();
-        (fault.happens)(&mut field);
-        std::thread::sleep(QUIET);
-        field.cluster.settle();
-        for mut process in field.nodes.drain(..) {
-            process.child.stdin.take().unwrap().write_all(b"end\n").unwrap();
-            process.child.wait().unwrap();
-            process.reader.take().unwrap().join().unwrap();
-        }
-        assert_eq!(lock(&field.oracle).drained, 2, "{}: both nodes have sent what they had", fault.name);
-        let counts = counted(&field);
-        let oracle = lock(&field.oracle);
-        let of = |sums: &BTreeMap<u64, u64>, key: &u64| sums.get(key).copied().unwrap_or(0);
-        let over = |count: &u64, of: u64| count.saturating_sub(of);
-        let lost: u64 = counts.iter().map(|(key, count)| over(&of(&oracle.acknowledged, key), *count)).sum();
-        let doubled: u64 = counts.iter().map(|(key, count)| over(count, of(&oracle.tried, key))).sum();
-        let trouble =
-            oracle.last_trouble.map_or(0.0, |last| last.saturating_duration_since(begun).as_secs_f64());
-        println!(
-            "| {} | {} | {lost} | {doubled} | {} | {} | {} | {trouble:.1} s |",
-            fault.name,
-            oracle.acknowledged.values().sum::<u64>(),
-            oracle.whole + oracle.partial,
-            oracle.partial,
-            oracle.refused,
-        );
-        assert_eq!((lost, doubled), (0, 0), "{}", fault.name);
+    let faults = (0..rounds).flat_map(|_| FAULTS).filter(|fault| fault.name.contains(&wanted));
+    for (number, fault) in faults.enumerate() {
+        suffer(&mut cluster, fault, number, directory.path());
     }
+}
+
+/// The first of the faults, and none of the additions that were acknowledged is lost.
+pub(crate) fn a_killed_master_loses_nothing(cluster: &mut Cluster) {
+    let directory = tempfile::TempDir::new().unwrap();
+    suffer(cluster, &FAULTS[0], 0, directory.path());
 }

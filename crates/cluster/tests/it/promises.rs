@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::remote::Remote;
 use cluster::{Cluster, Settings};
 use event::{Key, Kind, Space, Span};
 use sim::suite::*;
@@ -207,18 +208,29 @@ fn the_journal_is_bounded_while_the_cluster_is_away() {
 }
 
 #[test]
-fn what_was_invalidated_is_read_anew() {
+fn what_others_than_nodes_have_changed_is_read_anew_in_time() {
     let mut world = World::new();
-    world.settings.fresh_for = Duration::from_secs(100);
     world.settings.stale_for = Duration::from_secs(100);
+    let Settings { flush_every, fresh_for, .. } = world.settings;
+    let slack = flush_every / 16 + 2 * WITHIN + Duration::from_millis(100);
     let [one, other] = [1, 2].map(|number| world.node(number));
-    let key = key(DAY, 1);
-    assert_eq!(world.sum(&other, key), 0);
-    world.ask(&one, add(key, at(1000), [(0, 1)])).unwrap();
-    world.simulated.run_for(3 * SECOND);
-    assert_eq!(world.sum(&other, key), 0);
-    other.invalidate();
-    assert_eq!(world.sum(&other, key), 1);
+    let keys = [1, 2].map(|number| key(DAY, number));
+    let partitions = keys.map(|key| world.cloud.partitions().of(key.shingle));
+    assert_ne!(partitions[0], partitions[1]);
+    for key in keys {
+        world.ask(&one, add(key, at(1000), [(0, 1)])).unwrap();
+        assert_eq!(world.sum(&other, key), 0);
+    }
+    world.drain(&one);
+    // Nobody asks for a while, so both images are old, and answered while they are read.
+    world.simulated.run_for(5 * SECOND);
+    let line = world.cloud.line(3, Some(world.simulated.of(0)));
+    let renewed = async move { line.renew(vec![partitions[0]], WITHIN).await };
+    world.simulated.run(0, SECOND, renewed).expect("an answer").unwrap();
+    world.simulated.run_for(fresh_for + slack);
+    assert_eq!(world.sum(&other, keys[0]), 1, "what was changed is not answered as it was");
+    assert_eq!(other.metrics().renewals, 1);
+    assert_eq!(world.sum(&other, keys[1]), 0, "other partitions are left alone");
 }
 
 #[test]

@@ -2,14 +2,14 @@
 //! their values. Needs nothing but this file, `redis-server` and `redis-cli`.
 
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 /// How long servers may take to become what they are asked to be.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// After so long without a word a server counts as down, in milliseconds.
 pub(crate) const NODE_TIMEOUT: u64 = 2000;
 
@@ -25,10 +25,14 @@ pub(crate) fn are_there() -> bool {
     there
 }
 
+/// What is started where nothing else is named.
+const PROGRAM: &str = "redis-server";
+
 /// A server process.
 pub(crate) struct Server {
+    program: PathBuf,
     pub(crate) port: u16,
-    bus: u16,
+    pub(crate) bus: u16,
     process: Option<Child>,
     directory: PathBuf,
     options: Vec<String>,
@@ -42,10 +46,11 @@ fn free_port() -> u16 {
 }
 
 impl Server {
-    /// Starts one in a directory of its own, with more options.
-    pub(crate) fn start(directory: PathBuf, options: &[&str]) -> Server {
+    /// Starts a program as one in a directory of its own, with more options.
+    pub(crate) fn start(program: &Path, directory: PathBuf, options: &[&str]) -> Server {
         let options = options.iter().map(|option| (*option).to_owned()).collect();
-        let mut server = Server { port: free_port(), bus: free_port(), process: None, directory, options };
+        let (program, port, bus) = (program.to_path_buf(), free_port(), free_port());
+        let mut server = Server { program, port, bus, process: None, directory, options };
         std::fs::create_dir_all(&server.directory).expect("a directory");
         server.again();
         server
@@ -53,7 +58,7 @@ impl Server {
 
     /// Starts it once more, with what it had on disk.
     pub(crate) fn again(&mut self) {
-        let mut command = Command::new("redis-server");
+        let mut command = Command::new(&self.program);
         command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
         command.args(["--cluster-enabled", "yes", "--cluster-port", &self.bus.to_string()]);
         command.args([
@@ -65,7 +70,7 @@ impl Server {
         command.args(["--cluster-require-full-coverage", "no"]);
         command.arg("--dir").arg(&self.directory).args(&self.options);
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        self.process = Some(command.spawn().expect("redis-server starts"));
+        self.process = Some(command.spawn().expect("a server starts"));
         wait("a server answers", || self.cli(&["PING"]).trim() == "PONG");
     }
 
@@ -119,34 +124,53 @@ pub(crate) fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
 /// Servers that share all slots.
 pub(crate) struct Cluster {
     pub(crate) servers: Vec<Server>,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Cluster {
     /// One master with all slots and no replica.
     pub(crate) fn single(options: &[&str]) -> Option<Cluster> {
         are_there().then_some(())?;
+        Some(Cluster::single_of(Path::new(PROGRAM), options))
+    }
+
+    /// The same of another program.
+    pub(crate) fn single_of(program: &Path, options: &[&str]) -> Cluster {
         let directory = TempDir::new().expect("a directory");
-        let server = Server::start(directory.path().join("0"), options);
+        let server = Server::start(program, directory.path().join("0"), options);
         server.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
         wait("slots are served", || server.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok"));
-        Some(Cluster { servers: vec![server], _directory: directory })
+        Cluster { servers: vec![server], directory }
     }
 
     /// Three masters with a replica each.
     pub(crate) fn start() -> Option<Cluster> {
         are_there().then_some(())?;
+        Some(Cluster::start_of(Path::new(PROGRAM)))
+    }
+
+    /// The same of another program.
+    pub(crate) fn start_of(program: &Path) -> Cluster {
         let directory = TempDir::new().expect("a directory");
-        let start = |number: usize| Server::start(directory.path().join(number.to_string()), &[]);
+        let start = |number: usize| Server::start(program, directory.path().join(number.to_string()), &[]);
         let servers: Vec<Server> = (0..6).map(start).collect();
         let mut create = Command::new("redis-cli");
         create.args(["--cluster", "create"]).args(servers.iter().map(Server::address));
         create.args(["--cluster-replicas", "1", "--cluster-yes"]);
         let output = create.output().expect("redis-cli runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-        let cluster = Cluster { servers, _directory: directory };
+        let cluster = Cluster { servers, directory };
         cluster.settle();
-        Some(cluster)
+        cluster
+    }
+
+    /// Starts one more, which none of the others knows; answers its place.
+    pub(crate) fn add(&mut self) -> usize {
+        let place = self.servers.len();
+        let program = self.servers.first().expect("a server").program.clone();
+        let directory = tempfile::tempdir_in(self.directory.path()).expect("a directory").keep();
+        self.servers.push(Server::start(&program, directory, &[]));
+        place
     }
 
     /// Waits until all servers agree that slots are served, and each master has a replica that follows.

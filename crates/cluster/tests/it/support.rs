@@ -78,7 +78,7 @@ pub(crate) fn cell(form: &Arc<Form>, shingle: u64) -> Cell {
 pub(crate) struct Wired {
     pub(crate) wire: Wire,
     pub(crate) partitions: Partitions,
-    _runtime: Runtime,
+    runtime: Runtime,
 }
 
 impl Wired {
@@ -87,7 +87,12 @@ impl Wired {
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let partitions = settings.partitions;
         let wire = runtime.block_on(Wire::open(settings, runtime.handle().clone())).unwrap();
-        Wired { wire, partitions, _runtime: runtime }
+        Wired { wire, partitions, runtime }
+    }
+
+    /// Waits for what is done over them.
+    pub(crate) fn wait<T>(&self, call: impl AsyncFnOnce(&Wire) -> T) -> T {
+        self.runtime.block_on(call(&self.wire))
     }
 
     pub(crate) fn of(&self, cell: &Cell) -> Partition {

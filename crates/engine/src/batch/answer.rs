@@ -58,7 +58,7 @@ impl AnswerCells {
 }
 
 /// What a column says of a reading.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum What {
     First,
     Last,
@@ -144,22 +144,53 @@ struct Added {
     counts: bool,
 }
 
+/// Fills one column with what `$what` says of rows. A column has one variant of words, so that which it is, is asked once
+/// and not for each row.
+macro_rules! fill {
+    ($what:expr, $column:expr, $cells:ident, $word:ident, $rows:expr) => {{
+        let (what, present) = ($what, &mut $column.present);
+        let (start, rows) = ($cells.len(), $rows);
+        $cells.extend(rows.zip(start..).map(|(row, at)| {
+            match row.and_then(|(seen, added)| what.after(&seen, added)) {
+                Some(Word::$word(value)) => value,
+                _ => {
+                    absent(present, at);
+                    Default::default()
+                }
+            }
+        }));
+    }};
+}
+
+/// Notes that a row has no value.
+#[cold]
+fn absent(present: &mut Option<Vec<bool>>, row: usize) {
+    let present = present.get_or_insert_default();
+    present.resize(row, true);
+    present.push(false);
+}
+
 impl What {
-    /// What it says of some rows. Which column it is is asked once, and not for each of them.
+    /// What it says of some rows.
     fn fill<S: Seen>(&self, column: &mut AnswerColumn, rows: impl Iterator<Item = Option<(S, Added)>>) {
-        macro_rules! fill {
-            ($what:expr) => {{
-                let what = $what;
-                rows.for_each(|row| column.push(row.and_then(|(seen, added)| what.after(&seen, added))))
-            }};
-        }
-        match *self {
-            What::First => fill!(What::First),
-            What::Last => fill!(What::Last),
-            What::Count(at) => fill!(What::Count(at)),
-            What::Counter { window, counter, adds } => fill!(What::Counter { window, counter, adds }),
-            What::Quality { is_approx } => fill!(What::Quality { is_approx }),
-            ref what => fill!(what),
+        match (*self, &mut column.cells) {
+            (What::First, AnswerCells::Times(cells)) => fill!(What::First, column, cells, Time, rows),
+            (What::Last, AnswerCells::Times(cells)) => fill!(What::Last, column, cells, Time, rows),
+            (What::Count(at), AnswerCells::Counts(cells)) => {
+                fill!(What::Count(at), column, cells, Count, rows);
+            }
+            (What::Quality { is_approx }, AnswerCells::Qualities(cells)) => {
+                fill!(What::Quality { is_approx }, column, cells, Quality, rows);
+            }
+            (What::Counter { window, counter, adds }, AnswerCells::Counts(cells)) => {
+                fill!(What::Counter { window, counter, adds }, column, cells, Count, rows);
+            }
+            (what, AnswerCells::Counts(cells)) => fill!(what, column, cells, Count, rows),
+            (what, AnswerCells::Times(cells)) => fill!(what, column, cells, Time, rows),
+            (what, AnswerCells::Qualities(cells)) => fill!(what, column, cells, Quality, rows),
+            (what, AnswerCells::Integers(cells)) => fill!(what, column, cells, Integer, rows),
+            (what, AnswerCells::Reals(cells)) => fill!(what, column, cells, Real, rows),
+            (what, AnswerCells::Bools(cells)) => fill!(what, column, cells, Bool, rows),
         }
     }
 
@@ -265,9 +296,7 @@ impl AnswerColumn {
             (AnswerCells::Reals(cells), _) => extended(cells),
             (AnswerCells::Bools(cells), _) => extended(cells),
         };
-        let present = self.present.get_or_insert_with(|| vec![true; length - 1]);
-        present.resize(length - 1, true);
-        present.push(false);
+        absent(&mut self.present, length - 1);
     }
 }
 
@@ -360,25 +389,39 @@ impl<'a> Answers<'a> {
         while row < last {
             let rows = row..last.min(row + TILE);
             for (number, (source, range)) in self.groups.iter().enumerate() {
-                let seen = |row: usize| {
-                    let at = match starts.get(row - first) {
-                        None => Some((row - first) * width + number),
-                        Some(start) => keyed.has(*source, row).then(|| {
-                            let before = self.groups[..number].iter();
-                            let before = before.filter(|(source, _)| keyed.has(*source, row)).count();
-                            *start as usize + before
-                        }),
+                let columns = &mut self.columns[range.clone()];
+                if is_full {
+                    let values = match source {
+                        Source::Kind(at) => keyed.values(*at),
+                        _ => None,
                     };
-                    let seen = outcomes.reading(at?)?;
+                    for (column, what) in columns {
+                        let seen = outcomes.every(width, (rows.start - first) * width + number);
+                        let about = keyed.times(rows.clone()).iter().zip(&self.duplicate[rows.clone()]);
+                        let seen =
+                            seen.zip(about).zip(rows.clone()).map(|((seen, (time, duplicate)), row)| {
+                                let value = values.and_then(|values| values.get(row));
+                                let fresh = u64::from(seen.fresh());
+                                Some((seen, Added { time: *time, value, fresh, counts: !duplicate }))
+                            });
+                        what.fill(column, seen);
+                    }
+                    continue;
+                }
+                let seen = |row: usize| {
+                    let start = keyed.has(*source, row).then(|| starts.get(row - first)).flatten()?;
+                    let before = self.groups[..number].iter();
+                    let before = before.filter(|(source, _)| keyed.has(*source, row)).count();
+                    let seen = outcomes.reading(*start as usize + before)?;
                     let value = match source {
-                        Source::Kind(at) => keyed.value(*at, row),
+                        Source::Kind(at) => keyed.values(*at).and_then(|values| values.get(row)),
                         _ => None,
                     };
                     let counts = !self.duplicate[row];
                     let time = keyed.time(row);
                     Some((seen, Added { time, value, fresh: u64::from(seen.fresh()), counts }))
                 };
-                for (column, what) in &mut self.columns[range.clone()] {
+                for (column, what) in columns {
                     what.fill(column, rows.clone().map(seen));
                 }
             }

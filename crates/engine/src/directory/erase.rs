@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::portable::{How, PortableError, Source};
 use super::{Directory, io_error};
+use crate::OpenError;
 use crate::journal::{self, ErasedRecords, JournalError};
 use crate::plan::Plan;
 use crate::told::Register;
@@ -66,6 +67,44 @@ impl Directory {
         }
     }
 
+    /// The same where statistics live elsewhere: what is here is erased, and then `elsewhere` erases those, or only counts
+    /// them if it is told so; it answers how many keys there were.
+    ///
+    /// # Errors
+    /// [`EraseError`].
+    pub fn erase_over(
+        &self,
+        shingles: &HashSet<Shingle>,
+        pretend: bool,
+        elsewhere: impl FnOnce(&HashSet<Shingle>, bool) -> Result<u64, PortableError>,
+    ) -> Result<Erased, EraseError> {
+        let lock = self.lock()?;
+        let records = self.erase_records(&lock, shingles, pretend)?;
+        Ok(Erased { keys: elsewhere(shingles, pretend)?, records })
+    }
+
+    /// Sees to it that nobody else opens the directory.
+    fn lock(&self) -> Result<store::FileDevice, PortableError> {
+        store::FileDevice::open(self.ledger_path()).map_err(|error| OpenError::Device(error).into())
+    }
+
+    /// Erases decisions and feedback, and what bouncers are told.
+    fn erase_records(
+        &self,
+        _lock: &store::FileDevice,
+        shingles: &HashSet<Shingle>,
+        pretend: bool,
+    ) -> Result<ErasedRecords, EraseError> {
+        let records = journal::erase(&self.journal_path(), shingles, pretend)?;
+        if !pretend {
+            let path = self.told_path();
+            let secret = self.secret().map_err(PortableError::Directory)?;
+            Register::erase(&path, |piece| shingles.contains(&secret.shingle(piece.as_bytes())))
+                .map_err(|error| PortableError::Directory(io_error(&path)(error)))?;
+        }
+        Ok(records)
+    }
+
     fn erase_with(
         &self,
         plan: &Plan,
@@ -77,23 +116,13 @@ impl Directory {
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
         let file = file.map_err(|error| PortableError::Directory(io_error(path)(error)))?;
         let mut leaving = Leaving { out: BufWriter::new(file), line: Vec::new(), shingles, left_out: 0 };
-        let exported = self.export_statistics(&mut leaving, tell)?;
+        let exported = self.export_statistics(&mut self.statistics()?, &mut leaving, tell)?;
         if exported.lost > 0 {
             return Err(EraseError::Damaged(exported.lost));
         }
         leaving.flush().map_err(PortableError::Write)?;
         let keys = leaving.left_out;
-        let records = {
-            // Opened only so that nobody else does.
-            let (_lock, _) = self.open_ledger(None).map_err(PortableError::Open)?;
-            journal::erase(&self.journal_path(), shingles, pretend)?
-        };
-        if !pretend {
-            let path = self.told_path();
-            let secret = self.secret().map_err(PortableError::Directory)?;
-            Register::erase(&path, |piece| shingles.contains(&secret.shingle(piece.as_bytes())))
-                .map_err(|error| PortableError::Directory(io_error(&path)(error)))?;
-        }
+        let records = self.erase_records(&self.lock()?, shingles, pretend)?;
         if keys > 0 && !pretend {
             let file =
                 fs::File::open(path).map_err(|error| PortableError::Directory(io_error(path)(error)))?;

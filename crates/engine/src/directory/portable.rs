@@ -76,9 +76,9 @@ pub enum PortableError {
     /// The text cannot be written.
     #[error("the export cannot be written: {0}")]
     Write(io::Error),
-    /// Where it was to go.
+    /// Another home, which they were to go to or come from.
     #[error("{0}")]
-    Taken(String),
+    Elsewhere(String),
     /// It is no export.
     #[error("this is no export of statistics: {0}")]
     Format(String),
@@ -583,21 +583,61 @@ pub enum Source<'a> {
     Stream(&'a mut dyn BufRead),
 }
 
+/// A home whose statistics can be exported, while nobody else uses it.
+pub trait Statistics {
+    /// All definitions that its cells have, which they name by number.
+    fn definitions(&self) -> Vec<Definition>;
+
+    /// Gives each cell once, in no order.
+    ///
+    /// # Errors
+    /// What is wrong with the home, and what `each` says. What cannot be read is counted in the answer.
+    fn export(&mut self, each: &mut GivesCell<'_>) -> Result<Exported, PortableError>;
+}
+
+/// Takes a cell, or says why no more are to come.
+pub type GivesCell<'a> = dyn FnMut(Portable) -> Result<(), PortableError> + 'a;
+
+impl Statistics for Embedded {
+    fn definitions(&self) -> Vec<Definition> {
+        Embedded::definitions(self)
+    }
+
+    fn export(&mut self, each: &mut GivesCell<'_>) -> Result<Exported, PortableError> {
+        let mut failed = None;
+        let exported = Embedded::export(self, &mut |cell| {
+            if failed.is_none() {
+                failed = each(cell).err();
+            }
+        })?;
+        failed.map_or(Ok(()), Err)?;
+        self.close()?;
+        Ok(exported)
+    }
+}
+
 impl Directory {
-    /// Writes all statistics of a directory that no process has open, with `tell` hearing of the cells written so far.
-    /// Bounded memory; reads all files of the ledger once.
+    /// The statistics of a directory that no process has open.
+    ///
+    /// # Errors
+    /// [`PortableError::Open`].
+    pub fn statistics(&self) -> Result<impl Statistics + use<>, PortableError> {
+        let (ledger, _) = self.open_ledger(None)?;
+        Ok(ledger)
+    }
+
+    /// Writes all statistics of a home under this directory's secret, with `tell` hearing of the cells written so far.
+    /// Bounded memory; goes through the home once.
     ///
     /// # Errors
     /// [`PortableError`]. What cannot be read is counted in the answer.
     pub fn export_statistics(
         &self,
+        home: &mut dyn Statistics,
         out: &mut dyn Write,
         tell: &mut dyn FnMut(u64),
     ) -> Result<Exported, PortableError> {
-        let (ledger, _) = self.open_ledger(None)?;
-        let exported = write(&ledger, &self.secret()?, out, tell)?;
-        ledger.close()?;
-        Ok(exported)
+        write(home, &self.secret()?, out, tell)
     }
 
     /// The same into a new file; one that ends in `.zst` is compressed with zstd. If it fails there is no file.
@@ -606,6 +646,7 @@ impl Directory {
     /// As [`Directory::export_statistics`].
     pub fn export_statistics_to(
         &self,
+        home: &mut dyn Statistics,
         path: &Path,
         tell: &mut dyn FnMut(u64),
     ) -> Result<Exported, PortableError> {
@@ -615,11 +656,11 @@ impl Directory {
             let mut out = BufWriter::with_capacity(256 << 10, &file);
             let exported = if is_compressed(path) {
                 let mut encoder = zstd::Encoder::new(&mut out, LEVEL).map_err(PortableError::Write)?;
-                let exported = self.export_statistics(&mut encoder, tell)?;
+                let exported = self.export_statistics(home, &mut encoder, tell)?;
                 encoder.finish().map_err(PortableError::Write)?;
                 exported
             } else {
-                self.export_statistics(&mut out, tell)?
+                self.export_statistics(home, &mut out, tell)?
             };
             out.flush().and_then(|()| file.sync_all()).map_err(PortableError::Write)?;
             Ok(exported)
@@ -673,7 +714,7 @@ impl Directory {
         let definitions: Vec<Definition> = opened.decoder.definitions().cloned().collect();
         reader.cells(&opened, &mut |_, cells| {
             let spelled = cells.iter().filter_map(|cell| opened.decoder.spell(cell)).collect();
-            each(&definitions, spelled).map_err(PortableError::Taken)
+            each(&definitions, spelled).map_err(PortableError::Elsewhere)
         })
     }
 
@@ -819,14 +860,14 @@ fn fill(
 }
 
 fn write(
-    ledger: &Embedded,
+    home: &mut dyn Statistics,
     secret: &Secret,
     out: &mut dyn Write,
     tell: &mut dyn FnMut(u64),
 ) -> Result<Exported, PortableError> {
     let mut id = [0; 8];
     getrandom::fill(&mut id).map_err(|error| PortableError::Write(io::Error::other(error.to_string())))?;
-    let definitions = ledger.definitions();
+    let definitions = home.definitions();
     let names = names(&definitions);
     let definitions = definitions.iter().zip(&names).map(|(definition, name)| DefinitionLine {
         name: name.clone(),
@@ -844,23 +885,16 @@ fn write(
         definitions: definitions.collect(),
     };
     line(out, &header)?;
-    let (mut failed, mut cells) = (None, 0u64);
-    let exported = ledger.export(&mut |cell| {
-        if failed.is_some() {
-            return;
-        }
+    let mut cells = 0u64;
+    let exported = home.export(&mut |cell| {
         let name = names.get(cell.definition).map_or("", String::as_str);
-        match line(out, &cell_line(name, cell)) {
-            Ok(()) => cells += 1,
-            Err(error) => failed = Some(error),
-        }
+        line(out, &cell_line(name, cell))?;
+        cells += 1;
         if cells.is_multiple_of(4096) {
             tell(cells);
         }
+        Ok(())
     })?;
-    if let Some(error) = failed {
-        return Err(error);
-    }
     line(out, &EndLine { end: true, cells })?;
     tell(cells);
     Ok(exported)

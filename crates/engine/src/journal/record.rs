@@ -366,7 +366,8 @@ impl Record {
         bytes
     }
 
-    fn encode_into(&self, id: RecordId, into: &mut Vec<u8>) {
+    /// Puts them behind others.
+    pub(super) fn encode_into(&self, id: RecordId, into: &mut Vec<u8>) {
         let written = match self {
             Record::Decision(row) if row.verdict.effects.is_empty() => Written::Decision(&**row),
             Record::Decision(row) => Written::Effective(&**row, &row.verdict.effects),

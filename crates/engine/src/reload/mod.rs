@@ -261,6 +261,16 @@ fn kept_layers(state: &State, shelf: Option<&Shelf>) -> Result<Layers, ReloadErr
 }
 
 /// The plan for a data directory: what was posted there, or gone back to, stands over the files.
+impl Plan {
+    /// The plan that an engine of a data directory would begin with: with what was posted there over this one.
+    ///
+    /// # Errors
+    /// [`OpenError`] if what was posted cannot be read, or does not fit the configuration any more.
+    pub fn in_force(self, directory: &Directory) -> Result<Plan, OpenError> {
+        resume(directory, self).map(|(plan, ..)| plan)
+    }
+}
+
 pub(crate) fn resume(directory: &Directory, plan: Plan) -> Result<(Plan, State, Shelf, Config), OpenError> {
     let shelf = Shelf::new(directory.rules_path());
     let mut state = shelf.state()?;

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::console::{Output, Progress, help, say};
 use crate::exit::{Exit, Failure};
+use crate::home;
 use crate::options::{EngineOptions, JsonOption, stopped};
 
 /// Erase what is known of somebody: statistics of keys, and the decisions on events that had them
@@ -22,7 +23,8 @@ Examples:
 
 A KIND says how the value is normalised; what is erased are the keys of that piece of every kind and
 pipeline, and every decision on an event that had one, with its feedback. No server may run on the
-directory. Snapshots keep what they have: remove those that are older.")]
+directory. Snapshots keep what they have: remove those that are older. Of a cluster the statistics
+go there, and the decisions here: erase on every node.")]
 pub(crate) struct Args {
     /// Whose keys: a kind of the configuration, and a value as events have it
     #[arg(long, value_name = "KIND=VALUE", required = true)]
@@ -94,7 +96,12 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         progress.add(cells.saturating_sub(told));
         told = cells;
     };
-    let erased = directory.erase(&plan, &shingles, args.dry_run, &mut tell);
+    let erased = match &plan.node.cluster {
+        Some(of) => directory.erase_over(&shingles, args.dry_run, |shingles, pretend| {
+            home::erase(&directory, &plan, of, shingles, pretend, &mut tell)
+        }),
+        None => directory.erase(&plan, &shingles, args.dry_run, &mut tell),
+    };
     drop(progress);
     let Erased { keys, records } = erased.map_err(|error| match error {
         EraseError::Statistics(PortableError::Open(error)) => {

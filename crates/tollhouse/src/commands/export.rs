@@ -5,13 +5,14 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use engine::journal::export::{self, ExportError, Filter};
-use engine::{EngineError, PortableError, journal::Journal};
+use engine::{ClusterPlan, Directory, EngineError, Plan, PortableError, Statistics, journal::Journal};
 use event::Time;
 use indicatif::HumanCount;
 use stats::Exported;
 
 use crate::console::{Progress, say};
 use crate::exit::{Exit, Failure};
+use crate::home;
 use crate::options::{EngineOptions, stopped, time};
 
 /// Write the journal's decisions as NDJSON or Parquet, or all statistics
@@ -26,7 +27,7 @@ Examples:
 One row a decision: id, times, verdict, label, and every fact and reading as it was when it was
 decided, in flat columns that pandas, Polars, DuckDB and CatBoost read. Feedback labels its decision
 however late it came. With --ledger one line a key instead: all that is counted, for
-`tollhouse import`.")]
+`tollhouse import`; of a cluster, if statistics live there.")]
 pub(crate) struct Args {
     /// Write all statistics instead of the journal's decisions; a file that ends in .zst is compressed
     #[arg(long, conflicts_with_all = ["format", "from", "to", "pipeline", "labelled"])]
@@ -93,9 +94,17 @@ fn ledger(args: &Args) -> Result<Exit, Failure> {
         progress.add(cells - told);
         told = cells;
     };
-    let exported = match &args.output {
-        Some(path) => directory.export_statistics_to(path, &mut tell),
-        None => directory.export_statistics(&mut BufWriter::new(io::stdout().lock()), &mut tell),
+    let (exported, others) = match cluster_plan(args, &directory)? {
+        Some((plan, of)) => {
+            let statistics = home::Statistics::open(&directory, &plan, &of);
+            let mut statistics = statistics.map_err(Failure::new)?;
+            let exported = write_statistics(args, &directory, &mut statistics, &mut tell);
+            (exported, statistics.others)
+        }
+        None => {
+            let own = directory.statistics();
+            (own.and_then(|mut own| write_statistics(args, &directory, &mut own, &mut tell)), 0)
+        }
     };
     drop(progress);
     let instead = "make a snapshot with `tollhouse snapshot --server URL` and export that";
@@ -110,12 +119,51 @@ fn ledger(args: &Args) -> Result<Exit, Failure> {
         HumanCount(cells),
         HumanCount(expired)
     ));
+    if others > 0 {
+        say(format_args!(
+            "{} keys are of definitions that this configuration does not have, and are left out",
+            HumanCount(others)
+        ));
+    }
     if lost > 0 {
         crate::console::error(format_args!("{} keys cannot be read and are missing", HumanCount(lost)));
-        crate::console::help("`tollhouse verify` says where the files are damaged");
+        crate::console::help(
+            "`tollhouse verify` says where files are damaged, the log which keys of a cluster",
+        );
         return Ok(Exit::Found);
     }
     Ok(Exit::Fine)
+}
+
+fn write_statistics(
+    args: &Args,
+    directory: &Directory,
+    home: &mut dyn Statistics,
+    tell: &mut dyn FnMut(u64),
+) -> Result<Exported, PortableError> {
+    match &args.output {
+        Some(path) => directory.export_statistics_to(home, path, tell),
+        None => {
+            let mut out = BufWriter::new(io::stdout().lock());
+            let exported = directory.export_statistics(home, &mut out, tell)?;
+            out.flush().map_err(PortableError::Write)?;
+            Ok(exported)
+        }
+    }
+}
+
+/// The cluster that the directory's statistics live in, with the plan in force, if they do. A snapshot may have no
+/// configuration.
+fn cluster_plan(args: &Args, directory: &Directory) -> Result<Option<(Plan, ClusterPlan)>, Failure> {
+    if args.engine.config.is_none() && !directory.config_path().exists() {
+        return Ok(None);
+    }
+    let plan = args.engine.plan(directory)?;
+    if plan.node.cluster.is_none() {
+        return Ok(None);
+    }
+    let plan = plan.in_force(directory).map_err(Failure::new)?;
+    Ok(plan.node.cluster.clone().map(|of| (plan, of)))
 }
 
 fn write(journal: &Journal, filter: &Filter, format: Format, out: impl Write + Send) -> Result<u64, Failure> {

@@ -78,6 +78,17 @@ fn statistics_move_into_a_cluster_while_they_are_counted() {
     assert_eq!(counts(&imported.json()[0])[1..], [missing, otherwise]);
     new.run(&["import", "--compare", &last], "").expect(0);
 
+    // And back: what leaves the cluster is what came there, and enters a data directory as such.
+    let back = export(&new.path(), &new.file("back.ndjson.zst", ""));
+    let third = Data::new(&["web"]);
+    fs::copy(old.path().join("secret"), third.path().join("secret")).unwrap();
+    third.run(&["import", &back], "").expect(0);
+    let all = cells(&old.path());
+    assert!(all.len() as u64 > created, "{}", all.len());
+    for path in [new.path(), third.path()] {
+        assert!(cells(&path) == all, "{}", path.display());
+    }
+
     // Both go on alike.
     let [one, other] = [Server::start(&old.path(), &[]), Server::start(&new.path(), &[])];
     let [expected, found] = [&one, &other].map(|server| decided(server, &log(400..600)));
@@ -91,6 +102,47 @@ fn statistics_move_into_a_cluster_while_they_are_counted() {
     fs::copy(&config, stranger.path().join("tollhouse.toml")).unwrap();
     let refused = stranger.run(&["stats", "ip", "192.0.2.1"], "");
     assert!(refused.code != 0 && refused.stderr.contains("secret"), "{}", refused.stderr);
+}
+
+/// The lines of all cells, sorted.
+fn cells(data: &Path) -> Vec<String> {
+    let text = run(["export", "--ledger", "--data", &data.display().to_string()], "").expect(0).stdout;
+    let mut lines: Vec<String> = text.lines().skip(1).map(str::to_owned).collect();
+    assert!(lines.pop().is_some_and(|end| end.contains("\"end\":true")));
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn a_subject_is_erased_in_a_cluster() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let data = Data::new(&["web"]);
+    let home = format!("home = \"cluster\"\nnodes = [\"{}\"]\n", cluster.servers[0].address());
+    let config = data.path().join("tollhouse.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, text.replace("[ledger]\n", &format!("[ledger]\n{home}"))).unwrap();
+    let erase = |more: &[&str]| {
+        let ran = data.run(&[&["erase", "--json", "--key", "ip=192.0.2.1"], more].concat(), "");
+        ran.expect(0).json().remove(0)
+    };
+    assert_eq!(erase(&[])["keys"], 0, "nobody knows it yet");
+    let server = Server::start(&data.path(), &[]);
+    assert_eq!(decided(&server, &log(0..100)).len(), 100);
+    let busy = data.run(&["erase", "--key", "ip=192.0.2.1"], "");
+    assert!(busy.code == 2 && busy.stderr.contains("in use"), "{}", busy.stderr);
+    assert_eq!(server.end(Signal::TERM), Some(0));
+
+    let before = cells(&data.path());
+    let there = erase(&["--dry-run"]);
+    assert!(there["keys"].as_u64().unwrap() > 0 && there["decisions"].as_u64().unwrap() > 0, "{there}");
+    assert_eq!(cells(&data.path()), before);
+    let gone = erase(&[]);
+    assert_eq!([&gone["keys"], &gone["decisions"]], [&there["keys"], &there["decisions"]]);
+    let after = cells(&data.path());
+    assert_eq!(after.len() as u64, before.len() as u64 - there["keys"].as_u64().unwrap());
+    assert!(after.iter().all(|line| before.binary_search(line).is_ok()), "others stay as they were");
+    let again = erase(&[]);
+    assert_eq!([&again["keys"], &again["decisions"]], [&Value::from(0), &Value::from(0)]);
 }
 
 /// Exports into a file that is not there yet.

@@ -4,8 +4,7 @@
 -- Answers what was done, the number that is there, how many cells are none, and who wrote before.
 local batch = cmsgpack.unpack(ARGV[1])
 local number, previous = batch[1], batch[2]
-local head = call('MGET', KEYS[1], KEYS[2])
-local has = tonumber(head[1]) or 0
+local has = tonumber(call('GET', KEYS[1])) or 0
 if has >= number then
   -- A write, so that who waits for replicas waits for what was made before, too.
   call('PEXPIRE', KEYS[1], batch[4])
@@ -15,6 +14,7 @@ if has < previous then return { 2, has, 0, '' } end
 horizon = batch[3]
 -- First of all: it is refused, and nothing is changed, where there is no memory.
 call('SET', KEYS[1], text(number), 'PX', batch[4])
+local before = call('GET', KEYS[2])
 -- The node is what the name of its number ends with.
 call('SET', KEYS[2], string.sub(KEYS[1], -16) .. text(number))
 
@@ -44,4 +44,4 @@ local broken = 0
 for at = 1, #batch[6] do
   if not pcall(make, batch[6][at]) then broken = broken + 1 end
 end
-return { 0, number, broken, head[2] or '' }
+return { 0, number, broken, before or '' }

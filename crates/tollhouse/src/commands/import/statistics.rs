@@ -127,7 +127,7 @@ fn into_cluster(
     let done = home::transfer(directory, plan, of, &mut input, writes, &mut tell);
     drop(progress);
     let done = done.map_err(|error| match error {
-        PortableError::Taken(_) => explained(error, file, directory)
+        PortableError::Elsewhere(_) => explained(error, file, directory)
             .help("what came before is in the cluster; the same import goes on with the rest"),
         error => explained(error, file, directory),
     })?;

@@ -1,0 +1,171 @@
+//! Statistics that leave a cluster: every cell of the definitions in force, spelled out.
+//!
+//! ```text
+//! names, each once, some at a time ─► Remote::read, one round trip a shard ─► spelled
+//! ```
+//!
+//! Each cell is as it was at one moment, those of different partitions at different ones: what nodes add meanwhile is in
+//! some of them and not in others. Where that matters, stop them first.
+
+use std::collections::{BTreeMap, HashMap};
+
+use event::{Key, Kind};
+use stats::portable::{Definition, Portable};
+use stats::{Catalog, CatalogError};
+
+use crate::remote::{Cell, Failure, Image, Partition, Read, Remote};
+use crate::transfer::{WITHIN, again};
+use crate::wire::{Name, SEEN_MAX, Scan, Wire};
+use crate::world::Known;
+
+/// What an export has gone through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// Cells that were given out.
+    pub cells: u64,
+    /// Cells that are none of their definition.
+    pub lost: u64,
+    /// Cells of definitions that are not in force. What they mean is not in the cluster; they expire there.
+    pub others: u64,
+}
+
+/// An export from a cluster.
+pub struct Export {
+    wire: Wire,
+    scan: Scan,
+    /// With the number that cells name them by.
+    forms: HashMap<u32, (usize, Known)>,
+    done: Exported,
+}
+
+impl Export {
+    /// The definitions of a catalog, as the cells of an export count them.
+    ///
+    /// # Errors
+    /// [`CatalogError`] if a statistic cannot be.
+    pub fn definitions(catalog: &Catalog) -> Result<Vec<Definition>, CatalogError> {
+        catalog.iter().map(|(space, kind, statistic)| Definition::new(space, kind, statistic)).collect()
+    }
+
+    /// Begins one. To be awaited where tokio's clock goes, as what follows.
+    ///
+    /// # Errors
+    /// What the cluster answered last, or that slots are being moved.
+    pub async fn begin(wire: &Wire, definitions: &[Definition]) -> Result<Export, Failure> {
+        Export::begin_in_shares(wire, definitions, SEEN_MAX).await
+    }
+
+    /// The same, with about so many names in memory: masters with more keys are gone through once for each so many.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn begin_in_shares(
+        wire: &Wire,
+        definitions: &[Definition],
+        names_max: usize,
+    ) -> Result<Export, Failure> {
+        let mut forms = HashMap::new();
+        for (number, definition) in definitions.iter().enumerate() {
+            let known = Known::new(definition.clone());
+            let known = known.map_err(|error| Failure::Unexpected(error.to_string().into()))?;
+            forms.insert(known.form.id, (number, known));
+        }
+        let scan = Scan::begin(wire, Some(names_max)).await?;
+        Ok(Export { wire: wire.clone(), scan, forms, done: Exported::default() })
+    }
+
+    /// What was found so far.
+    pub fn done(&self) -> Exported {
+        self.done
+    }
+
+    /// The next cells, perhaps none; `None` at the end. Each comes once. What came is whole only when the end has.
+    ///
+    /// # Errors
+    /// What the cluster answered last, or that slots were moved meanwhile.
+    pub async fn next(&mut self) -> Result<Option<Vec<Portable>>, Failure> {
+        let Some(names) = self.scan.next().await? else { return Ok(None) };
+        let mut parts = BTreeMap::<Partition, Vec<Cell>>::new();
+        for (partition, Name { key, form }) in names {
+            match self.forms.get(&form) {
+                Some((_, known)) => {
+                    parts.entry(partition).or_default().push(Cell { key, form: known.form.clone() });
+                }
+                None => self.done.others += 1,
+            }
+        }
+        let mut cells = Vec::new();
+        let mut tries = 0;
+        while !parts.is_empty() {
+            let read = |(partition, cells): (&Partition, &Vec<Cell>)| Read {
+                partition: *partition,
+                cells: cells.clone(),
+            };
+            let found = self.wire.read(parts.iter().map(read).collect(), WITHIN).await;
+            let mut failure = None;
+            for (answer, (partition, asked)) in found.into_iter().zip(std::mem::take(&mut parts)) {
+                match answer {
+                    Ok(found) => {
+                        let spelled = asked.into_iter().zip(found.images);
+                        cells.extend(spelled.filter_map(|(cell, image)| self.spell(&cell, image?)));
+                    }
+                    // One of them is damaged.
+                    Err(Failure::Unexpected(why)) => {
+                        self.apart(partition, asked, &why, &mut cells).await?;
+                    }
+                    Err(why) => {
+                        failure = Some(why);
+                        parts.insert(partition, asked);
+                    }
+                }
+            }
+            if let Some(failure) = failure {
+                again(&mut tries, failure).await?;
+            }
+        }
+        self.done.cells += cells.len() as u64;
+        Ok(Some(cells))
+    }
+
+    /// Reads cells one by one, and leaves out those that are none.
+    async fn apart(
+        &mut self,
+        partition: Partition,
+        asked: Vec<Cell>,
+        why: &str,
+        cells: &mut Vec<Portable>,
+    ) -> Result<(), Failure> {
+        tracing::warn!("{why}");
+        for cell in asked {
+            let mut tries = 0;
+            loop {
+                let read = Read { partition, cells: vec![cell.clone()] };
+                match self.wire.read(vec![read], WITHIN).await.pop() {
+                    Some(Ok(found)) => {
+                        let image = found.images.into_iter().next().flatten();
+                        cells.extend(image.and_then(|image| self.spell(&cell, image)));
+                        break;
+                    }
+                    Some(Err(Failure::Unexpected(_))) | None => {
+                        self.done.lost += 1;
+                        break;
+                    }
+                    Some(Err(failure)) => again(&mut tries, failure).await?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn spell(&mut self, cell: &Cell, Image { first, last, content }: Image) -> Option<Portable> {
+        let Key { kind, .. } = cell.key;
+        let (definition, known) = self.forms.get(&cell.form.id)?;
+        if known.plan.restore(first, last, &content).is_err() {
+            self.done.lost += 1;
+            return None;
+        }
+        let key = Key { kind: Kind(kind.0 & !Cell::PAIR), ..cell.key };
+        let pair = kind.0 & Cell::PAIR != 0;
+        Some(Portable { key, pair, definition: *definition, first, last, content })
+    }
+}
