@@ -17,6 +17,8 @@ pub struct Metrics {
     pub misses: u64,
     /// Cells that the cluster was asked for.
     pub reads: u64,
+    /// Partitions that were asked only for who wrote last.
+    pub checks: u64,
     /// Calls in which it was.
     pub read_calls: u64,
     /// Parts of these calls, one a partition, that failed.
@@ -73,6 +75,7 @@ impl Metrics {
             ("soft_hits", "Keys answered from memory while a newer image was read", self.soft_hits),
             ("misses", "Keys that were read before they were answered", self.misses),
             ("reads", "Keys that the cluster was asked for", self.reads),
+            ("checks", "Partitions that were asked only whether anything changed", self.checks),
             ("read_calls", "Calls in which it was asked", self.read_calls),
             ("read_failures", "Parts of these calls, one a partition, that failed", self.read_failures),
             ("unsound", "Images that are no cells of their definition", self.unsound),
@@ -113,6 +116,7 @@ pub(crate) struct Counts {
     soft_hits: AtomicU64,
     misses: AtomicU64,
     pub(crate) reads: AtomicU64,
+    pub(crate) checks: AtomicU64,
     pub(crate) read_calls: AtomicU64,
     pub(crate) read_failures: AtomicU64,
     pub(crate) unsound: AtomicU64,
@@ -149,6 +153,7 @@ impl Counts {
             soft_hits: of(&self.soft_hits),
             misses: of(&self.misses),
             reads: of(&self.reads),
+            checks: of(&self.checks),
             read_calls: of(&self.read_calls),
             read_failures: of(&self.read_failures),
             unsound: of(&self.unsound),

@@ -10,6 +10,7 @@
 //! The crate knows the network; what a count means it leaves to `stats`. `docs/cluster.md` says what is promised.
 
 mod cache;
+mod chain;
 mod cluster;
 mod counts;
 mod delta;
