@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use event::Key;
+
 use crate::cache::{CellId, Entry, Flight, Landing, Shard};
 use crate::chain::Link;
 use crate::cluster::Inner;
@@ -211,6 +213,10 @@ impl Inner {
                         continue;
                     }
                 };
+                // Whoever takes from an exact limit writes no batch, so such an image is as old as its reading.
+                let Key { space, kind, .. } = id.key();
+                let is_limit = world.planned(space, kind).is_ok_and(|planned| planned.is_limit);
+                let link = if is_limit { Link::NONE } else { link };
                 if !shard.arrive(id, form, found.number, words, (asked, link)) {
                     was_void.store(true, Ordering::Release);
                 }

@@ -42,6 +42,8 @@ pub(crate) struct Planned {
     pub(crate) admit_after: u32,
     pub(crate) is_track: bool,
     pub(crate) is_approx: bool,
+    /// Whether it is that of a limit, which other nodes may change without a batch.
+    pub(crate) is_limit: bool,
     /// Whether the cluster decides on what is taken.
     pub(crate) is_exact: bool,
 }
@@ -100,6 +102,7 @@ impl World {
                 admit_after: statistic.admit.as_ref().map_or(0, |admit| u32::from(admit.after)),
                 is_track: matches!(statistic.measure, Measure::Track(_)),
                 is_approx: matches!(statistic.measure, Measure::Approx { .. }),
+                is_limit: statistic.measure.is_limit(),
                 is_exact: statistic.exact,
                 statistic: statistic.clone(),
             });

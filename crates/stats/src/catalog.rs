@@ -386,8 +386,7 @@ impl CatalogBuilder {
         if let Err(error) = statistic.measure.check() {
             return Err(CatalogError::Layout { name: statistic.name, error });
         }
-        let is_limit = statistic.measure.limit_windows().is_some() || statistic.measure == Measure::Gcra;
-        if statistic.exact && (!is_limit || statistic.admit.is_some()) {
+        if statistic.exact && (!statistic.measure.is_limit() || statistic.admit.is_some()) {
             return Err(CatalogError::Exact(statistic.name));
         }
         match self.0.get(&(space, kind)) {

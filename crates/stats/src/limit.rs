@@ -68,6 +68,11 @@ impl Measure {
         Layout::new(counters, &[tier], windows, None).map(Measure::Windows)
     }
 
+    /// Whether takes are taken from it.
+    pub fn is_limit(&self) -> bool {
+        *self == Measure::Gcra || self.limit_windows().is_some()
+    }
+
     /// The window of [`Measure::limit`], and the length of a sub-window.
     pub fn limit_windows(&self) -> Option<(Span, Span)> {
         match self {

@@ -465,6 +465,38 @@ fn no_fault_lets_more_through() {
     assert!(troubles > 0, "nothing went wrong");
 }
 
+/// As when the configuration of nodes is changed one after the other.
+#[test]
+fn nodes_for_which_it_is_not_exact_see_what_is_taken() {
+    let simulated = Simulated::new(2);
+    let cloud = Cloud::new(4, 2);
+    let settings = cluster::Settings::new(cloud.partitions());
+    let node = |number, exact| {
+        let line = Arc::new(cloud.line(number, Some(simulated.of(0))));
+        let device = Arc::new(MemoryDevice::new());
+        Arc::new(Node::open(line, device, catalog(exact), settings, simulated.of(number)).unwrap())
+    };
+    let ask = |node: &Arc<Node>, add: Add| {
+        let node = node.clone();
+        let requests = [Request {
+            once: None,
+            observations: vec![Observation { key: key(LIMIT, 5), time: at(1000), add }],
+        }];
+        let asked = async move { node.observe(&requests).await };
+        let outcomes = simulated.run(0, Duration::from_secs(9), asked).expect("an answer").unwrap();
+        outcomes.all().next().map(|view| (view.quality(), view.sum(0, 0))).unwrap()
+    };
+    let (deciding, reading) = (node(1, true), node(2, false));
+    for taken in 0..3 {
+        assert_eq!(ask(&reading, Add::Nothing), (Quality::Exact, taken));
+        assert_eq!(ask(&deciding, Add::Take(one())), (Quality::Exact, taken));
+        simulated.run_for(settings.fresh_for + Duration::from_secs(1));
+        // The older image may be answered while it is read anew.
+        ask(&reading, Add::Nothing);
+        simulated.run_for(Duration::from_secs(1));
+    }
+}
+
 #[test]
 fn what_was_not_heard_is_missing_and_not_made_up_for() {
     let simulated = Simulated::new(1);
