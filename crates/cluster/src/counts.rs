@@ -45,6 +45,10 @@ pub struct Metrics {
     pub checkpoints: u64,
     /// Partitions whose images were let go of, since others than nodes had changed cells of theirs.
     pub renewals: u64,
+    /// Names that the slow pass has looked at.
+    pub swept: u64,
+    /// Fields that it has removed.
+    pub aged: u64,
     /// Entries that were let go of to make room.
     pub evictions: u64,
     /// Keys in memory, also those that the cluster does not have.
@@ -89,6 +93,8 @@ impl Metrics {
             ),
             ("checkpoints", "Times that the node's journal was written anew", self.checkpoints),
             ("renewals", "Partitions read anew since keys were erased or brought in", self.renewals),
+            ("swept", "Keys that the slow pass has looked at", self.swept),
+            ("aged", "Counts that it has folded or removed", self.aged),
         ];
         let gauges = [
             ("entries", "Keys in memory", self.entries),
@@ -124,6 +130,8 @@ pub(crate) struct Counts {
     pub(crate) lost_batches: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) renewals: AtomicU64,
+    pub(crate) swept: AtomicU64,
+    pub(crate) aged: AtomicU64,
 }
 
 impl Counts {
@@ -159,6 +167,8 @@ impl Counts {
             lost_batches: of(&self.lost_batches),
             checkpoints: of(&self.checkpoints),
             renewals: of(&self.renewals),
+            swept: of(&self.swept),
+            aged: of(&self.aged),
             ..Metrics::default()
         }
     }

@@ -180,6 +180,29 @@ pub(super) fn claims(
     Ok(Arguments { keys: keys.list, argument: pack.into_bytes() })
 }
 
+/// Of cells of one partition that are to be rid of what has aged out of them; `None` where of none something can.
+pub(super) fn sweep(
+    names: &Names,
+    partition: Partition,
+    cells: &[Cell],
+    horizon: Time,
+) -> Option<Arguments> {
+    let (mut forms, mut keys, mut places) = (Forms::default(), Vec::new(), Vec::new());
+    for cell in cells {
+        if Frame::of(&cell.form.definition.measure).is_some_and(|frame| frame.outlives()) {
+            keys.push(names.cell(partition, cell));
+            places.push(forms.place(&cell.form));
+        }
+    }
+    let mut pack = Pack::default();
+    pack.array(3);
+    pack.time(horizon);
+    forms.pack(&mut pack);
+    pack.array(places.len());
+    places.iter().for_each(|place| pack.integer(*place));
+    (!keys.is_empty()).then(|| Arguments { keys, argument: pack.into_bytes() })
+}
+
 /// The names of the node's number, of who wrote last, and of cells.
 pub(super) fn read(names: &Names, partition: Partition, cells: &[Cell]) -> Vec<Vec<u8>> {
     let cells = cells.iter().map(|cell| names.cell(partition, cell));

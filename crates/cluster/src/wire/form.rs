@@ -44,6 +44,11 @@ impl Frame {
         i64::from(tier.buckets) + 1
     }
 
+    /// Whether a cell is kept longer than its finest buckets.
+    pub(super) fn outlives(&self) -> bool {
+        self.coarse.is_some() || self.keep > self.fine.span()
+    }
+
     /// The slot of the bucket of a time in a cell with that last event; `None` where it is not kept.
     pub(super) fn slot(&self, time: Time, last: Time, is_fine: bool) -> Option<i64> {
         let kept = |tier: Tier| {

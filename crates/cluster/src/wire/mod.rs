@@ -40,7 +40,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use event::Shingle;
+use event::{Shingle, Time};
 use redis::{Cmd, Value, cmd};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -49,7 +49,7 @@ use tokio::time::{Instant, sleep};
 
 pub use counters::{Circuit, Counters, Shard};
 pub(crate) use name::Name;
-pub(crate) use scan::{SEEN_MAX, Scan};
+pub(crate) use scan::{SEEN_MAX, STEP, Scan};
 pub use settings::{Settings, Tls};
 pub use topology::Address;
 
@@ -270,6 +270,29 @@ impl Wire {
             Ok(Value::Int(_)) => Ok(()),
             Ok(Value::Nil) => Err(inner.unconfirmed()),
             Ok(_) => Err(unexpected(errand.partition, "no answer to DEL")),
+            Err(trouble) => Err(named(trouble, errand.partition)),
+        };
+        errands.iter().zip(answers).map(removed).collect()
+    }
+
+    /// Folds or removes what has aged out of cells at `horizon`; answers how many fields went, a partition.
+    pub(crate) async fn sweep(
+        &self,
+        parts: Vec<(Partition, Vec<Cell>)>,
+        horizon: Time,
+        within: Duration,
+    ) -> Vec<Result<u64, Failure>> {
+        let inner = &self.inner;
+        let errand = |(partition, cells): (Partition, Vec<Cell>)| {
+            let Arguments { keys, argument } = batch::sweep(&inner.names, partition, &cells, horizon)?;
+            Some(Errand { partition, command: script(&inner.scripts.sweep, keys, Some(argument)) })
+        };
+        let errands: Vec<Errand> = parts.into_iter().filter_map(errand).collect();
+        let answers = inner.run(Line::Writes, &errands, Instant::now() + within).await;
+        let removed = |(errand, answer): (&Errand, Result<Value, Trouble>)| match answer {
+            Ok(Value::Int(removed)) => Ok(removed.max(0).cast_unsigned()),
+            Ok(Value::Nil) => Err(inner.unconfirmed()),
+            Ok(_) => Err(unexpected(errand.partition, "no answer of the script that sweeps")),
             Err(trouble) => Err(named(trouble, errand.partition)),
         };
         errands.iter().zip(answers).map(removed).collect()
