@@ -158,7 +158,7 @@ impl Topic {
                 .max_response_size(ANSWER_MAX)
                 .connect()
                 .await?;
-            let admin = kafka.admin();
+            let admin = kafka.admin().default_api_timeout(WITHIN);
             let consumer = subscribe(&kafka, &address.topic).await?;
             Ok((kafka, admin, consumer))
         };
