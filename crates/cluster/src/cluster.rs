@@ -398,7 +398,7 @@ impl Inner {
         let mut lookup = Lookup::default();
         {
             let mut shard = lock(&self.shards[shard]);
-            let entry = shard.entry(id, form, at, run.stamp);
+            let (entry, _) = shard.entry(id, form, at, run.stamp);
             if is_mark || planned.is_exact {
                 // What is claimed and what exact limits are asked does not go through the cache.
                 entry.image = None;
@@ -407,8 +407,8 @@ impl Inner {
         }
         self.read(lookup, &world).await;
         let mut shard = lock(&self.shards[shard]);
-        let entry = shard.entry(id, form, at, run.stamp);
-        if !age.is_usable(entry) {
+        let (entry, as_of) = shard.entry(id, form, at, run.stamp);
+        if !age.is_usable(entry, as_of) {
             return Err(LedgerError::Unreachable { why: "the key could not be read".into() });
         }
         let mut room = Vec::new();

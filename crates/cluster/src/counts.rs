@@ -17,6 +17,8 @@ pub struct Metrics {
     pub misses: u64,
     /// Cells that the cluster was asked for.
     pub reads: u64,
+    /// Partitions that were asked only for who wrote last.
+    pub checks: u64,
     /// Calls in which it was.
     pub read_calls: u64,
     /// Parts of these calls, one a partition, that failed.
@@ -43,6 +45,10 @@ pub struct Metrics {
     pub checkpoints: u64,
     /// Partitions whose images were let go of, since others than nodes had changed cells of theirs.
     pub renewals: u64,
+    /// Names that the slow pass has looked at.
+    pub swept: u64,
+    /// Fields that it has removed.
+    pub aged: u64,
     /// Entries that were let go of to make room.
     pub evictions: u64,
     /// Keys in memory, also those that the cluster does not have.
@@ -69,6 +75,7 @@ impl Metrics {
             ("soft_hits", "Keys answered from memory while a newer image was read", self.soft_hits),
             ("misses", "Keys that were read before they were answered", self.misses),
             ("reads", "Keys that the cluster was asked for", self.reads),
+            ("checks", "Partitions that were asked only whether anything changed", self.checks),
             ("read_calls", "Calls in which it was asked", self.read_calls),
             ("read_failures", "Parts of these calls, one a partition, that failed", self.read_failures),
             ("unsound", "Images that are no cells of their definition", self.unsound),
@@ -86,6 +93,8 @@ impl Metrics {
             ),
             ("checkpoints", "Times that the node's journal was written anew", self.checkpoints),
             ("renewals", "Partitions read anew since keys were erased or brought in", self.renewals),
+            ("swept", "Keys that the slow pass has looked at", self.swept),
+            ("aged", "Counts that it has folded or removed", self.aged),
         ];
         let gauges = [
             ("entries", "Keys in memory", self.entries),
@@ -107,6 +116,7 @@ pub(crate) struct Counts {
     soft_hits: AtomicU64,
     misses: AtomicU64,
     pub(crate) reads: AtomicU64,
+    pub(crate) checks: AtomicU64,
     pub(crate) read_calls: AtomicU64,
     pub(crate) read_failures: AtomicU64,
     pub(crate) unsound: AtomicU64,
@@ -120,6 +130,8 @@ pub(crate) struct Counts {
     pub(crate) lost_batches: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) renewals: AtomicU64,
+    pub(crate) swept: AtomicU64,
+    pub(crate) aged: AtomicU64,
 }
 
 impl Counts {
@@ -141,6 +153,7 @@ impl Counts {
             soft_hits: of(&self.soft_hits),
             misses: of(&self.misses),
             reads: of(&self.reads),
+            checks: of(&self.checks),
             read_calls: of(&self.read_calls),
             read_failures: of(&self.read_failures),
             unsound: of(&self.unsound),
@@ -154,6 +167,8 @@ impl Counts {
             lost_batches: of(&self.lost_batches),
             checkpoints: of(&self.checkpoints),
             renewals: of(&self.renewals),
+            swept: of(&self.swept),
+            aged: of(&self.aged),
             ..Metrics::default()
         }
     }

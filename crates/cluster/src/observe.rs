@@ -14,6 +14,7 @@ use stats::limit::Flow;
 use stats::{Add, Amounts, LedgerError, Observation, Outcomes, Plan, Quality, Request, Told};
 
 use crate::cache::{CellId, Shard};
+use crate::chain::Link;
 use crate::cluster::Inner;
 use crate::delta::Op;
 use crate::exact::Decisions;
@@ -250,11 +251,12 @@ impl Cells<'_> {
         let part = self.shard.part_of(id);
         let acknowledged = self.shard.parts.get(part).map_or(0, |part| part.acknowledged);
         let Moment { age, horizon } = *self.moment;
-        let entry = self.shard.entry(id, planned.known.form.id, part, self.stamp);
+        let (entry, as_of) = self.shard.entry(id, planned.known.form.id, part, self.stamp);
         if entry.flying().is_none() && entry.sent.as_ref().is_some_and(|sent| sent.number <= acknowledged) {
             entry.fold(&planned.plan);
         }
         entry.expire_image(&planned.plan, horizon);
+        let is_usable = age.is_usable(entry, as_of);
         let is_gone = |words: &[u64]| planned.plan.expires(words).0 <= horizon;
         if horizon > i64::MIN && is_gone(entry.show(&planned.plan, room)) {
             let was_added_to = entry.pending.is_some() || entry.sent.is_some();
@@ -263,8 +265,7 @@ impl Cells<'_> {
                 self.add(id, planned, Op::Begin);
             }
         }
-        let entry = self.shard.entry(id, planned.known.form.id, part, self.stamp);
-        (age.is_usable(entry), entry.show(&planned.plan, room))
+        (is_usable, self.shard.get(id).map_or(&[], |entry| entry.show(&planned.plan, room)))
     }
 
     fn observe(
@@ -327,8 +328,9 @@ impl Cells<'_> {
                 }
                 if adds && told.fresh {
                     let part = self.shard.part_of(pair);
+                    let basis = if is_usable { self.shard.link(pair, part) } else { Link::NONE };
                     self.add(id, planned, Op::Unique(time, event::Shingle(pair.shingle)));
-                    self.shard.mark(pair, part, plan, time);
+                    [id, pair].iter().for_each(|cell| self.shard.believe(*cell, part, plan, time, basis));
                 } else if adds {
                     self.add(id, planned, Op::Counters(time, Amounts::default()));
                     // Whoever has added it may not have it in the journal yet, and fail; this one is not to fail with it.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use event::{Key, Shingle, Span, Time};
 use stats::limit::Flow;
 use stats::portable::{Content, Definition};
-use stats::{Add, Figure};
+use stats::{Add, Figure, Measure};
 
 /// A future that answers later.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -60,6 +60,24 @@ pub struct Form {
     pub id: u32,
     /// What is kept. Of a pair it is the distinct count's.
     pub definition: Definition,
+}
+
+impl Form {
+    /// By how much the time to live that a use of a key begins is longer than what is needed of it: as long may pass until
+    /// a use has to begin it anew.
+    pub fn slack(&self) -> Span {
+        match &self.definition.measure {
+            Measure::Windows(layout) => {
+                let shape = layout.shape();
+                shape.coarse().unwrap_or(shape.fine()).width
+            }
+            Measure::Distinct { tier, .. } | Measure::Approx { tier, .. } => tier.width,
+            Measure::Once { window } => *window,
+            Measure::Track(track) => Span(track.keep().0 / 8),
+            Measure::Evidence { keep } => Span(keep.0 / 8),
+            Measure::Gcra => Span(0),
+        }
+    }
 }
 
 /// A key under its definition. For the pair of an exact distinct count, the kind is that of the count with
@@ -117,6 +135,8 @@ pub struct Write {
     pub cell: Cell,
     /// What happens to it.
     pub change: Change,
+    /// Whether its time to live begins anew, as that of a new cell does anyway.
+    pub renews: bool,
 }
 
 /// Changes of one partition, which are made all or not at all, and once however often they are sent.
@@ -136,11 +156,23 @@ pub struct Batch {
     pub writes: Arc<[Write]>,
 }
 
+/// Who wrote to a partition last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Writer {
+    /// It is not known.
+    #[default]
+    Unknown,
+    /// This node, the batch of this number.
+    This(u64),
+    /// Another node, its batch of this number.
+    Other([u8; 16], u64),
+}
+
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// It was made now.
-    Now,
+    /// It was made now, after what this one wrote.
+    Now(Writer),
     /// It had been made before, or a later one was.
     Before,
     /// The one before it is not there: a replica that had not got it took its master's place. Nothing was made. The
@@ -162,6 +194,8 @@ pub struct Read {
 pub struct Found {
     /// The node's last batch that the images include.
     pub number: u64,
+    /// Who has written last of what they include.
+    pub writer: Writer,
     /// One a cell, in order; `None` for what is not there.
     pub images: Vec<Option<Image>>,
 }

@@ -1,5 +1,7 @@
 //! Rounds as arguments of their script, and what the script answers.
 
+use std::collections::BTreeMap;
+
 use event::Time;
 use stats::limit::Take;
 use stats::{Add, Measure};
@@ -22,7 +24,7 @@ pub(super) fn round(names: &Names, round: &Round) -> Result<Arguments, &'static 
     let mut places = Vec::with_capacity(round.asks.len());
     for Ask { cell, .. } in round.asks.iter() {
         let key = keys.place(names.cell(round.partition, cell));
-        places.push(At { form: forms.place(&cell.form), key });
+        places.push(At { form: forms.place(&cell.form, true), key });
     }
     let mut pack = Pack::default();
     pack.array(5);
@@ -83,8 +85,14 @@ fn of_windows(pack: &mut Pack, at: At, ask: &Ask) -> Result<(), &'static str> {
             }
         }
         Add::Counters(amounts) => {
-            begin(3, 2 * amounts.iter().count());
+            // The script is told each counter once.
+            let mut sums = BTreeMap::<u8, u64>::new();
             for (counter, amount) in amounts.iter() {
+                let sum = sums.entry(counter).or_default();
+                *sum = sum.saturating_add(amount);
+            }
+            begin(3, 2 * sums.len());
+            for (counter, amount) in sums {
                 pack.integer(i64::from(counter));
                 pack.count(amount);
             }

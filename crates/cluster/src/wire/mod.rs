@@ -40,7 +40,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use event::Shingle;
+use event::{Shingle, Time};
 use redis::{Cmd, Value, cmd};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -49,7 +49,7 @@ use tokio::time::{Instant, sleep};
 
 pub use counters::{Circuit, Counters, Shard};
 pub(crate) use name::Name;
-pub(crate) use scan::{SEEN_MAX, Scan};
+pub(crate) use scan::{SEEN_MAX, STEP, Scan};
 pub use settings::{Settings, Tls};
 pub use topology::Address;
 
@@ -64,7 +64,7 @@ use stats::Figure;
 
 use crate::remote::{
     Batch, Before, Cell, Claim, Failure, Form, Found, Generations, Image, Later, Partition, Read, Remote,
-    Round, Written,
+    Round, Writer, Written,
 };
 
 /// How long asking one server where slots are may take.
@@ -76,6 +76,8 @@ const OPEN_PAUSE: Duration = Duration::from_millis(200);
 const TELL_EVERY: Duration = Duration::from_secs(5);
 /// How often cells of a partition that is being moved are read anew when a batch of this node came between.
 const APART_TRIES: usize = 3;
+/// Of the names that a reading is asked for, those before its cells: the node's number, and who wrote last.
+const HEAD: usize = 2;
 /// How keys are laid out: said in the cluster beside the number of partitions.
 const LAYOUT: &str = "1";
 
@@ -273,6 +275,29 @@ impl Wire {
         errands.iter().zip(answers).map(removed).collect()
     }
 
+    /// Folds or removes what has aged out of cells at `horizon`; answers how many fields went, a partition.
+    pub(crate) async fn sweep(
+        &self,
+        parts: Vec<(Partition, Vec<Cell>)>,
+        horizon: Time,
+        within: Duration,
+    ) -> Vec<Result<u64, Failure>> {
+        let inner = &self.inner;
+        let errand = |(partition, cells): (Partition, Vec<Cell>)| {
+            let Arguments { keys, argument } = batch::sweep(&inner.names, partition, &cells, horizon)?;
+            Some(Errand { partition, command: script(&inner.scripts.sweep, keys, Some(argument)) })
+        };
+        let errands: Vec<Errand> = parts.into_iter().filter_map(errand).collect();
+        let answers = inner.run(Line::Writes, &errands, Instant::now() + within).await;
+        let removed = |(errand, answer): (&Errand, Result<Value, Trouble>)| match answer {
+            Ok(Value::Int(removed)) => Ok(removed.max(0).cast_unsigned()),
+            Ok(Value::Nil) => Err(inner.unconfirmed()),
+            Ok(_) => Err(unexpected(errand.partition, "no answer of the script that sweeps")),
+            Err(trouble) => Err(named(trouble, errand.partition)),
+        };
+        errands.iter().zip(answers).map(removed).collect()
+    }
+
     /// Runs a call on the runtime; each of `count` things fails if that is gone.
     fn on_runtime<T: Send + 'static>(
         &self,
@@ -448,7 +473,7 @@ impl Inner {
         let mut found = Vec::with_capacity(asked.len());
         for (read, answer) in asked.iter().zip(answers) {
             found.push(match answer {
-                Ok(value) => found_of(&value, &read.cells).map_err(|why| unexpected(read.partition, why)),
+                Ok(value) => self.found(&value, &read.cells).map_err(|why| unexpected(read.partition, why)),
                 Err(Trouble::Apart) => self.read_apart(read, deadline).await,
                 Err(Trouble::Failure(failure)) => Err(failure),
             });
@@ -461,22 +486,22 @@ impl Inner {
         let partition = read.partition;
         let names = batch::read(&self.names, partition, &read.cells);
         let mut commands = names.iter().enumerate().map(|(at, name)| {
-            let mut command = cmd(if at == 0 { "GET" } else { "HGETALL" });
+            let mut command = cmd(if at < HEAD { "GET" } else { "HGETALL" });
             command.arg(name);
             Errand { partition, command }
         });
-        let number = commands.next().into_iter().collect::<Vec<_>>();
+        let head = commands.by_ref().take(HEAD).collect::<Vec<_>>();
         let cells = commands.collect::<Vec<_>>();
         let whole = |answers: Vec<Result<Value, Trouble>>| -> Result<Vec<Value>, Failure> {
             answers.into_iter().map(|answer| answer.map_err(|trouble| named(trouble, partition))).collect()
         };
         for _ in 0..APART_TRIES {
-            let before = whole(self.run(Line::Reads, &number, deadline).await)?;
+            let before = whole(self.run(Line::Reads, &head, deadline).await)?;
             let images = whole(self.run(Line::Reads, &cells, deadline).await)?;
-            let after = whole(self.run(Line::Reads, &number, deadline).await)?;
+            let after = whole(self.run(Line::Reads, &head, deadline).await)?;
             if before == after {
                 let value = Value::Array(before.into_iter().chain(images).collect());
-                return found_of(&value, &read.cells).map_err(|why| unexpected(partition, why));
+                return self.found(&value, &read.cells).map_err(|why| unexpected(partition, why));
             }
         }
         Err(Failure::Moving(partition))
@@ -547,16 +572,45 @@ impl Inner {
             _ => &[],
         };
         match parts {
-            [Value::Int(0), Value::Int(_), Value::Int(damaged)] => {
+            [Value::Int(0), Value::Int(_), Value::Int(damaged), before] => {
                 if *damaged > 0 {
                     Counters::add(&self.counters.damaged, damaged.unsigned_abs());
                     tracing::error!(partition = partition.0, damaged, "cells in the cluster are damaged");
                 }
-                Ok(Written::Now)
+                Ok(Written::Now(self.writer(before)))
             }
             [Value::Int(1), ..] => Ok(Written::Before),
             [Value::Int(2), Value::Int(has), ..] => Ok(Written::Behind(u64::try_from(*has).unwrap_or(0))),
             _ => Err(unexpected(partition, "no answer of the script that makes batches")),
+        }
+    }
+
+    /// The node's number, who wrote last, and an image a cell.
+    fn found(&self, value: &Value, cells: &[Cell]) -> Result<Found, &'static str> {
+        let Value::Array(parts) = value else { return Err("no answer of the script that reads") };
+        let [first, writer, rest @ ..] = parts.as_slice() else {
+            return Err("the script that reads answered too little");
+        };
+        if rest.len() != cells.len() {
+            return Err("it answered not as many cells as were asked for");
+        }
+        let image = |(value, cell): (&Value, &Cell)| image_of(value, &cell.form);
+        let images = rest.iter().zip(cells).map(image).collect::<Result<Vec<_>, _>>()?;
+        let number = number(first).ok_or("a number of a node is none")?;
+        Ok(Found { number, writer: self.writer(writer), images })
+    }
+
+    /// Who wrote last: a node, and its number. What is none of that is nobody that is known.
+    fn writer(&self, value: &Value) -> Writer {
+        let parts = match value {
+            Value::BulkString(text) => text.split_first_chunk::<16>(),
+            _ => None,
+        };
+        let parts = parts.and_then(|(node, number)| Some((node, std::str::from_utf8(number).ok()?)));
+        match parts.and_then(|(node, number)| Some((node, number.parse().ok()?))) {
+            Some((node, number)) if *node == self.settings.node => Writer::This(number),
+            Some((node, number)) => Writer::Other(*node, number),
+            None => Writer::Unknown,
         }
     }
 
@@ -652,17 +706,6 @@ fn number(value: &Value) -> Option<u64> {
         Value::BulkString(text) => std::str::from_utf8(text).ok()?.parse().ok(),
         _ => None,
     }
-}
-
-/// The node's number and an image a cell.
-fn found_of(value: &Value, cells: &[Cell]) -> Result<Found, &'static str> {
-    let Value::Array(parts) = value else { return Err("no answer of the script that reads") };
-    let Some((first, rest)) = parts.split_first().filter(|(_, rest)| rest.len() == cells.len()) else {
-        return Err("it answered not as many cells as were asked for");
-    };
-    let image = |(value, cell): (&Value, &Cell)| image_of(value, &cell.form);
-    let images = rest.iter().zip(cells).map(image).collect::<Result<Vec<_>, _>>()?;
-    Ok(Found { number: number(first).ok_or("a number of a node is none")?, images })
 }
 
 fn image_of(value: &Value, form: &Form) -> Result<Option<Image>, &'static str> {

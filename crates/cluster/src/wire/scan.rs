@@ -24,7 +24,7 @@ use crate::remote::{Failure, Partition};
 use crate::transfer::{WITHIN, again};
 
 /// Names that a server looks at in one step.
-const STEP: usize = 1000;
+pub(crate) const STEP: usize = 1000;
 /// Names that are remembered at once, unless it is asked for otherwise: some 140 MB.
 pub(crate) const SEEN_MAX: usize = 1 << 22;
 

@@ -46,6 +46,7 @@ pub(super) struct Scripts {
     pub(super) apply: Script,
     pub(super) claim: Script,
     pub(super) take: Script,
+    pub(super) sweep: Script,
     /// Not one of those that are loaded where they are missed: it is run when a node is opened.
     pub(super) probe: Script,
 }
@@ -57,12 +58,13 @@ impl Scripts {
             apply: Script::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/apply.lua"))),
             claim: Script::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/claim.lua"))),
             take: Script::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/take.lua"))),
+            sweep: Script::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/sweep.lua"))),
             probe: Script::new(include_str!("lua/probe.lua")),
         }
     }
 
     /// All that nodes work with, to be loaded.
-    pub(super) fn all(&self) -> [&Script; 4] {
-        [&self.read, &self.apply, &self.claim, &self.take]
+    pub(super) fn all(&self) -> [&Script; 5] {
+        [&self.read, &self.apply, &self.claim, &self.take, &self.sweep]
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cluster::Surroundings;
 use cluster::remote::{
     Ask, Batch, Before, Cell, Change, Claim, Failure, Form, Found, Generations, Image, Later, Partition,
-    Partitions, Read, Remote, Round, Written,
+    Partitions, Read, Remote, Round, Writer, Written,
 };
 use event::{Key, Kind, Time};
 use stats::random::Random;
@@ -30,6 +30,8 @@ enum Fate {
 #[derive(Clone, Default)]
 struct Part {
     numbers: HashMap<u64, u64>,
+    /// The node that wrote last, and its batch.
+    last: Option<(u64, u64)>,
     cells: BTreeMap<(Key, u32), Vec<u64>>,
     told: HashMap<[u8; 16], bool>,
     /// Of each owner the number of the last round, and what was answered.
@@ -167,6 +169,7 @@ impl State {
             return Written::Behind(has);
         }
         self.parts[at].numbers.insert(node, batch.number);
+        let before = writer(self.parts[at].last.replace((node, batch.number)), node);
         self.writes += batch.writes.len() as u64;
         for write in batch.writes.iter() {
             let Cell { key, form } = &write.cell;
@@ -190,7 +193,7 @@ impl State {
                 }
             }
         }
-        Written::Now
+        Written::Now(before)
     }
 
     fn take(&mut self, round: &Round) -> Result<Vec<Before>, Failure> {
@@ -249,7 +252,8 @@ impl State {
         };
         let images = read.cells.iter().map(&mut image).collect();
         let number = self.parts[usize::from(read.partition.0)].numbers.get(&node).copied().unwrap_or(0);
-        Found { number, images }
+        let writer = writer(self.parts[usize::from(read.partition.0)].last, node);
+        Found { number, writer, images }
     }
 
     fn claim(&mut self, partition: Partition, Claim { cell, time, token }: &Claim) -> bool {
@@ -264,6 +268,15 @@ impl State {
         }
         self.parts[usize::from(partition.0)].told.insert(*token, is_first);
         is_first
+    }
+}
+
+/// Who wrote last, as a node is told.
+fn writer(last: Option<(u64, u64)>, node: u64) -> Writer {
+    match last {
+        None => Writer::Unknown,
+        Some((writer, number)) if writer == node => Writer::This(number),
+        Some((writer, number)) => Writer::Other(u128::from(writer).to_le_bytes(), number),
     }
 }
 

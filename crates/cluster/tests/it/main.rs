@@ -19,5 +19,6 @@ mod servers;
 mod simulated;
 mod simulation;
 mod support;
+mod traffic;
 mod transfers;
 mod valkey;

@@ -30,7 +30,7 @@ local function held(key, form)
       cell.first = tonumber(all[at + 1])
     end
   end
-  if not cell.last or window_expiry(form)(cell.last) <= horizon then return { used = {}, back = {} } end
+  if not cell.last or window_expires(form, cell.last) <= horizon then return { used = {}, back = {} } end
   cell.first = cell.first or cell.last
   return cell
 end
@@ -107,10 +107,10 @@ local function give_back(key, form, cell, window, now, amount, taken)
     local back = min(max(cell.used[slot] - (cell.back[slot] or 0), 0), amount)
     if back > 0 then
       amount = amount - back
-      rows[#rows + 1], rows[#rows + 2], rows[#rows + 3] = number, 1, back
+      rows[#rows + 1], rows[#rows + 2] = place_of(form, number, 1), back
     end
   end
-  if #rows > 0 then windows(key, form, cell.last, cell.last, rows, {}) end
+  if #rows > 0 then windows(key, form, text(cell.last), text(cell.last), rows, 1) end
 end
 
 -- Of a limit over windows: { form, key, what, time, window, its newer part or false, ... }, where what is 0 nothing,
@@ -124,16 +124,16 @@ local function of_windows(key, form, ask)
   local newer = ask[6] and sum(cell, form, ask[6], now) or 0
   if what == 1 then
     if ask[7] ~= 0 and (ask[9] or is_within(ask, whole, newer, now, width)) then
-      windows(key, form, time, time, { floor(time / width), 0, ask[7] }, {})
+      windows(key, form, text(time), text(time), { place_of(form, floor(time / width), 0), ask[7] }, 1)
     end
   elseif what == 2 then
     if cell.last then give_back(key, form, cell, ask[5], time, min(tonumber(ask[7]), EXACT), ask[8]) end
   elseif what == 3 then
     local rows = {}
     for at = 7, #ask, 2 do
-      rows[#rows + 1], rows[#rows + 2], rows[#rows + 3] = floor(time / width), ask[at], ask[at + 1]
+      rows[#rows + 1], rows[#rows + 2] = place_of(form, floor(time / width), ask[at]), ask[at + 1]
     end
-    windows(key, form, time, time, rows, {})
+    windows(key, form, text(time), text(time), rows, 1)
   end
   if not cell.last then return '-' end
   return table.concat({ text(cell.first), text(cell.last), text(whole), text(newer) }, ' ')
