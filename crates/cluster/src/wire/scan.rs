@@ -132,7 +132,8 @@ impl Scan {
     async fn masters_now(&self) -> Result<Vec<(Address, String)>, Failure> {
         let inner = &self.wire.inner;
         let mut tries = 0;
-        while let Err(why) = inner.refresh_now().await {
+        while let Err(said) = inner.refresh_now().await {
+            let why = said.last().map_or_else(|| "no server is known".into(), |last| last.to_string().into());
             again(&mut tries, Failure::Unreachable(why)).await?;
         }
         let topology = inner.topology();
@@ -215,8 +216,7 @@ impl Inner {
             }
             Ok(Some(value)) => Ok(value),
             Ok(None) => Err(Failure::Unexpected(format!("{address} has answered nothing").into())),
-            Err(Silence::Lost(why)) => Err(Failure::Unreachable(why)),
-            Err(Silence::Open) => Err(Failure::Unreachable(format!("{address} is not asked for now").into())),
+            Err(Silence::Open(lost) | Silence::Lost(lost)) => Err(Failure::Unreachable(lost.why)),
         }
     }
 }
