@@ -50,7 +50,7 @@ fn readings_stay_what_they_were() {
         let mut number = 0;
         for round in 0..40 {
             // Some are swept and then added to, others are new.
-            let cell = cell(&form, (kind as u64) << 58 | round % 30);
+            let cell = cell(&form, ((kind as u64) << 58) | (round % 30));
             let now = START + Span(round as i64 * 40 * unit);
             let mut words = Vec::new();
             for _ in 0..1 + random.below(6) {
