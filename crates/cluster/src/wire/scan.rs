@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::link::{Line, Silence};
 use super::name::Name;
+use super::opening;
 use super::slot::slot_of;
 use super::topology::Address;
 use super::{Inner, Wire, unexpected};
@@ -132,8 +133,8 @@ impl Scan {
     async fn masters_now(&self) -> Result<Vec<(Address, String)>, Failure> {
         let inner = &self.wire.inner;
         let mut tries = 0;
-        while let Err(why) = inner.refresh_now().await {
-            again(&mut tries, Failure::Unreachable(why)).await?;
+        while let Err(said) = inner.refresh_now().await {
+            again(&mut tries, Failure::Unreachable(opening::list(&said).into())).await?;
         }
         let topology = inner.topology();
         let mut masters = Vec::new();
@@ -215,8 +216,7 @@ impl Inner {
             }
             Ok(Some(value)) => Ok(value),
             Ok(None) => Err(Failure::Unexpected(format!("{address} has answered nothing").into())),
-            Err(Silence::Lost(why)) => Err(Failure::Unreachable(why)),
-            Err(Silence::Open) => Err(Failure::Unreachable(format!("{address} is not asked for now").into())),
+            Err(Silence::Open(lost) | Silence::Lost(lost)) => Err(Failure::Unreachable(lost.why)),
         }
     }
 }

@@ -54,7 +54,8 @@ fn a_server_of_no_cluster_is_refused() {
         return;
     }
     let directory = TempDir::new().unwrap();
-    let server = Server::start(directory.path().join("0"), &["--cluster-enabled", "no"]);
+    let server =
+        Server::start(Path::new("redis-server"), directory.path().join("0"), &["--cluster-enabled", "no"]);
     let said = refusal(patient(vec![server.address()]));
     assert!(said.contains(&server.address()) && said.contains("cluster support disabled"), "{said}");
     assert!(said.contains("start it with `cluster-enabled yes`"), "{said}");
