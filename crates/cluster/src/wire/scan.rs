@@ -11,6 +11,8 @@
 //! A key whose slot moves from one master to the other meanwhile could be told by neither, or a failover could lose it. So
 //! it is looked before and afterwards who has which slots, since which epoch; if that has changed the pass has failed.
 
+use std::collections::BTreeMap;
+
 use hashbrown::HashSet;
 use redis::{Cmd, Value, cmd};
 use tokio::time::Instant;
@@ -18,7 +20,7 @@ use tokio::time::Instant;
 use super::link::{Line, Silence};
 use super::name::Name;
 use super::opening;
-use super::slot::slot_of;
+use super::slot::{SLOTS, slot_of};
 use super::topology::Address;
 use super::{Inner, Wire, unexpected};
 use crate::remote::{Failure, Partition};
@@ -26,14 +28,14 @@ use crate::transfer::{WITHIN, again};
 
 /// Names that a server looks at in one step.
 pub(crate) const STEP: usize = 1000;
-/// Names that are remembered at once, unless it is asked for otherwise: some 140 MB.
-pub(crate) const SEEN_MAX: usize = 1 << 22;
+/// Names that are remembered at once, unless it is asked for otherwise: some 105 MB, and half as much again while the
+/// table grows.
+pub(crate) const SEEN_MAX: usize = 3 << 20;
 
 /// A pass. What it has told is all there is only when it has come to its end.
 pub(crate) struct Scan {
     wire: Wire,
-    /// With what each has said of its slots.
-    masters: Vec<(Address, String)>,
+    masters: Vec<Master>,
     /// The place of the master that is asked.
     at: usize,
     cursor: u64,
@@ -41,6 +43,13 @@ pub(crate) struct Scan {
     share: u64,
     shares: u64,
     seen: Option<Seen>,
+}
+
+/// A master, with what it has said of its slots.
+#[derive(Clone, PartialEq)]
+struct Master {
+    address: Address,
+    own: Own,
 }
 
 /// Names that were told.
@@ -70,7 +79,7 @@ impl Scan {
 
     /// The next names with their partitions, perhaps none; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<(Partition, Name)>>, Failure> {
-        let Some((address, _)) = self.masters.get(self.at).cloned() else { return Ok(None) };
+        let Some(Master { address, .. }) = self.masters.get(self.at).cloned() else { return Ok(None) };
         let mut scan = cmd("SCAN");
         scan.arg(self.cursor).arg("MATCH").arg(self.wire.inner.names.pattern()).arg("COUNT").arg(STEP);
         let value = self.ask(&address, scan).await?;
@@ -113,7 +122,7 @@ impl Scan {
 
     /// Comes to a master.
     async fn reach(&mut self) -> Result<(), Failure> {
-        let Some((address, _)) = self.masters.get(self.at).cloned() else { return Ok(()) };
+        let Some(Master { address, .. }) = self.masters.get(self.at).cloned() else { return Ok(()) };
         let Value::Int(keys) = self.ask(&address, cmd("DBSIZE")).await? else {
             return Err(Failure::Unexpected(format!("{address}: no answer to DBSIZE").into()));
         };
@@ -129,34 +138,35 @@ impl Scan {
         inner.topology().master(slot).is_some_and(|master| **master == *address)
     }
 
-    /// The masters of all partitions, with their epochs and slots.
-    async fn masters_now(&self) -> Result<Vec<(Address, String)>, Failure> {
+    /// The masters of all partitions. Each has to say itself that the slots are its own: who tells where slots are may not
+    /// have heard of the last change.
+    async fn masters_now(&self) -> Result<Vec<Master>, Failure> {
         let inner = &self.wire.inner;
         let mut tries = 0;
         while let Err(said) = inner.refresh_now().await {
             again(&mut tries, Failure::Unreachable(opening::list(&said).into())).await?;
         }
         let topology = inner.topology();
-        let mut masters = Vec::new();
+        let mut slots = BTreeMap::<Address, Vec<u16>>::new();
         for partition in (0..inner.settings.partitions.count()).map(Partition) {
             let slot = slot_of(partition, inner.settings.partitions);
             let Some(master) = topology.master(slot) else {
                 return Err(unexpected(partition, "no server has its slot: its statistics would be missing"));
             };
-            masters.push(master.clone());
+            slots.entry(Address::clone(master)).or_default().push(slot);
         }
-        masters.sort_unstable();
-        masters.dedup();
-        let mut said = Vec::with_capacity(masters.len());
-        for master in masters {
-            let slots = self.slots_of(&master).await?;
-            said.push((Address::clone(&master), slots));
+        let mut masters = Vec::with_capacity(slots.len());
+        for (address, slots) in slots {
+            let own = self.own(&address).await?;
+            if !slots.into_iter().all(|slot| own.has(slot)) {
+                return Err(moved());
+            }
+            masters.push(Master { address, own });
         }
-        Ok(said)
+        Ok(masters)
     }
 
-    /// What a master says of itself: its name, its epoch and its slots.
-    async fn slots_of(&self, address: &Address) -> Result<String, Failure> {
+    async fn own(&self, address: &Address) -> Result<Own, Failure> {
         let mut ask = cmd("CLUSTER");
         ask.arg("NODES");
         let text = match self.ask(address, ask).await {
@@ -164,24 +174,14 @@ impl Scan {
             Ok(Value::VerbatimString { text, .. } | Value::SimpleString(text)) => text,
             // A server that is no cluster.
             Err(Failure::Unexpected(why)) if why.to_ascii_lowercase().contains("cluster support") => {
-                return Ok(String::new());
+                return Ok(Own { said: String::new(), slots: vec![(0, SLOTS - 1)] });
             }
-            Ok(_) => {
-                return Err(Failure::Unexpected(format!("{address}: no answer to CLUSTER NODES").into()));
-            }
+            Ok(_) => String::new(),
             Err(failure) => return Err(failure),
         };
-        let mut lines = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-        let own = lines.find(|words| words.get(2).is_some_and(|flags| flags.contains("myself")));
-        let own = own.unwrap_or_default();
-        let [name, _, flags, _, _, _, epoch, _, slots @ ..] = own.as_slice() else {
-            return Err(Failure::Unexpected(format!("{address} does not say which slots it has").into()));
-        };
-        // A slot on its way is in brackets.
-        if !flags.contains("master") || slots.iter().any(|slot| slot.starts_with('[')) {
-            return Err(moved());
-        }
-        Ok(format!("{name} {epoch} {}", slots.join(" ")))
+        let unreadable = || Failure::Unexpected(format!("{address} does not say which slots it has").into());
+        let own = Own::parse(&text).ok_or_else(unreadable)?;
+        own.ok_or_else(moved)
     }
 
     /// Asks a server until it answers, for a while. What is asked changes nothing.
@@ -221,9 +221,68 @@ impl Inner {
     }
 }
 
+/// What a master says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Own {
+    /// Its name, its epoch and its slots: another epoch may have had other slots in between.
+    said: String,
+    /// The first and the last of each run of slots.
+    slots: Vec<(u16, u16)>,
+}
+
+impl Own {
+    /// Reads the answer to `CLUSTER NODES`. `Some(None)` if it is no master, or slots of its own are on their way.
+    fn parse(text: &str) -> Option<Option<Own>> {
+        let mut lines = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let own = lines.find(|words| words.get(2).is_some_and(|flags| flags.contains("myself")))?;
+        let [name, _, flags, _, _, _, epoch, _, slots @ ..] = own.as_slice() else { return None };
+        // A slot on its way is in brackets.
+        if !flags.contains("master") || slots.iter().any(|slot| slot.starts_with('[')) {
+            return Some(None);
+        }
+        let run = |text: &&str| {
+            let (from, to) = text.split_once('-').unwrap_or((text, text));
+            Some((from.parse::<u16>().ok()?, to.parse::<u16>().ok()?))
+        };
+        let said = format!("{name} {epoch} {}", slots.join(" "));
+        Some(Some(Own { said, slots: slots.iter().map(run).collect::<Option<_>>()? }))
+    }
+
+    fn has(&self, slot: u16) -> bool {
+        self.slots.iter().any(|(from, to)| (*from..=*to).contains(&slot))
+    }
+}
+
 fn moved() -> Failure {
     Failure::Unexpected(
         "slots are moved from server to server, or a replica has taken over: begin again when that has ended"
             .into(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_master_says_which_slots_are_its_own() {
+        let other = "b0 127.0.0.1:2@3 master - 0 17 2 connected 0-99\n";
+        let read = |own: &str| Own::parse(&format!("{other}{own}\n"));
+        let own = read("a1 127.0.0.1:1@2 myself,master - 0 17 5 connected 100-5460 7000").unwrap().unwrap();
+        assert_eq!(own.said, "a1 5 100-5460 7000");
+        let has = [99, 100, 5460, 5461, 7000, 7001].map(|slot| own.has(slot));
+        assert_eq!(has, [false, true, true, false, true, false]);
+        let none = read("a1 127.0.0.1:1@2 myself,master - 0 17 5 connected").unwrap().unwrap();
+        assert!(!none.has(0));
+        for passing in [
+            "a1 127.0.0.1:1@2 myself,master - 0 17 5 connected 1-2 [3->-b0]",
+            "a1 127.0.0.1:1@2 myself,master - 0 17 5 connected 1-2 [93-<-b0]",
+            "a1 127.0.0.1:1@2 myself,slave b0 0 17 5 connected",
+        ] {
+            assert_eq!(read(passing), Some(None), "{passing}");
+        }
+        for wrong in ["", "a1 x myself", "a1 127.0.0.1:1@2 myself,master - 0 17 5 connected x 70000"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
 }

@@ -1,14 +1,15 @@
 //! Statistics leave a cluster, and are erased in it, while nodes run.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::wire::{self, Wire};
-use cluster::{Export, Settings};
+use cluster::{Export, Settings, Transfer, Transferred};
 use event::Key;
 use sim::suite::model::Subject;
 use sim::suite::*;
-use stats::portable::{Content, Portable};
+use stats::portable::{Content, Definition, Portable};
 
 use crate::homes::{Home, fresh_for, over, prefix};
 use crate::reshard::{move_slots, slots_of};
@@ -107,21 +108,61 @@ fn an_export_fails_where_slots_move_meanwhile() {
     assert_eq!(exported(&way, usize::MAX).len(), 6005, "begun again");
 }
 
+/// Cells with their definitions.
+fn named<'a>(
+    all: &'a BTreeMap<(Key, bool), Portable>,
+    definitions: &'a [Definition],
+) -> impl Iterator<Item = (&'a Definition, Portable)> {
+    all.values().map(move |cell| (&definitions[cell.definition], cell.clone()))
+}
+
+/// Nodes answer for an hour what they have read, unless they are told of a change.
+fn lasting() -> Settings {
+    let hour = Duration::from_secs(3600);
+    Settings { stale_for: hour, ..fresh_for(hour) }
+}
+
+/// The counts of keys of these numbers.
+fn sums(home: &Home, numbers: &[u64]) -> Vec<u64> {
+    let observations = numbers.iter().map(|number| peek(key(MASS, *number), at(1000))).collect();
+    let outcome = observe_one(home.ledger(), request(observations));
+    outcome.readings.iter().map(|reading| reading.sum(0, 0)).collect()
+}
+
+#[test]
+fn what_is_brought_in_is_read_by_every_node() {
+    let Some(cluster) = Cluster::start() else { return };
+    let prefixes = [prefix(), prefix()];
+    let [from, to] = prefixes.each_ref().map(|prefix| over(&cluster, prefix, 1, PARTITIONS, lasting()));
+    fill(&from, 200);
+    assert_eq!(sums(&to, &[7, 8]), [0, 0]);
+    let [from, into] = prefixes.each_ref().map(|prefix| way(&cluster, prefix));
+    let all = exported(&from, usize::MAX);
+    let definitions = Export::definitions(&catalog()).unwrap();
+    let moved = |writes: bool| {
+        into.wait(async |wire: &Wire| {
+            let mut transfer = Transfer::new(Arc::new(wire.clone()), into.partitions, at(1000), writes);
+            transfer.take(named(&all, &definitions)).await.unwrap();
+            let Transferred { same, created, changed, .. } = transfer.end().await.unwrap();
+            [same, created, changed]
+        })
+    };
+    let count = all.len() as u64;
+    assert_eq!(moved(false), [0, count, 0], "only compared");
+    assert_eq!(sums(&to, &[7, 8]), [0, 0]);
+    assert_eq!(moved(true), [0, count, 0]);
+    wait("the node has been told", || sums(&to, &[7, 8]) == [8, 9]);
+    assert_eq!(moved(true), [count, 0, 0], "all is as it was there");
+}
+
 #[test]
 fn what_is_erased_is_gone_for_every_node() {
     let Some(cluster) = Cluster::start() else { return };
     let prefix = prefix();
-    // Without being told they would answer what they had read for a long time.
-    let times = Settings { stale_for: Duration::from_secs(3600), ..fresh_for(Duration::from_millis(100)) };
-    let nodes = [1, 2].map(|node| over(&cluster, &prefix, node, PARTITIONS, times));
+    let nodes = [1, 2].map(|node| over(&cluster, &prefix, node, PARTITIONS, lasting()));
     fill(&nodes[0], 200);
-    let sums = |home: &Home, numbers: &[u64]| -> Vec<u64> {
-        let observations = numbers.iter().map(|number| peek(key(MASS, *number), at(1000))).collect();
-        let outcome = observe_one(home.ledger(), request(observations));
-        outcome.readings.iter().map(|reading| reading.sum(0, 0)).collect()
-    };
     for node in &nodes {
-        assert_eq!(sums(node, &[7, 8]), [8, 9]);
+        assert_eq!(sums(node, &[7, 3, 8]), [8, 4, 9]);
     }
     let way = way(&cluster, &prefix);
     let shingles = HashSet::from([key(MASS, 7).shingle, key(DISTINCT, 3).shingle]);
