@@ -1,6 +1,6 @@
 //! [`Cluster`]: a node's ledger.
 
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -14,8 +14,8 @@ use event_listener::{Event, Listener};
 use hashbrown::HashMap;
 use stats::random::Random;
 use stats::{
-    Answer, Catalog, CatalogError, Census, Durability, Figure, Ledger, LedgerError, Measure, Outcomes, Plan,
-    Request, Timeline,
+    Answer, Catalog, CatalogError, Census, Durability, Figure, Hottest, Ledger, LedgerError, Measure,
+    Outcomes, Request, Timeline,
 };
 use store::Device;
 
@@ -86,7 +86,7 @@ impl Settings {
 
 /// Statistics in a cluster, with a cache and a journal in this process.
 pub struct Cluster {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 pub(crate) struct Inner {
@@ -436,35 +436,18 @@ impl Inner {
     ) -> Result<Vec<(Key, u64)>, LedgerError> {
         let world = self.world();
         let planned = world.planned(space, kind)?;
-        let plan = Plan::over(&planned.statistic.measure, &[window])?;
-        if usize::from(counter) >= plan.columns() {
-            let why = "there are fewer counters".to_owned();
-            return Err(LedgerError::Unfit { statistic: planned.statistic.name.clone(), why });
-        }
-        let horizon = self.horizon.load(Ordering::Acquire);
-        // The least of the best on top, so that it can be replaced.
-        let mut best = BinaryHeap::new();
-        let (mut values, mut room) = (vec![0; plan.reading()], Vec::new());
+        let mut hottest = Hottest::new(&planned.statistic, counter, window, now, limit)?;
+        let horizon = Time(self.horizon.load(Ordering::Acquire));
+        let mut room = Vec::new();
         for shard in &self.shards {
             for (id, entry) in lock(shard).iter() {
-                if (id.space, id.kind, entry.form) != (space.0, kind.0, planned.known.form.id) {
-                    continue;
-                }
-                let words = entry.show(&plan, &mut room);
-                if plan.last(words).is_none_or(|last| plan.expires_after(last).0 <= horizon) {
-                    continue;
-                }
-                plan.read(words, now, &mut values);
-                let sum = values.get(usize::from(counter)).copied().unwrap_or(0);
-                if sum > 0 {
-                    best.push((std::cmp::Reverse(sum), id.key()));
-                    if best.len() > limit {
-                        best.pop();
-                    }
+                if (id.space, id.kind, entry.form) == (space.0, kind.0, planned.known.form.id) {
+                    let words = entry.show(hottest.plan(), &mut room);
+                    hottest.look(id.key(), words, horizon);
                 }
             }
         }
-        Ok(best.into_sorted_vec().into_iter().map(|(sum, key)| (key, sum.0)).collect())
+        Ok(hottest.finish())
     }
 
     /// Lets go of what has expired, but for what was just added.

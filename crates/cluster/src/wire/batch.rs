@@ -191,7 +191,7 @@ pub(super) fn sweep(names: &Names, partition: Partition, cells: &[Cell], horizon
     for cell in cells {
         if Frame::of(&cell.form.definition.measure).is_some_and(|frame| frame.outlives()) {
             keys.push(names.cell(partition, cell));
-            places.push(forms.place(&cell.form));
+            places.push(forms.place(&cell.form, false));
         }
     }
     let mut pack = Pack::default();

@@ -167,18 +167,23 @@ fn what_a_topic_does_not_have_is_said_and_passed_over() {
     assert!(said.contains("logs:0:8: the record has no value"), "{said}");
     assert!(said.contains("1 events, 2 lines that were none"), "{said}");
     assert_eq!(seen(&server), 6);
-    // A damaged one. The next has another batch, so it is only this one that is lost.
-    broker.append(0, 8..10);
+    // Damaged on its way, and then for good. The next has another batch, so it is only this one that is lost.
+    broker.append(0, 8..9);
     broker.broker.on_once(ApiKey::Fetch, |_| Control::CorruptRecords);
     let said = follower.once().stderr;
-    assert!(said.contains("logs:0:10: the record is damaged"), "{said}");
-    assert_eq!(seen(&server), 7);
+    assert!(said.contains("1 events, 0 lines that were none"), "{said}");
+    broker.append(0, 9..11);
+    broker.broker.on_times(ApiKey::Fetch, 3, |_| Control::CorruptRecords);
+    let said = follower.once().stderr;
+    assert!(said.contains("logs:0:11: the record is damaged"), "{said}");
+    assert!(said.contains("1 events, 1 lines that were none"), "{said}");
+    assert_eq!(seen(&server), 8);
     // Made anew, with the same offsets.
     assert!(broker.broker.delete_topic(TOPIC) && broker.broker.create_topic(TOPIC, 1));
-    broker.append(0, 10..14);
+    broker.append(0, 11..15);
     let said = follower.once().stderr;
     assert!(said.contains("the topic `logs` was made anew"), "{said}");
-    assert_eq!(seen(&server), 11);
+    assert_eq!(seen(&server), 12);
 }
 
 #[test]

@@ -40,6 +40,8 @@ const FETCH_MAX: i32 = 1 << 20;
 const FETCH_PARTITION_MAX: i32 = 256 << 10;
 /// Largest batch of records, unpacked. Of those at most [`LINES_MAX`] and one are held.
 const UNPACKED_MAX: usize = 8 << 20;
+/// How often a batch is asked for that does not come whole: on its way it may have been damaged by chance.
+const TRIES: u32 = 3;
 /// What Kafka's protocol calls the first and the last offset.
 const FIRST: i64 = -2;
 const END: i64 = -1;
@@ -135,6 +137,8 @@ struct Reading {
     looked: Instant,
     /// When Kafka is asked again that did not answer, and how long that was.
     again: Option<(Instant, Duration)>,
+    /// The partition and offset that could not be decoded last, and how often.
+    damaged: (i32, i64, u32),
 }
 
 impl Topic {
@@ -158,7 +162,7 @@ impl Topic {
                 .max_response_size(ANSWER_MAX)
                 .connect()
                 .await?;
-            let admin = kafka.admin();
+            let admin = kafka.admin().default_api_timeout(WITHIN);
             let consumer = subscribe(&kafka, &address.topic).await?;
             Ok((kafka, admin, consumer))
         };
@@ -166,8 +170,8 @@ impl Topic {
             runtime.block_on(open).map_err(|error: KrafkaError| error.to_string())?;
         let is_new = kept.is_none();
         let offsets = kept.unwrap_or_else(|| Offsets { topic: address.topic.clone(), ..Offsets::default() });
-        let (ends, looked, again) = (BTreeMap::new(), Instant::now(), None);
-        let reading = Reading { kafka, admin, consumer, offsets, ends, looked, again };
+        let (ends, looked, again, damaged) = (BTreeMap::new(), Instant::now(), None, (0, 0, 0));
+        let reading = Reading { kafka, admin, consumer, offsets, ends, looked, again, damaged };
         let mut topic = Topic { reading, runtime };
         let Topic { reading, runtime } = &mut topic;
         let notes = runtime.block_on(reading.begin(is_new, begin)).map_err(|error| error.to_string())?;
@@ -247,18 +251,27 @@ impl Reading {
                 }
             }
             Err(KrafkaError::NoOffset { partitions }) => {
-                let partitions: Vec<i32> = partitions.into_iter().map(|(_, partition)| partition).collect();
+                let before = self.offsets.next.clone();
+                let places: Vec<i32> = partitions.iter().map(|(_, partition)| *partition).collect();
                 if !self.look(&mut taken.notes).await? {
-                    self.place(&partitions, Begin::AtFirst, &mut taken.notes).await?;
+                    self.place(&places, Begin::AtFirst, &mut taken.notes).await?;
+                    if self.offsets.next == before {
+                        return Err(KrafkaError::NoOffset { partitions });
+                    }
                 }
             }
             Err(error) => {
                 let Some((partition, offset)) = undecodable(&topic, &error.to_string()) else {
                     return Err(error);
                 };
-                // Of a batch that cannot be decoded nobody knows where it ends: its offsets are tried one by one.
-                self.consumer.seek(&topic, partition, offset.saturating_add(1)).await?;
-                taken.bad.push(format!("{topic}:{partition}:{offset}: the record is damaged"));
+                let (last, at, tries) = self.damaged;
+                let tries = if (last, at) == (partition, offset) { tries + 1 } else { 1 };
+                self.damaged = (partition, offset, tries);
+                if tries == TRIES {
+                    // Of a batch that cannot be decoded nobody knows where it ends: it is passed over offset by offset.
+                    self.consumer.seek(&topic, partition, offset.saturating_add(1)).await?;
+                    taken.bad.push(format!("{topic}:{partition}:{offset}: the record is damaged"));
+                }
             }
         }
         for (partition, next) in self.assigned().await {
