@@ -256,9 +256,6 @@ impl Shard {
     /// An entry for a cell of a form, without an image that is not to be used any more, and the time as of which its image
     /// is what the cluster has. The additions of one of another form that was in its place go on to be sent.
     pub(crate) fn entry(&mut self, id: CellId, form: u32, part: usize, stamp: u64) -> (&mut Entry, Duration) {
-        if self.cells.get(&id).is_some_and(|entry| entry.form != form) {
-            self.replace(id, form, part);
-        }
         let Shard { parts, cells, ring, bytes, .. } = self;
         let invalidated = parts.get(part).map_or(Duration::ZERO, |part| part.invalidated);
         let entry = cells.entry(id).or_insert_with(|| {
@@ -267,6 +264,14 @@ impl Shard {
             *bytes += entry.bytes();
             entry
         });
+        if entry.form != form {
+            let before = entry.bytes();
+            let mut old = std::mem::replace(entry, Entry::new(form));
+            *bytes = (*bytes + entry.bytes()).saturating_sub(before);
+            if let (Some(delta), Some(part)) = (old.pending.take(), parts.get_mut(part)) {
+                part.orphans.push(Item::new(id, old.form, Arc::from(delta)));
+            }
+        }
         if entry.read_at < invalidated && entry.image.is_some() {
             // It was on its way meanwhile.
             let before = entry.bytes();
@@ -278,17 +283,6 @@ impl Shard {
         let as_of = |part: &Part| part.chain.as_of(entry.link, entry.read_at);
         let as_of = parts.get(part).map_or(entry.read_at, as_of);
         (entry, as_of)
-    }
-
-    #[cold]
-    fn replace(&mut self, id: CellId, form: u32, part: usize) {
-        let Some(entry) = self.cells.get_mut(&id) else { return };
-        let before = entry.bytes();
-        let mut old = std::mem::replace(entry, Entry::new(form));
-        self.bytes = (self.bytes + entry.bytes()).saturating_sub(before);
-        if let (Some(delta), Some(part)) = (old.pending.take(), self.parts.get_mut(part)) {
-            part.orphans.push(Item::new(id, old.form, Arc::from(delta)));
-        }
     }
 
     /// Adds to a cell, which has an entry.

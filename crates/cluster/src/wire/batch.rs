@@ -1,9 +1,11 @@
 //! Batches and claims as arguments of their scripts.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use event::{Span, Time};
+use hashbrown::{DefaultHashBuilder, HashTable};
 use stats::limit::{Flow, nanoseconds};
 use stats::portable::{Content, Registers, Totals};
 use stats::{Bucket, Column, Evidence, Measure};
@@ -51,19 +53,22 @@ impl<'a> Forms<'a> {
 /// The keys of a script, each once.
 #[derive(Default)]
 pub(super) struct Keys {
-    places: HashMap<Vec<u8>, i64>,
+    hasher: DefaultHashBuilder,
+    places: HashTable<usize>,
     pub(super) list: Vec<Vec<u8>>,
 }
 
 impl Keys {
     pub(super) fn place(&mut self, name: Vec<u8>) -> i64 {
-        if let Some(place) = self.places.get(&name) {
-            return *place;
-        }
-        self.list.push(name.clone());
-        let place = self.list.len() as i64;
-        self.places.insert(name, place);
-        place
+        let Keys { hasher, places, list } = self;
+        let hash = hasher.hash_one(&name);
+        let found = places.find(hash, |at| list[*at] == name).copied();
+        let at = found.unwrap_or_else(|| {
+            list.push(name);
+            places.insert_unique(hash, list.len() - 1, |at| hasher.hash_one(&list[*at]));
+            list.len() - 1
+        });
+        at as i64 + 1
     }
 }
 

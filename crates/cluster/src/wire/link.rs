@@ -145,7 +145,7 @@ impl Link {
             let unasked = || Lost::away(format!("{} did not answer before", self.address));
             return Err(Silence::Open(last.unwrap_or_else(unasked)));
         }
-        let answer = timeout_at(deadline, self.send(line, &commands)).await;
+        let answer = timeout_at(deadline, self.send(line, commands)).await;
         let answer = answer.unwrap_or_else(|_| {
             Counters::add(&self.counters.timeouts, 1);
             Err(Lost::away(format!("{} did not answer in time", self.address)))
@@ -154,19 +154,20 @@ impl Link {
         answer.map_err(Silence::Lost)
     }
 
-    async fn send(&self, line: Line, commands: &[Cmd]) -> Result<Vec<Value>, Lost> {
+    async fn send(&self, line: Line, commands: Vec<Cmd>) -> Result<Vec<Value>, Lost> {
         let _permit = self.permits.acquire().await.map_err(|error| Lost::away(error.to_string()))?;
-        let mut pipeline = Pipeline::with_capacity(commands.len());
-        commands.iter().for_each(|command| {
-            pipeline.add_command(command.clone());
+        let count = commands.len();
+        let mut pipeline = Pipeline::with_capacity(count);
+        commands.into_iter().for_each(|command| {
+            pipeline.add_command(command);
         });
         let mut is_again = false;
         loop {
             let (number, mut connection) = self.connection(line).await?;
-            Counters::add(&self.counters.commands, commands.len() as u64);
+            Counters::add(&self.counters.commands, count as u64);
             Counters::add(&self.counters.round_trips, 1);
-            match connection.send_packed_commands(&pipeline, 0, commands.len()).await {
-                Ok(values) if values.len() == commands.len() => return Ok(values),
+            match connection.send_packed_commands(&pipeline, 0, count).await {
+                Ok(values) if values.len() == count => return Ok(values),
                 Ok(_) => {
                     self.forget(line, number);
                     return Err(Lost::away(format!("{} answered less than it was asked", self.address)));
@@ -178,7 +179,7 @@ impl Link {
                         return Err(Lost::new(&self.address.to_string(), &error));
                     }
                     is_again = true;
-                    Counters::add(&self.counters.resent, commands.len() as u64);
+                    Counters::add(&self.counters.resent, count as u64);
                 }
             }
         }
