@@ -86,7 +86,7 @@ impl Settings {
 
 /// Statistics in a cluster, with a cache and a journal in this process.
 pub struct Cluster {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 pub(crate) struct Inner {

@@ -54,11 +54,7 @@ impl Sweep {
     ///
     /// # Errors
     /// What the cluster answered last, or that slots were moved meanwhile. The next step begins a pass anew.
-    pub async fn step(
-        &mut self,
-        forms: &HashMap<u32, Arc<Form>>,
-        horizon: Time,
-    ) -> Result<Swept, Failure> {
+    pub async fn step(&mut self, forms: &HashMap<u32, Arc<Form>>, horizon: Time) -> Result<Swept, Failure> {
         let mut scan = match self.scan.take() {
             Some(scan) => scan,
             None => Scan::begin(&self.wire, None).await?,

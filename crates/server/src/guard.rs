@@ -27,6 +27,8 @@ use crate::problem::{
 
 /// What metrics call the route of a request that has none, or was refused before it was looked for.
 pub(crate) const OTHER: &str = "other";
+/// Memory that is taken for a body before it comes.
+const AHEAD_BYTES_MAX: u64 = 1 << 20;
 /// Answers without a token.
 const OPEN: &str = "/healthz";
 
@@ -163,7 +165,9 @@ async fn read(
         return Err(too_large());
     }
     let mut body = body;
-    let mut whole: Vec<u8> = Vec::new();
+    // As long as is announced, but no more than a little before anything has come.
+    let expected = announced.unwrap_or(0).min(AHEAD_BYTES_MAX).min(max as u64);
+    let mut whole: Vec<u8> = Vec::with_capacity(expected as usize);
     let mut room: Option<OwnedSemaphorePermit> = None;
     let mut length = 0usize;
     while let Some(frame) = body.frame().await {

@@ -136,18 +136,18 @@ impl Node {
     ///
     /// # Errors
     /// What it is told if there is none.
-    pub(crate) fn admit(&self, path: &str) -> Result<Admitted, &Refusal> {
+    pub(crate) fn admit(&self, path: &str) -> Result<Admitted, Refusal> {
         if PROBES.contains(&path) {
             return Ok(Admitted(None));
         }
         let refused = |_| {
             self.metrics.refused.inc();
-            &self.crowded
+            self.crowded.clone()
         };
         let place = Arc::clone(&self.requests).try_acquire_owned().map_err(refused)?;
         // It will be thousands of events, which need not be read first.
         if path.starts_with(BATCHES) && self.batches.is_crowded() {
-            return Err(&self.queued);
+            return Err(self.queued.clone());
         }
         Ok(Admitted(Some(Arc::new(place))))
     }

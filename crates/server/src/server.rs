@@ -1,6 +1,5 @@
 //! The server: connections, housekeeping, and an end that loses nothing.
 
-use std::future::ready;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -181,9 +180,12 @@ async fn connection(
         let place = match node.admit(request.uri().path()) {
             Ok(place) => place,
             Err(refusal) => {
-                let refused = node.shed.refuse(refusal, request, &rest);
-                node.metrics.answered(OTHER, refused.status().as_u16(), Duration::ZERO);
-                return Either::Left(ready(Ok(refused)));
+                let (node, rest) = (Arc::clone(&node), rest.clone());
+                return Either::Left(async move {
+                    let refused = node.shed.refuse(refusal, request, rest).await;
+                    node.metrics.answered(OTHER, refused.status().as_u16(), Duration::ZERO);
+                    Ok(refused)
+                });
             }
         };
         request.extensions_mut().insert(peer);

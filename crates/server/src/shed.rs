@@ -6,6 +6,7 @@
 //! the number of those that do, so that all refusals together take a bounded share of the processors. `Retry-After` is
 //! never shorter than the pause, so whoever heeds it does not notice one.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,12 +19,13 @@ use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::problem::{Failure, MEDIA_TYPE};
 
-/// Refusals a second for each processor: at some 20 µs each, a hundredth of it.
-const REFUSALS_PER_S: u64 = 500;
+/// Refusals a second for each processor: at some 20 µs each, half a hundredth of it.
+const REFUSALS_PER_S: u64 = 250;
 /// The shortest pause.
 const PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause, unless half of the node's request time is shorter: a connection on which nothing is read for all
@@ -32,7 +34,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Bytes of a refused request's body that are heard out, so that its connection can be used again and a client that
 /// writes before it reads gets to the answer.
 const DRAINED_MAX: u64 = 1 << 20;
-/// Time for that.
+/// Looks for a body that came together with its head: the connection hands it over by and by.
+const LOOKS: usize = 3;
+/// Time for the others.
 const DRAINED_IN: Duration = Duration::from_secs(1);
 
 /// Refuses requests, no more of them than can be afforded.
@@ -47,7 +51,7 @@ pub(crate) struct Shed {
 }
 
 /// An answer that is ready before it is needed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Refusal(Bytes);
 
 impl Refusal {
@@ -83,32 +87,37 @@ impl Shed {
     }
 
     /// Answers a request with a refusal, and lets its connection rest.
-    pub(crate) fn refuse(
+    pub(crate) async fn refuse(
         &self,
-        refusal: &Refusal,
+        refusal: Refusal,
         request: Request<Incoming>,
-        rest: &Rest,
+        rest: Rest,
     ) -> Response<Body> {
         let pause = self.pause();
-        let mut response = Response::new(Body::from(refusal.0.clone()));
+        let mut response = Response::new(Body::from(refusal.0));
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         let seconds = pause.as_micros().div_ceil(1_000_000).max(1) as u64;
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        if request.body().is_end_stream() {
-            rest.until(Instant::now() + pause);
-        } else if is_heard_out(request.headers(), request.body()) {
-            // The answer does not wait for the body's end.
-            let rest = rest.clone();
-            tokio::spawn(async move {
-                // Given up, the body is dropped, and the connection closed with it.
-                let _ = timeout(DRAINED_IN, drain(request.into_body())).await;
-                rest.until(Instant::now() + pause);
-            });
-        } else {
+        if !is_heard_out(request.headers(), request.body()) {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            return response;
         }
+        let mut drained = Box::pin(drain(request.into_body()));
+        for _ in 0..LOOKS {
+            if poll_fn(|context| Poll::Ready(drained.as_mut().poll(context).is_ready())).await {
+                rest.until(Instant::now() + pause);
+                return response;
+            }
+            yield_now().await;
+        }
+        // The answer does not wait for a body that is still on its way.
+        tokio::spawn(async move {
+            // Given up, the body is dropped, and the connection closed with it.
+            let _ = timeout(DRAINED_IN, drained).await;
+            rest.until(Instant::now() + pause);
+        });
         response
     }
 }

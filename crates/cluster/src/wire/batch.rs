@@ -181,17 +181,12 @@ pub(super) fn claims(
 }
 
 /// Of cells of one partition that are to be rid of what has aged out of them; `None` where of none something can.
-pub(super) fn sweep(
-    names: &Names,
-    partition: Partition,
-    cells: &[Cell],
-    horizon: Time,
-) -> Option<Arguments> {
+pub(super) fn sweep(names: &Names, partition: Partition, cells: &[Cell], horizon: Time) -> Option<Arguments> {
     let (mut forms, mut keys, mut places) = (Forms::default(), Vec::new(), Vec::new());
     for cell in cells {
         if Frame::of(&cell.form.definition.measure).is_some_and(|frame| frame.outlives()) {
             keys.push(names.cell(partition, cell));
-            places.push(forms.place(&cell.form));
+            places.push(forms.place(&cell.form, false));
         }
     }
     let mut pack = Pack::default();

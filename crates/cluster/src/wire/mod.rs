@@ -364,11 +364,11 @@ impl Inner {
 
     /// Looks whether the cluster can be used as it is meant to.
     async fn begin(&self) -> Result<(), OpenError> {
-        if let Err(said) = self.refresh_now().await {
-            return Err(self.diagnose(said).await);
-        }
-        self.check_rights().await?;
-        self.agree().await
+        let said = match self.refresh_now().await {
+            Ok(()) => self.refusals().await,
+            Err(said) => said,
+        };
+        if said.is_empty() { self.agree().await } else { Err(self.diagnose(said).await) }
     }
 
     /// Asks servers one after the other where slots are, beginning with another one each time. Tells what each said if none

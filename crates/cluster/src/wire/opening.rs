@@ -55,7 +55,9 @@ impl Cause {
             }
             Cause::Credentials => "Correct `user` and `password` in [ledger]",
             Cause::Rights => "Give the user the rights that docs/operating.md names",
-            Cause::Plain => "Leave `tls` out of [ledger], or name ports that speak TLS",
+            Cause::Plain => {
+                "Leave `tls` out of [ledger], or name ports that speak TLS and let servers announce them (`tls-cluster yes`)"
+            }
             Cause::Encrypted => "Set `tls = true` in [ledger], or name ports that do not speak TLS",
             Cause::Certificate => {
                 "Set `tls_ca` in [ledger] to the certificate of the authority, and name servers as their certificates do"
@@ -163,11 +165,8 @@ impl Inner {
         Ok(answers.contains(&stream.read_u8().await?))
     }
 
-    /// Looks whether each master lets this user do what is needed.
-    ///
-    /// # Errors
-    /// What it refuses.
-    pub(super) async fn check_rights(&self) -> Result<(), OpenError> {
+    /// What masters say that do not let this user do what is needed, or do not answer where the others say they are.
+    pub(super) async fn refusals(&self) -> Vec<Said> {
         let topology = self.topology();
         let mut masters: Vec<(&Arc<Address>, Partition)> = Vec::new();
         for partition in (0..self.settings.partitions.count()).map(Partition) {
@@ -177,8 +176,7 @@ impl Inner {
             }
         }
         let looks = masters.into_iter().map(|(master, partition)| self.refused(master, partition));
-        let refused: Vec<Said> = join_all(looks).await.into_iter().flatten().collect();
-        if refused.is_empty() { Ok(()) } else { Err(error(&refused)) }
+        join_all(looks).await.into_iter().flatten().collect()
     }
 
     async fn refused(&self, master: &Address, partition: Partition) -> Option<Said> {

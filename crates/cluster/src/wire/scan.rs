@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::link::{Line, Silence};
 use super::name::Name;
+use super::opening;
 use super::slot::slot_of;
 use super::topology::Address;
 use super::{Inner, Wire, unexpected};
@@ -133,8 +134,7 @@ impl Scan {
         let inner = &self.wire.inner;
         let mut tries = 0;
         while let Err(said) = inner.refresh_now().await {
-            let why = said.last().map_or_else(|| "no server is known".into(), |last| last.to_string().into());
-            again(&mut tries, Failure::Unreachable(why)).await?;
+            again(&mut tries, Failure::Unreachable(opening::list(&said).into())).await?;
         }
         let topology = inner.topology();
         let mut masters = Vec::new();

@@ -19,6 +19,7 @@ mod servers;
 mod simulated;
 mod simulation;
 mod support;
+mod sweep;
 mod traffic;
 mod transfers;
 mod valkey;

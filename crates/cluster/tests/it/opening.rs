@@ -54,7 +54,8 @@ fn a_server_of_no_cluster_is_refused() {
         return;
     }
     let directory = TempDir::new().unwrap();
-    let server = Server::start(directory.path().join("0"), &["--cluster-enabled", "no"]);
+    let server =
+        Server::start(Path::new("redis-server"), directory.path().join("0"), &["--cluster-enabled", "no"]);
     let said = refusal(patient(vec![server.address()]));
     assert!(said.contains(&server.address()) && said.contains("cluster support disabled"), "{said}");
     assert!(said.contains("start it with `cluster-enabled yes`"), "{said}");
@@ -113,16 +114,17 @@ fn certify(directory: &Path) -> Option<()> {
     Some(())
 }
 
-/// A server that speaks with and without TLS, where it speaks TLS, and the authority of its certificate.
-fn encrypted(directory: &Path) -> Option<(Cluster, String, PathBuf)> {
+/// A server that speaks with and without TLS, where it speaks TLS, and the authority of its certificate. It announces the
+/// one port or the other.
+fn encrypted(directory: &Path, announced: &str) -> Option<(Cluster, String, PathBuf)> {
     are_there().then_some(())?;
     certify(directory)?;
     let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let file = |name: &str| directory.join(name).display().to_string();
     let (key, certificate, authority) = (file("key.pem"), file("certificate.pem"), file("authority.pem"));
     let options = ["--tls-port", &port.to_string(), "--tls-auth-clients", "no", "--tls-key-file", &key];
-    let options =
-        [&options[..], &["--tls-cert-file", &certificate, "--tls-ca-cert-file", &authority]].concat();
+    let files = ["--tls-cert-file", &certificate, "--tls-ca-cert-file", &authority];
+    let options = [&options[..], &files, &["--tls-cluster", announced]].concat();
     let cluster = Cluster::single(&options)?;
     Some((cluster, format!("127.0.0.1:{port}"), directory.join("authority.pem")))
 }
@@ -130,7 +132,7 @@ fn encrypted(directory: &Path) -> Option<(Cluster, String, PathBuf)> {
 #[test]
 fn tls_where_there_is_none_and_none_where_there_is_are_told() {
     let directory = TempDir::new().unwrap();
-    let Some((cluster, address, own)) = encrypted(&directory.path().join("a")) else { return };
+    let Some((cluster, address, own)) = encrypted(&directory.path().join("a"), "no") else { return };
     certify(&directory.path().join("b")).unwrap();
     let other = directory.path().join("b/authority.pem");
     let by = |authorities: &Path, address: &str| Settings {
@@ -144,6 +146,9 @@ fn tls_where_there_is_none_and_none_where_there_is_are_told() {
     let said = refusal(by(&own, &plain));
     assert!(said.contains(&plain) && said.contains("it speaks no TLS"), "{said}");
     assert!(said.contains("Leave `tls` out of [ledger]"), "{said}");
+    // It is asked where it speaks TLS, and says that it is elsewhere.
+    let said = refusal(by(&own, &address));
+    assert!(said.contains(&plain) && said.contains("`tls-cluster yes`"), "{said}");
     let said = refusal(by(&other, &address));
     assert!(said.contains(&address) && said.contains("Set `tls_ca` in [ledger]"), "{said}");
 }
@@ -152,7 +157,7 @@ fn tls_where_there_is_none_and_none_where_there_is_are_told() {
 #[test]
 fn a_node_works_with_tls_and_the_least_rights() {
     let directory = TempDir::new().unwrap();
-    let Some((cluster, address, authority)) = encrypted(directory.path()) else { return };
+    let Some((cluster, address, authority)) = encrypted(directory.path(), "yes") else { return };
     let rights =
         OPERATING.lines().find(|line| line.starts_with("ACL SETUSER tollhouse ")).expect("the rights");
     let set: Vec<&str> = rights.split(' ').collect();

@@ -144,6 +144,14 @@ struct Added {
     counts: bool,
 }
 
+impl Added {
+    /// What an event adds that is no value and no pair.
+    fn by(observed: &Observed) -> Added {
+        let time = observed.prepared.row.time;
+        Added { time, value: None, fresh: 0, counts: !observed.duplicate }
+    }
+}
+
 /// Fills one column with what `$what` says of rows. A column has one variant of words, so that which it is, is asked once
 /// and not for each row.
 macro_rules! fill {
@@ -300,6 +308,31 @@ impl AnswerColumn {
     }
 }
 
+/// What the columns of a source say of one event.
+fn of_row(columns: &mut [(AnswerColumn, What)], pipeline: &Pipeline, source: Source, observed: &Observed) {
+    let added = Added::by(observed);
+    match source {
+        Source::Kind(at) => {
+            let value = value(&pipeline.kinds[at], &observed.prepared);
+            let seen = observed.of_kind(at).iter();
+            of_all(columns, seen.map(|reading| (reading, Added { value, ..added })));
+        }
+        Source::Distinct(at) => {
+            let mut owners: Vec<(event::Key, &Reading, Added)> = Vec::new();
+            for (pair, reading) in observed.of_distinct(at) {
+                let fresh = u64::from(reading.fresh);
+                match owners.last_mut() {
+                    // The readings of the owner's other values have what the event itself added.
+                    Some((owner, _, added)) if *owner == pair.owner => added.fresh += fresh,
+                    _ => owners.push((pair.owner, reading, Added { fresh, ..added })),
+                }
+            }
+            of_all(columns, owners.iter().map(|(_, reading, added)| (*reading, *added)));
+        }
+        Source::Label(at) => of_all(columns, observed.of_label(at).iter().map(|reading| (reading, added))),
+    }
+}
+
 /// What columns say of one event's readings of a kind.
 fn of_all<'r>(
     columns: &mut [(AnswerColumn, What)],
@@ -429,33 +462,29 @@ impl<'a> Answers<'a> {
         }
     }
 
-    /// Takes the readings of an event that was counted by itself.
-    pub(super) fn add_observed(&mut self, observed: &Observed) {
-        self.duplicate.push(observed.duplicate);
-        let (prepared, time) = (&observed.prepared, observed.prepared.row.time);
-        let added = Added { time, value: None, fresh: 0, counts: !observed.duplicate };
+    /// Takes the readings of events that were counted row by row.
+    pub(super) fn add_observed(&mut self, all: &[Observed]) {
+        self.duplicate.extend(all.iter().map(|observed| observed.duplicate));
         for (source, range) in &self.groups {
             let columns = &mut self.columns[range.clone()];
-            match source {
-                Source::Kind(at) => {
-                    let value = value(&self.pipeline.kinds[*at], prepared);
-                    let seen = observed.of_kind(*at).iter();
-                    of_all(columns, seen.map(|reading| (reading, Added { value, ..added })));
-                }
-                Source::Distinct(at) => {
-                    let mut owners: Vec<(event::Key, &Reading, Added)> = Vec::new();
-                    for (pair, reading) in observed.of_distinct(*at) {
-                        let fresh = u64::from(reading.fresh);
-                        match owners.last_mut() {
-                            // The readings of the owner's other values have what the event itself added.
-                            Some((owner, _, added)) if *owner == pair.owner => added.fresh += fresh,
-                            _ => owners.push((pair.owner, reading, Added { fresh, ..added })),
-                        }
+            let kind = match source {
+                Source::Kind(at) => Some(*at),
+                _ => None,
+            };
+            match kind.filter(|at| all.iter().all(|observed| observed.of_kind(*at).len() <= 1)) {
+                Some(at) => {
+                    let plan = &self.pipeline.kinds[at];
+                    for (column, what) in columns {
+                        let seen = all.iter().map(|observed| {
+                            let value = value(plan, &observed.prepared);
+                            let added = Added { value, ..Added::by(observed) };
+                            Some((observed.of_kind(at).first()?, added))
+                        });
+                        what.fill(column, seen);
                     }
-                    of_all(columns, owners.iter().map(|(_, reading, added)| (*reading, *added)));
                 }
-                Source::Label(at) => {
-                    of_all(columns, observed.of_label(*at).iter().map(|reading| (reading, added)));
+                None => {
+                    all.iter().for_each(|observed| of_row(columns, self.pipeline, *source, observed));
                 }
             }
         }
@@ -502,6 +531,6 @@ fn of_kind(plan: &KindPlan, add: &mut impl FnMut(String, What)) {
 /// What is known after events that were counted row by row.
 pub(super) fn of_observed(pipeline: &Pipeline, observed: &[Observed]) -> Answer {
     let mut answers = Answers::new(pipeline, observed.len());
-    observed.iter().for_each(|observed| answers.add_observed(observed));
+    answers.add_observed(observed);
     answers.finish()
 }

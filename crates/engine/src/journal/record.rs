@@ -256,6 +256,14 @@ pub(crate) struct Records {
 }
 
 impl Records {
+    /// Makes room for so many, each about as long as the first of them.
+    pub(crate) fn expect(&mut self, count: usize) {
+        if self.ends.len() == 1 {
+            self.bytes.reserve(self.bytes.len() * count);
+            self.ends.reserve(count);
+        }
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()

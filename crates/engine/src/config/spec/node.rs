@@ -128,6 +128,12 @@ pub(super) const LEDGER: Section = Section {
             Some("\"1GiB\""),
             "Bytes on the node's disk of what the cluster has not got yet; beyond it nothing is added",
         ),
+        setting(
+            "sweep",
+            Shape::Integer(0, 1_000_000),
+            Some("1000"),
+            "Keys of the cluster a second that this node looks at, so that those which are not written any more take less; 0 for none",
+        ),
     ],
 };
 
