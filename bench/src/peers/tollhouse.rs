@@ -60,7 +60,7 @@ fn catalog(statistic: Statistic) -> Result<Catalog, Error> {
     };
     let mut builder = CatalogBuilder::default();
     let statistic =
-        stats::Statistic { name: "measured".to_owned(), kind_name: "key".to_owned(), measure, admit: None };
+        stats::Statistic { name: "measured".to_owned(), kind_name: "key".to_owned(), measure, admit: None, exact: false };
     builder.add(SPACE, KIND, statistic)?;
     Ok(builder.build())
 }

@@ -9,6 +9,9 @@
 //! So nothing has to be done to the cells of a batch when it is acknowledged. An image that is older than what was
 //! folded here already is void.
 //!
+//! **How old an image is** follows from when it was asked for, and from what its partition has said since of who wrote
+//! to it (`chain`).
+//!
 //! **Budget.** Entries without additions of their own, and that no running request has looked at, are evicted by CLOCK
 //! (Corbató, A paging experiment with the Multics system, 1968) where their images need more than the budget. Additions
 //! cannot be evicted: flushes bound them.
@@ -24,8 +27,9 @@ use event_listener::Event;
 use hashbrown::HashMap;
 use stats::Plan;
 
+use crate::chain::Link;
 use crate::delta::{Delta, Op};
-use crate::flush::Part;
+use crate::flush::{Item, Part};
 use crate::remote::Cell;
 
 /// A key as it is looked up, with [`Cell::PAIR`] in the kind of pairs.
@@ -106,6 +110,10 @@ pub(crate) struct Entry {
     pub(crate) number: u64,
     /// When the image was asked for.
     pub(crate) read_at: Duration,
+    /// By what it can be known not to have changed.
+    pub(crate) link: Link,
+    /// When a batch last had its time to live begin anew: in seconds, and one more.
+    renewed: u32,
     pub(crate) sent: Option<Sent>,
     pub(crate) pending: Option<Box<Delta>>,
     pub(crate) flight: Option<Arc<Flight>>,
@@ -124,6 +132,8 @@ impl Entry {
             image: None,
             number: 0,
             read_at: Duration::ZERO,
+            link: Link::NONE,
+            renewed: 0,
             sent: None,
             pending: None,
             flight: None,
@@ -167,15 +177,20 @@ impl Entry {
             if let Some(image) = &mut self.image {
                 sent.delta.show(plan, image);
             }
+            if !sent.delta.is_certain(self.link) {
+                self.link = Link::NONE;
+            }
         }
     }
 
     /// Takes an image that was asked for at a time; false if it lacks what is folded here.
-    pub(crate) fn arrive(&mut self, number: u64, words: Vec<u64>, asked: Duration) -> bool {
+    fn arrive(&mut self, number: u64, words: Vec<u64>, asked: Duration, link: Link) -> bool {
+        self.flight = None;
         if number < self.number {
             return false;
         }
-        (self.image, self.number, self.read_at) = (Some(words), number, asked);
+        (self.image, self.number) = (Some(words), number);
+        (self.read_at, self.link) = (asked, link);
         true
     }
 
@@ -195,6 +210,15 @@ impl Entry {
         }
         self.pending = None;
         self.image = self.image.take().map(|_| Vec::new());
+    }
+
+    /// Whether a batch that is cut now is to have its time to live begin anew.
+    pub(crate) fn renews(&mut self, now: Duration, after: Duration) -> bool {
+        let is_due = self.renewed == 0 || now >= Duration::from_secs(u64::from(self.renewed - 1)) + after;
+        if is_due {
+            self.renewed = u32::try_from(now.as_secs()).unwrap_or(0).saturating_add(1);
+        }
+        is_due
     }
 
     /// Whether its cell is known to hold anything.
@@ -229,9 +253,9 @@ impl Shard {
         self.cells.get_mut(&id)
     }
 
-    /// An entry for a cell of a form, without an image that is not to be used any more. The additions of one of another
-    /// form that was in its place go on to be sent.
-    pub(crate) fn entry(&mut self, id: CellId, form: u32, part: usize, stamp: u64) -> &mut Entry {
+    /// An entry for a cell of a form, without an image that is not to be used any more, and the time as of which its image
+    /// is what the cluster has. The additions of one of another form that was in its place go on to be sent.
+    pub(crate) fn entry(&mut self, id: CellId, form: u32, part: usize, stamp: u64) -> (&mut Entry, Duration) {
         if self.cells.get(&id).is_some_and(|entry| entry.form != form) {
             self.replace(id, form, part);
         }
@@ -251,7 +275,9 @@ impl Shard {
         }
         entry.stamp = entry.stamp.max(stamp);
         entry.was_used = true;
-        entry
+        let as_of = |part: &Part| part.chain.as_of(entry.link, entry.read_at);
+        let as_of = parts.get(part).map_or(entry.read_at, as_of);
+        (entry, as_of)
     }
 
     #[cold]
@@ -261,7 +287,7 @@ impl Shard {
         let mut old = std::mem::replace(entry, Entry::new(form));
         self.bytes = (self.bytes + entry.bytes()).saturating_sub(before);
         if let (Some(delta), Some(part)) = (old.pending.take(), self.parts.get_mut(part)) {
-            part.orphans.push((id, old.form, Arc::from(delta)));
+            part.orphans.push(Item::new(id, old.form, Arc::from(delta)));
         }
     }
 
@@ -270,9 +296,16 @@ impl Shard {
         self.change(id, part, |delta| delta.add(plan, op));
     }
 
-    /// Sets the mark of a pair, which its owner's addition brings to the cluster.
-    pub(crate) fn mark(&mut self, id: CellId, part: usize, plan: &Plan, time: Time) {
-        self.change(id, part, |delta| delta.believe(plan, time));
+    /// Counts a value for its owner, or sets the mark of its pair, which the owner's addition brings to the cluster.
+    pub(crate) fn believe(&mut self, id: CellId, part: usize, plan: &Plan, time: Time, basis: Link) {
+        self.change(id, part, |delta| delta.believe(plan, time, basis));
+    }
+
+    /// What an image belongs to, if its partition's chain still goes on; else none.
+    pub(crate) fn link(&self, id: CellId, part: usize) -> Link {
+        let link = self.get(id).map_or(Link::NONE, |entry| entry.link);
+        let goes_on = self.parts.get(part).is_some_and(|part| part.chain.link() == link);
+        if goes_on { link } else { Link::NONE }
     }
 
     fn change(&mut self, id: CellId, part: usize, change: impl FnOnce(&mut Delta)) {
@@ -293,11 +326,11 @@ impl Shard {
         form: u32,
         number: u64,
         words: Vec<u64>,
-        asked: Duration,
+        (asked, link): (Duration, Link),
     ) -> bool {
         let Some(entry) = self.cells.get_mut(&id).filter(|entry| entry.form == form) else { return true };
         let before = entry.bytes();
-        let taken = entry.arrive(number, words, asked);
+        let taken = entry.arrive(number, words, asked, link);
         self.bytes = (self.bytes + entry.bytes()).saturating_sub(before);
         taken
     }

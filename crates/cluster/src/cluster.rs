@@ -1,6 +1,6 @@
 //! [`Cluster`]: a node's ledger.
 
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -14,13 +14,14 @@ use event_listener::{Event, Listener};
 use hashbrown::HashMap;
 use stats::random::Random;
 use stats::{
-    Answer, Catalog, CatalogError, Census, Durability, Figure, Ledger, LedgerError, Measure, Outcomes, Plan,
-    Request, Timeline,
+    Answer, Catalog, CatalogError, Census, Durability, Figure, Hottest, Ledger, LedgerError, Measure,
+    Outcomes, Request, Timeline,
 };
 use store::Device;
 
 use crate::cache::{CellId, Shard};
 use crate::counts::{Counts, Metrics};
+use crate::exact::Desk;
 use crate::flush::{Batches, Part};
 use crate::generation::Watch;
 use crate::intent::Intents;
@@ -85,7 +86,7 @@ impl Settings {
 
 /// Statistics in a cluster, with a cache and a journal in this process.
 pub struct Cluster {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 pub(crate) struct Inner {
@@ -101,6 +102,7 @@ pub(crate) struct Inner {
     changing: Mutex<()>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) intents: Intents,
+    pub(crate) desk: Desk,
     /// Read while something is added and put into the journal, written while a batch is cut.
     pub(crate) adding: RwLock<()>,
     /// What expires at or before this is gone.
@@ -207,6 +209,8 @@ impl Cluster {
         let horizon = horizon.max().unwrap_or(i64::MIN);
         let (world, mut replays, intents) = replay(world, records)?;
         let mut random = Random::new(surroundings.seed());
+        let owner = u128::from(surroundings.seed()) << 64 | u128::from(random.bits());
+        let owner = owner.to_le_bytes();
         let latest = journal.latest();
         let width = usize::from(count) / shards;
         let shift = event::Shingle::ROUTE_BITS - count.trailing_zeros();
@@ -235,6 +239,7 @@ impl Cluster {
             changing: Mutex::default(),
             journal: Arc::new(journal),
             intents,
+            desk: Desk::new(owner, usize::from(count)),
             adding: RwLock::default(),
             horizon: AtomicI64::new(horizon),
             running: Running::default(),
@@ -393,17 +398,17 @@ impl Inner {
         let mut lookup = Lookup::default();
         {
             let mut shard = lock(&self.shards[shard]);
-            let entry = shard.entry(id, form, at, run.stamp);
-            if is_mark {
-                // Claims do not go through the cache.
+            let (entry, _) = shard.entry(id, form, at, run.stamp);
+            if is_mark || planned.is_exact {
+                // What is claimed and what exact limits are asked does not go through the cache.
                 entry.image = None;
             }
             lookup.look(&mut shard, id, form, &age, run.stamp);
         }
         self.read(lookup, &world).await;
         let mut shard = lock(&self.shards[shard]);
-        let entry = shard.entry(id, form, at, run.stamp);
-        if !age.is_usable(entry) {
+        let (entry, as_of) = shard.entry(id, form, at, run.stamp);
+        if !age.is_usable(entry, as_of) {
             return Err(LedgerError::Unreachable { why: "the key could not be read".into() });
         }
         let mut room = Vec::new();
@@ -431,35 +436,18 @@ impl Inner {
     ) -> Result<Vec<(Key, u64)>, LedgerError> {
         let world = self.world();
         let planned = world.planned(space, kind)?;
-        let plan = Plan::over(&planned.statistic.measure, &[window])?;
-        if usize::from(counter) >= plan.columns() {
-            let why = "there are fewer counters".to_owned();
-            return Err(LedgerError::Unfit { statistic: planned.statistic.name.clone(), why });
-        }
-        let horizon = self.horizon.load(Ordering::Acquire);
-        // The least of the best on top, so that it can be replaced.
-        let mut best = BinaryHeap::new();
-        let (mut values, mut room) = (vec![0; plan.reading()], Vec::new());
+        let mut hottest = Hottest::new(&planned.statistic, counter, window, now, limit)?;
+        let horizon = Time(self.horizon.load(Ordering::Acquire));
+        let mut room = Vec::new();
         for shard in &self.shards {
             for (id, entry) in lock(shard).iter() {
-                if (id.space, id.kind, entry.form) != (space.0, kind.0, planned.known.form.id) {
-                    continue;
-                }
-                let words = entry.show(&plan, &mut room);
-                if plan.last(words).is_none_or(|last| plan.expires_after(last).0 <= horizon) {
-                    continue;
-                }
-                plan.read(words, now, &mut values);
-                let sum = values.get(usize::from(counter)).copied().unwrap_or(0);
-                if sum > 0 {
-                    best.push((std::cmp::Reverse(sum), id.key()));
-                    if best.len() > limit {
-                        best.pop();
-                    }
+                if (id.space, id.kind, entry.form) == (space.0, kind.0, planned.known.form.id) {
+                    let words = entry.show(hottest.plan(), &mut room);
+                    hottest.look(id.key(), words, horizon);
                 }
             }
         }
-        Ok(best.into_sorted_vec().into_iter().map(|(sum, key)| (key, sum.0)).collect())
+        Ok(hottest.finish())
     }
 
     /// Lets go of what has expired, but for what was just added.

@@ -17,6 +17,8 @@ pub struct Metrics {
     pub misses: u64,
     /// Cells that the cluster was asked for.
     pub reads: u64,
+    /// Partitions that were asked only for who wrote last.
+    pub checks: u64,
     /// Calls in which it was.
     pub read_calls: u64,
     /// Parts of these calls, one a partition, that failed.
@@ -31,12 +33,22 @@ pub struct Metrics {
     pub write_failures: u64,
     /// Marks that were claimed, again or for the first time.
     pub claims: u64,
+    /// What exact limits were asked.
+    pub exact: u64,
+    /// Calls in which they were, one a partition, again or for the first time.
+    pub exact_rounds: u64,
+    /// What they were asked and did not answer in time.
+    pub exact_failures: u64,
     /// Batches that a failover has lost, and that could not be sent again.
     pub lost_batches: u64,
     /// Times that the journal was written anew because it was too long.
     pub checkpoints: u64,
     /// Partitions whose images were let go of, since others than nodes had changed cells of theirs.
     pub renewals: u64,
+    /// Names that the slow pass has looked at.
+    pub swept: u64,
+    /// Fields that it has removed.
+    pub aged: u64,
     /// Entries that were let go of to make room.
     pub evictions: u64,
     /// Keys in memory, also those that the cluster does not have.
@@ -63,6 +75,7 @@ impl Metrics {
             ("soft_hits", "Keys answered from memory while a newer image was read", self.soft_hits),
             ("misses", "Keys that were read before they were answered", self.misses),
             ("reads", "Keys that the cluster was asked for", self.reads),
+            ("checks", "Partitions that were asked only whether anything changed", self.checks),
             ("read_calls", "Calls in which it was asked", self.read_calls),
             ("read_failures", "Parts of these calls, one a partition, that failed", self.read_failures),
             ("unsound", "Images that are no cells of their definition", self.unsound),
@@ -70,6 +83,9 @@ impl Metrics {
             ("writes", "Changes of keys in them", self.writes),
             ("write_failures", "Batches that were not acknowledged, and are sent again", self.write_failures),
             ("claims", "Marks of requests that were claimed", self.claims),
+            ("exact", "What exact limits were asked", self.exact),
+            ("exact_rounds", "Calls in which they were asked, one a partition", self.exact_rounds),
+            ("exact_failures", "What they were asked and did not answer in time", self.exact_failures),
             (
                 "lost_batches",
                 "Batches that a failover lost and that were not kept any more",
@@ -77,6 +93,8 @@ impl Metrics {
             ),
             ("checkpoints", "Times that the node's journal was written anew", self.checkpoints),
             ("renewals", "Partitions read anew since keys were erased or brought in", self.renewals),
+            ("swept", "Keys that the slow pass has looked at", self.swept),
+            ("aged", "Counts that it has folded or removed", self.aged),
         ];
         let gauges = [
             ("entries", "Keys in memory", self.entries),
@@ -98,6 +116,7 @@ pub(crate) struct Counts {
     soft_hits: AtomicU64,
     misses: AtomicU64,
     pub(crate) reads: AtomicU64,
+    pub(crate) checks: AtomicU64,
     pub(crate) read_calls: AtomicU64,
     pub(crate) read_failures: AtomicU64,
     pub(crate) unsound: AtomicU64,
@@ -105,9 +124,14 @@ pub(crate) struct Counts {
     pub(crate) writes: AtomicU64,
     pub(crate) write_failures: AtomicU64,
     claims: AtomicU64,
+    pub(crate) exact: AtomicU64,
+    pub(crate) exact_rounds: AtomicU64,
+    pub(crate) exact_failures: AtomicU64,
     pub(crate) lost_batches: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) renewals: AtomicU64,
+    pub(crate) swept: AtomicU64,
+    pub(crate) aged: AtomicU64,
 }
 
 impl Counts {
@@ -129,6 +153,7 @@ impl Counts {
             soft_hits: of(&self.soft_hits),
             misses: of(&self.misses),
             reads: of(&self.reads),
+            checks: of(&self.checks),
             read_calls: of(&self.read_calls),
             read_failures: of(&self.read_failures),
             unsound: of(&self.unsound),
@@ -136,9 +161,14 @@ impl Counts {
             writes: of(&self.writes),
             write_failures: of(&self.write_failures),
             claims: of(&self.claims),
+            exact: of(&self.exact),
+            exact_rounds: of(&self.exact_rounds),
+            exact_failures: of(&self.exact_failures),
             lost_batches: of(&self.lost_batches),
             checkpoints: of(&self.checkpoints),
             renewals: of(&self.renewals),
+            swept: of(&self.swept),
+            aged: of(&self.aged),
             ..Metrics::default()
         }
     }

@@ -7,6 +7,7 @@ use event::{Shingle, Time};
 use stats::limit::Flow;
 use stats::{Amounts, Evidence, Plan};
 
+use crate::chain::Link;
 use crate::remote::{Change, Image};
 
 /// An addition to one cell that is decided.
@@ -40,6 +41,8 @@ pub(crate) struct Delta {
     /// The cell that has seen what this node believes the uniques add. Of a pair it is the mark, which goes to the
     /// cluster with its owner.
     believed: Vec<u64>,
+    /// What that is believed by: images of one chain, or none where they were of several or of none.
+    basis: Link,
     pub(crate) uniques: Vec<(Time, Shingle)>,
     pub(crate) flows: Vec<(Time, Flow)>,
     /// What was added before it has expired.
@@ -56,19 +59,28 @@ impl Delta {
             }
             Op::Evidence(time, evidence) => plan.add_evidence(&mut self.words, *time, *evidence),
             Op::Hash(time, hash) => plan.add_hash(&mut self.words, *time, *hash),
-            Op::Unique(time, pair) => {
-                self.uniques.push((*time, *pair));
-                self.believe(plan, *time);
-            }
+            Op::Unique(time, pair) => self.uniques.push((*time, *pair)),
             Op::Flow(time, flow) => self.flow(*time, *flow),
             Op::Words(words) => plan.merge(&mut self.words, words),
             Op::Begin => *self = Delta { begins: true, ..Delta::default() },
         }
     }
 
-    /// Counts a value that the cluster is asked to count, or sets its mark.
-    pub(crate) fn believe(&mut self, plan: &Plan, time: Time) {
+    /// Counts a value that the cluster is asked to count, or sets its mark: going by images of a chain.
+    pub(crate) fn believe(&mut self, plan: &Plan, time: Time, basis: Link) {
+        self.basis = if self.believed.is_empty() || self.basis == basis { basis } else { Link::NONE };
         plan.add(&mut self.believed, time, [(0, 1)]);
+    }
+
+    /// Takes in a value that is taken for one that was counted before.
+    pub(crate) fn recall(&mut self, plan: &Plan, time: Time) {
+        self.basis = Link::NONE;
+        plan.add(&mut self.believed, time, []);
+    }
+
+    /// Whether an image of a chain, with this added, is what the cluster makes of it.
+    pub(crate) fn is_certain(&self, link: Link) -> bool {
+        self.believed.is_empty() || self.basis == link
     }
 
     /// Two additions in a row are one: from any moment `m`, the later of `m + cost` and `time + cost` twice over is the
@@ -84,14 +96,13 @@ impl Delta {
         self.flows.push((time, flow));
     }
 
-    /// Adds all of another that came after it.
+    /// Adds all of another that came after it, but for what is believed.
     pub(crate) fn append(&mut self, plan: &Plan, later: &Delta) {
         if later.begins {
             *self = later.clone();
             return;
         }
         plan.merge(&mut self.words, &later.words);
-        plan.merge(&mut self.believed, &later.believed);
         self.uniques.extend_from_slice(&later.uniques);
         later.flows.iter().for_each(|(time, flow)| self.flow(*time, *flow));
     }

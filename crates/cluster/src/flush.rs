@@ -17,24 +17,38 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use event::Time;
+use event::{Kind, Time};
 use hashbrown::HashMap;
 use stats::{Durability, LedgerError};
 
-use crate::cache::{CellId, Sent, Shard};
+use crate::cache::{CellId, Flight, Sent, Shard};
+use crate::chain::{Chain, Link};
 use crate::cluster::Inner;
 use crate::delta::{Delta, Op};
 use crate::journal::{Added, Record};
 use crate::lock;
 use crate::remote::{Batch, Cell, Failure, Partition, Write, Written};
-use crate::world::World;
+use crate::world::{Known, World};
 
 /// How long after a first failure a batch is sent again, and at most.
 const AGAIN: Duration = Duration::from_millis(50);
 const AGAIN_MAX: Duration = Duration::from_secs(5);
 
 /// Additions to a cell of a form.
-pub(crate) type Item = (CellId, u32, Arc<Delta>);
+#[derive(Clone)]
+pub(crate) struct Item {
+    id: CellId,
+    form: u32,
+    delta: Arc<Delta>,
+    /// Its time to live begins anew.
+    renews: bool,
+}
+
+impl Item {
+    pub(crate) fn new(id: CellId, form: u32, delta: Arc<Delta>) -> Item {
+        Item { id, form, delta, renews: true }
+    }
+}
 
 /// What batches of a partition were, by their number.
 pub(crate) type Batches = BTreeMap<u64, HashMap<(CellId, u32), Delta>>;
@@ -58,6 +72,10 @@ pub(crate) struct Part {
     pub(crate) acknowledged: u64,
     /// Whether the cluster has said so since opening.
     pub(crate) is_known: bool,
+    /// Who has written to it.
+    pub(crate) chain: Chain,
+    /// The call that asks only that.
+    pub(crate) looking: Option<Arc<Flight>>,
     /// Cells with pending additions.
     pub(crate) dirty: Vec<CellId>,
     pub(crate) pending_bytes: usize,
@@ -89,6 +107,8 @@ impl Part {
             number: latest + 1,
             acknowledged: 0,
             is_known: false,
+            chain: Chain::default(),
+            looking: None,
             dirty: Vec::new(),
             pending_bytes: 0,
             orphans: Vec::new(),
@@ -125,8 +145,15 @@ impl Part {
         ready && (self.waiting.is_some() || self.has_pending() && (large || is_draining || now >= self.due))
     }
 
+    /// Whether the answer to a write that is under way, or is sent by then, says who wrote last.
+    pub(crate) fn tells_by(&self, by: Duration) -> bool {
+        let goes_well = self.is_known && self.behind.is_none() && self.attempts == 0;
+        goes_well && (self.is_busy || self.has_pending() && self.due <= by)
+    }
+
     /// The cluster has this batch and none after it, which is not what this node thought.
     pub(crate) fn falls_behind(&mut self, has: u64) {
+        self.chain.end();
         let is_mended = self.waiting.as_ref().is_some_and(|waiting| waiting.previous == has);
         if self.is_known && !is_mended {
             self.behind = Some(self.behind.map_or(has, |before| before.min(has)));
@@ -144,12 +171,14 @@ impl Shard {
             let Some(entry) = self.get_mut(id) else { continue };
             let Some(delta) = entry.pending.take() else { continue };
             let delta: Arc<Delta> = Arc::from(delta);
+            let mut renews = true;
             if let Some(known) = world.forms.get(&entry.form) {
                 entry.fold(&known.plan);
+                renews = entry.renews(now, known.renew_after);
             }
             entry.sent = Some(Sent { number, delta: delta.clone() });
             if !delta.is_carried() {
-                deltas.push((id, entry.form, delta));
+                deltas.push(Item { id, form: entry.form, delta, renews });
             }
         }
         let Some(part) = self.parts.get_mut(at) else { return };
@@ -205,19 +234,54 @@ impl Shard {
                 all.insert(cell, delta);
             }
         }
-        let deltas: Vec<Item> =
-            all.into_iter().map(|((id, form), delta)| (id, form, Arc::new(delta))).collect();
-        for (id, form, delta) in &deltas {
-            let is_current = world.find(id.key().space, id.key().kind).is_ok_and(|place| {
-                world.plans.get(usize::from(place)).is_some_and(|planned| planned.known.form.id == *form)
-            });
-            if is_current {
-                self.entry(*id, *form, at, 0).sent = Some(Sent { number, delta: delta.clone() });
+        let marks = self.believe_all(&mut all, world);
+        let items = |deltas: HashMap<(CellId, u32), Delta>| -> Vec<Item> {
+            deltas.into_iter().map(|((id, form), delta)| Item::new(id, form, Arc::new(delta))).collect()
+        };
+        let deltas = items(all);
+        for Item { id, form, delta, .. } in deltas.iter().chain(&items(marks)) {
+            let kind = Kind(id.kind & !Cell::PAIR);
+            if world.planned(id.key().space, kind).is_ok_and(|planned| planned.known.form.id == *form) {
+                self.entry(*id, *form, at, 0).0.sent = Some(Sent { number, delta: delta.clone() });
             }
         }
         let Some(part) = self.parts.get_mut(at) else { return Vec::new() };
         part.waiting = Some(Sending { number, previous: has, deltas: Arc::new(deltas) });
         Vec::new()
+    }
+}
+
+impl Shard {
+    /// Counts the values in what the journal says for their owners, each that this node has not counted since it was
+    /// opened, and answers the marks of their pairs: the journal has only the values.
+    fn believe_all(
+        &self,
+        deltas: &mut HashMap<(CellId, u32), Delta>,
+        world: &World,
+    ) -> HashMap<(CellId, u32), Delta> {
+        let mut marks: HashMap<(CellId, u32), Delta> = HashMap::new();
+        let (mut words, mut room) = (Vec::new(), Vec::new());
+        for ((id, form), delta) in deltas {
+            let Some(Known { plan, .. }) = world.forms.get(form).map(|known| &**known) else { continue };
+            for (time, pair) in delta.uniques.clone() {
+                let pair = CellId::pair(id.key(), pair);
+                words.clear();
+                if let Some(entry) = self.get(pair).filter(|entry| entry.form == *form) {
+                    words.extend_from_slice(entry.show(plan, &mut room));
+                }
+                if let Some(mark) = marks.get(&(pair, *form)) {
+                    mark.show(plan, &mut words);
+                }
+                match plan.fine(&words, plan.bucket(time)) {
+                    (false, true) => {
+                        delta.believe(plan, time, Link::NONE);
+                        marks.entry((pair, *form)).or_default().believe(plan, time, Link::NONE);
+                    }
+                    _ => delta.recall(plan, time),
+                }
+            }
+        }
+        marks
     }
 }
 
@@ -294,6 +358,7 @@ impl Inner {
     async fn send(self: Arc<Inner>, outgoing: Vec<Outgoing>) {
         let mut results = Vec::new();
         let safe = self.journal.safe().await;
+        let sent = self.surroundings.now();
         if safe.is_ok() {
             let world = self.world();
             let horizon = Time(self.horizon.load(Ordering::Acquire));
@@ -313,7 +378,11 @@ impl Inner {
             let Some(part) = shard.parts.get_mut(each.at) else { continue };
             part.is_busy = false;
             match result {
-                Ok(Written::Now | Written::Before) => {
+                Ok(Written::Now(_) | Written::Before) => {
+                    match result {
+                        Ok(Written::Now(before)) => part.chain.wrote(each.sending.number, before, sent),
+                        _ => part.chain.end(),
+                    }
                     part.attempts = 0;
                     part.acknowledged = part.acknowledged.max(each.sending.number);
                     part.waiting = None;
@@ -481,7 +550,8 @@ impl Inner {
                     }
                 }
             }
-            let deltas = all.into_iter().map(|((id, form), delta)| (id, form, Arc::new(delta))).collect();
+            let item = |((id, form), delta)| Item::new(id, form, Arc::new(delta));
+            let deltas = all.into_iter().map(item).collect();
             // Empty where nothing is left: what follows then fits on what is there.
             part.waiting = Some(Sending { number: end, previous: has, deltas: Arc::new(deltas) });
         }
@@ -608,9 +678,9 @@ fn part_of_checkpoint(shard: &Shard, part: &Part) -> Vec<Added> {
         sending
             .deltas
             .iter()
-            .for_each(|(id, form, delta)| push(sending.number, *id, *form, &mut delta.ops()));
+            .for_each(|item| push(sending.number, item.id, item.form, &mut item.delta.ops()));
     }
-    part.orphans.iter().for_each(|(id, form, delta)| push(part.number, *id, *form, &mut delta.ops()));
+    part.orphans.iter().for_each(|item| push(part.number, item.id, item.form, &mut item.delta.ops()));
     for id in &part.dirty {
         if let Some(entry) = shard.get(*id)
             && let Some(delta) = &entry.pending
@@ -630,10 +700,11 @@ impl Outgoing {
     fn batch(&self, world: &World, horizon: Time) -> Batch {
         let Sending { number, previous, deltas } = &self.sending;
         let mut writes = Vec::new();
-        for (id, form, delta) in deltas.iter() {
+        for Item { id, form, delta, renews } in deltas.iter() {
             let Some(known) = world.forms.get(form) else { continue };
             let cell = || Cell { key: id.key(), form: known.form.clone() };
-            writes.extend(delta.changes(&known.plan).map(|change| Write { cell: cell(), change }));
+            let write = |change| Write { cell: cell(), change, renews: *renews };
+            writes.extend(delta.changes(&known.plan).map(write));
         }
         Batch {
             partition: self.partition,

@@ -10,10 +10,12 @@
 //! The crate knows the network; what a count means it leaves to `stats`. `docs/cluster.md` says what is promised.
 
 mod cache;
+mod chain;
 mod cluster;
 mod counts;
 mod delta;
 mod erase;
+mod exact;
 mod export;
 mod flush;
 mod generation;
@@ -24,6 +26,7 @@ mod reads;
 pub mod remote;
 pub mod sizing;
 mod surroundings;
+mod sweep;
 mod transfer;
 pub mod wire;
 mod world;
@@ -36,6 +39,7 @@ pub use erase::erase;
 pub use export::{Export, Exported};
 pub use journal::{count_records, identity};
 pub use surroundings::{Surroundings, Task, Threads};
+pub use sweep::{Sweep, Swept};
 pub use transfer::{Transfer, Transferred};
 
 // A panic elsewhere leaves what these guard usable: it is changed in one step.

@@ -9,12 +9,15 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use event::Time;
+use futures_util::future::join;
 use stats::limit::Flow;
 use stats::{Add, Amounts, LedgerError, Observation, Outcomes, Plan, Quality, Request, Told};
 
 use crate::cache::{CellId, Shard};
+use crate::chain::Link;
 use crate::cluster::Inner;
 use crate::delta::Op;
+use crate::exact::Decisions;
 use crate::flush::words_of;
 use crate::intent::{Verdict, Verdicts};
 use crate::journal::{Added, Record, Token};
@@ -44,6 +47,20 @@ pub(crate) struct Call<'a> {
     places: Vec<Place>,
 }
 
+impl Call<'_> {
+    /// What is asked of exact limits: the number of its request and of its reading, how it is understood, and what it is.
+    /// In the order of the requests for each key.
+    pub(crate) fn exact<'c>(
+        &'c self,
+        world: &'c World,
+    ) -> impl Iterator<Item = (usize, u32, &'c Planned, &'c Observation)> {
+        self.places.iter().filter_map(|place| {
+            let planned = world.plans.get(usize::from(place.plan)).filter(|planned| planned.is_exact)?;
+            Some((place.request as usize, place.reading, planned, place.of(self.requests)?))
+        })
+    }
+}
+
 /// What is common to a call's observations.
 struct Moment {
     age: Age,
@@ -67,9 +84,13 @@ impl Inner {
         let running = self.running.begin();
         let mut intents = self.intend(&world, requests).await?;
         let claiming = intents.claim();
-        self.gather(&world, &call, running.stamp).await;
-        let verdicts = intents.verdicts(claiming).await;
-        let (outcomes, position) = self.apply(&world, &call, &verdicts, running.stamp);
+        let decide = async {
+            let verdicts = intents.verdicts(claiming).await;
+            let decisions = self.decide(&world, &call, &verdicts).await;
+            (verdicts, decisions)
+        };
+        let (verdicts, decisions) = join(decide, self.gather(&world, &call, running.stamp)).await.0;
+        let (outcomes, position) = self.apply(&world, &call, &verdicts, &decisions?, running.stamp);
         drop(intents);
         if let Some(position) = position {
             self.journal.settled(position).await?;
@@ -94,7 +115,8 @@ impl Inner {
             return;
         };
         self.gather(&world, &call, running.stamp).await;
-        self.apply(&world, &call, &Verdicts::had(token), running.stamp);
+        // What it takes from exact limits may have been taken before a crash: it is not taken again.
+        self.apply(&world, &call, &Verdicts::had(token), &Decisions::default(), running.stamp);
     }
 
     fn call<'a>(&self, world: &World, requests: &'a [Request]) -> Result<Call<'a>, LedgerError> {
@@ -125,6 +147,9 @@ impl Inner {
                 for place in group {
                     let Some(Observation { key, add, .. }) = place.of(call.requests) else { continue };
                     let planned = &world.plans[usize::from(place.plan)];
+                    if planned.is_exact {
+                        continue;
+                    }
                     let form = planned.known.form.id;
                     lookup.look(&mut shard, CellId::of(*key), form, &age, stamp);
                     if let (Add::Distinct { pair }, false) = (add, planned.is_approx) {
@@ -149,6 +174,7 @@ impl Inner {
         world: &World,
         call: &Call<'_>,
         verdicts: &Verdicts,
+        decisions: &Decisions,
         stamp: u64,
     ) -> (Outcomes, Option<u64>) {
         let requests = call.requests;
@@ -180,6 +206,11 @@ impl Inner {
             for place in group {
                 let Some(observation) = place.of(requests) else { continue };
                 let planned = &world.plans[usize::from(place.plan)];
+                if planned.is_exact {
+                    let told = decisions.tell(place.reading, planned, &mut scratch.values);
+                    outcomes.tell(place.reading as usize, told, &scratch.values);
+                    continue;
+                }
                 let adds = verdicts.adds(place.request as usize) && observation.add != Add::Nothing;
                 let told = cells.observe(planned, observation, adds, &mut scratch);
                 outcomes.tell(place.reading as usize, told, &scratch.values);
@@ -220,11 +251,12 @@ impl Cells<'_> {
         let part = self.shard.part_of(id);
         let acknowledged = self.shard.parts.get(part).map_or(0, |part| part.acknowledged);
         let Moment { age, horizon } = *self.moment;
-        let entry = self.shard.entry(id, planned.known.form.id, part, self.stamp);
+        let (entry, as_of) = self.shard.entry(id, planned.known.form.id, part, self.stamp);
         if entry.flying().is_none() && entry.sent.as_ref().is_some_and(|sent| sent.number <= acknowledged) {
             entry.fold(&planned.plan);
         }
         entry.expire_image(&planned.plan, horizon);
+        let is_usable = age.is_usable(entry, as_of);
         let is_gone = |words: &[u64]| planned.plan.expires(words).0 <= horizon;
         if horizon > i64::MIN && is_gone(entry.show(&planned.plan, room)) {
             let was_added_to = entry.pending.is_some() || entry.sent.is_some();
@@ -233,8 +265,7 @@ impl Cells<'_> {
                 self.add(id, planned, Op::Begin);
             }
         }
-        let entry = self.shard.entry(id, planned.known.form.id, part, self.stamp);
-        (age.is_usable(entry), entry.show(&planned.plan, room))
+        (is_usable, self.shard.get(id).map_or(&[], |entry| entry.show(&planned.plan, room)))
     }
 
     fn observe(
@@ -297,8 +328,9 @@ impl Cells<'_> {
                 }
                 if adds && told.fresh {
                     let part = self.shard.part_of(pair);
+                    let basis = if is_usable { self.shard.link(pair, part) } else { Link::NONE };
                     self.add(id, planned, Op::Unique(time, event::Shingle(pair.shingle)));
-                    self.shard.mark(pair, part, plan, time);
+                    [id, pair].iter().for_each(|cell| self.shard.believe(*cell, part, plan, time, basis));
                 } else if adds {
                     self.add(id, planned, Op::Counters(time, Amounts::default()));
                     // Whoever has added it may not have it in the journal yet, and fail; this one is not to fail with it.

@@ -1,15 +1,22 @@
-//! Images come from the cluster: what is missing is asked for at once, what is old while older answers go out.
+//! Images come from the cluster: what is missing is asked for at once, what is old while older answers go out. Of
+//! images whose partition may not have changed only that is asked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::cache::{CellId, Flight, Landing, Shard};
+use crate::cache::{CellId, Entry, Flight, Landing, Shard};
+use crate::chain::Link;
 use crate::cluster::Inner;
+use crate::flush::Part;
 use crate::lock;
 use crate::remote::{Cell, Image, Partition, Read};
 use crate::world::World;
+
+/// The longest that an image is kept which nobody has changed. Servers let go of what is not used by a clock of their own,
+/// and people change cells by hand.
+const OLDEST: Duration = Duration::from_secs(600);
 
 /// Cells that one call is to read.
 #[derive(Default)]
@@ -27,10 +34,20 @@ impl Wanted {
         self.cells.is_empty()
     }
 
-    fn push(&mut self, shard: &Shard, id: CellId, form: u32) {
+    fn push(&mut self, shard: &mut Shard, id: CellId, form: u32) {
+        if let Some(entry) = shard.get_mut(id) {
+            entry.flight = Some(self.flight.clone());
+        }
         let Some(part) = shard.parts.get(shard.part_of(id)) else { return };
         self.acknowledged.insert(part.partition, part.acknowledged);
         self.cells.entry(part.partition).or_default().push((id, form));
+    }
+
+    /// Asks only who has written last.
+    fn check(&mut self, part: &mut Part) {
+        part.looking = Some(self.flight.clone());
+        self.acknowledged.insert(part.partition, part.acknowledged);
+        self.cells.entry(part.partition).or_default();
     }
 }
 
@@ -41,11 +58,16 @@ pub(crate) struct Age {
     pub(crate) soft: Duration,
     /// Images that were asked for before this are not answered.
     pub(crate) hard: Duration,
+    /// Images that were asked for before this are read anew even if nobody has changed them.
+    oldest: Duration,
+    /// What the answer to a write says that is sent by then is not asked for.
+    told_by: Duration,
 }
 
 impl Age {
-    pub(crate) fn is_usable(&self, entry: &crate::cache::Entry) -> bool {
-        entry.image.is_some() && entry.read_at >= self.hard
+    /// Whether an image is answered that is what the cluster had at a time.
+    pub(crate) fn is_usable(&self, entry: &Entry, as_of: Duration) -> bool {
+        entry.image.is_some() && as_of >= self.hard
     }
 }
 
@@ -67,14 +89,26 @@ impl Lookup {
     /// Looks up one cell.
     pub(crate) fn look(&mut self, shard: &mut Shard, id: CellId, form: u32, age: &Age, stamp: u64) {
         let part = shard.part_of(id);
-        let entry = shard.entry(id, form, part, stamp);
-        let (flying, is_usable) = (entry.flying().cloned(), age.is_usable(entry));
-        if is_usable && entry.read_at >= age.soft {
+        let (entry, as_of) = shard.entry(id, form, part, stamp);
+        let (is_usable, is_recent) = (age.is_usable(entry, as_of), entry.read_at >= age.oldest);
+        if is_usable && is_recent && as_of >= age.soft {
             self.hits += 1;
+            return;
+        }
+        let flying = entry.flying().cloned();
+        if is_usable && is_recent && shard.link(id, part) != Link::NONE {
+            let Some(part) = shard.parts.get_mut(part) else { return };
+            if part.tells_by(age.told_by) {
+                self.hits += 1;
+                return;
+            }
+            self.soft_hits += 1;
+            if part.looking.as_ref().is_none_or(|flight| flight.has_ended()) {
+                self.old.check(part);
+            }
         } else if is_usable {
             self.soft_hits += 1;
             if flying.is_none() {
-                entry.flight = Some(self.old.flight.clone());
                 self.old.push(shard, id, form);
             }
         } else {
@@ -87,10 +121,7 @@ impl Lookup {
                         self.flights.push(flight);
                     }
                 }
-                None => {
-                    entry.flight = Some(self.missing.flight.clone());
-                    self.missing.push(shard, id, form);
-                }
+                None => self.missing.push(shard, id, form),
             }
         }
     }
@@ -101,6 +132,8 @@ impl Inner {
         Age {
             soft: now.saturating_sub(self.settings.fresh_for),
             hard: now.saturating_sub(self.settings.stale_for),
+            oldest: now.saturating_sub(OLDEST.max(self.settings.stale_for)),
+            told_by: now + 2 * self.pause(),
         }
     }
 
@@ -140,7 +173,9 @@ impl Inner {
         };
         let reads: Vec<Read> = cells.iter().map(read).collect();
         let count: u64 = reads.iter().map(|read| read.cells.len() as u64).sum();
+        let checks = reads.iter().filter(|read| read.cells.is_empty()).count() as u64;
         self.counts.reads.fetch_add(count, Ordering::Relaxed);
+        self.counts.checks.fetch_add(checks, Ordering::Relaxed);
         self.counts.read_calls.fetch_add(1, Ordering::Relaxed);
         let results = self.remote.read(reads, self.settings.within).await;
         for ((partition, ids), result) in cells.into_iter().zip(results) {
@@ -163,6 +198,9 @@ impl Inner {
                 }
                 continue;
             }
+            let link = shard.parts.get_mut(at).map_or(Link::NONE, |part| {
+                part.chain.saw(found.writer, found.number, part.acknowledged, asked)
+            });
             for ((id, form), image) in ids.into_iter().zip(found.images) {
                 let words = match image.map(|image| restore(world, form, &image)) {
                     None => Vec::new(),
@@ -173,7 +211,7 @@ impl Inner {
                         continue;
                     }
                 };
-                if !shard.arrive(id, form, found.number, words, asked) {
+                if !shard.arrive(id, form, found.number, words, (asked, link)) {
                     was_void.store(true, Ordering::Release);
                 }
             }

@@ -7,10 +7,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use event::{Key, Shingle, Time};
-use stats::Figure;
+use event::{Key, Shingle, Span, Time};
 use stats::limit::Flow;
 use stats::portable::{Content, Definition};
+use stats::{Add, Figure, Measure};
 
 /// A future that answers later.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -60,6 +60,24 @@ pub struct Form {
     pub id: u32,
     /// What is kept. Of a pair it is the distinct count's.
     pub definition: Definition,
+}
+
+impl Form {
+    /// By how much the time to live that a use of a key begins is longer than what is needed of it: as long may pass until
+    /// a use has to begin it anew.
+    pub fn slack(&self) -> Span {
+        match &self.definition.measure {
+            Measure::Windows(layout) => {
+                let shape = layout.shape();
+                shape.coarse().unwrap_or(shape.fine()).width
+            }
+            Measure::Distinct { tier, .. } | Measure::Approx { tier, .. } => tier.width,
+            Measure::Once { window } => *window,
+            Measure::Track(track) => Span(track.keep().0 / 8),
+            Measure::Evidence { keep } => Span(keep.0 / 8),
+            Measure::Gcra => Span(0),
+        }
+    }
 }
 
 /// A key under its definition. For the pair of an exact distinct count, the kind is that of the count with
@@ -117,6 +135,8 @@ pub struct Write {
     pub cell: Cell,
     /// What happens to it.
     pub change: Change,
+    /// Whether its time to live begins anew, as that of a new cell does anyway.
+    pub renews: bool,
 }
 
 /// Changes of one partition, which are made all or not at all, and once however often they are sent.
@@ -136,11 +156,23 @@ pub struct Batch {
     pub writes: Arc<[Write]>,
 }
 
+/// Who wrote to a partition last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Writer {
+    /// It is not known.
+    #[default]
+    Unknown,
+    /// This node, the batch of this number.
+    This(u64),
+    /// Another node, its batch of this number.
+    Other([u8; 16], u64),
+}
+
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// It was made now.
-    Now,
+    /// It was made now, after what this one wrote.
+    Now(Writer),
     /// It had been made before, or a later one was.
     Before,
     /// The one before it is not there: a replica that had not got it took its master's place. Nothing was made. The
@@ -162,6 +194,8 @@ pub struct Read {
 pub struct Found {
     /// The node's last batch that the images include.
     pub number: u64,
+    /// Who has written last of what they include.
+    pub writer: Writer,
     /// One a cell, in order; `None` for what is not there.
     pub images: Vec<Option<Image>>,
 }
@@ -184,6 +218,53 @@ pub struct Generations {
     pub latest: u64,
     /// The last of each partition that ever had one.
     pub partitions: HashMap<Partition, u64>,
+}
+
+/// Something that is asked of a limit's cell, and decided by what the cell then has.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Which.
+    pub cell: Cell,
+    /// When.
+    pub time: Time,
+    /// What a reading of it is over, at most two; none for a bucket.
+    pub windows: [Option<Span>; 2],
+    /// [`Add::Nothing`], what is taken or given back, or what counts whatever is there.
+    pub add: Add,
+}
+
+/// What is asked of one partition at once. All of it is made or nothing, in order, and once however often it is sent.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// Where all its cells are.
+    pub partition: Partition,
+    /// Whose rounds these are: one opening of one node.
+    pub owner: [u8; 16],
+    /// An owner's rounds of a partition are numbered from one. The partition remembers the last that it has made, with
+    /// what it answered. An earlier one is made no more.
+    pub number: u64,
+    /// A cell that has expired at this time is nothing.
+    pub horizon: Time,
+    /// In order.
+    pub asks: Arc<[Ask]>,
+}
+
+/// What a cell had before something was asked of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// It was not there.
+    Nothing,
+    /// What a reading of it says.
+    Held {
+        /// First event.
+        first: Time,
+        /// Last event.
+        last: Time,
+        /// What was used in each of the windows; of a bucket its moment, as a reading has it. Counts are told up to 2^53.
+        values: [u64; 2],
+    },
+    /// What is there is no cell of its form. Nothing was changed.
+    Damaged,
 }
 
 /// Why the cluster has not answered. What was to be changed may have been changed.
@@ -217,6 +298,16 @@ pub trait Remote: Send + Sync {
 
     /// Leaves marks: true for each that nobody else had left, by the rule of `stats::Measure::Once`.
     fn claim(&self, claims: Vec<Claim>, within: Duration) -> Later<'_, Vec<Result<bool, Failure>>>;
+
+    /// Makes rounds: what each cell had before, one for each thing asked, in order. What it then has follows from that
+    /// by the rules of `stats`.
+    fn take(&self, rounds: Vec<Round>, within: Duration) -> Later<'_, Vec<Result<Vec<Before>, Failure>>>;
+
+    /// Which shard has a partition, as far as is known. Rounds for different shards are sent in calls of their own, so
+    /// that none waits for a shard that does not answer.
+    fn shard(&self, _partition: Partition) -> usize {
+        0
+    }
 
     /// The node's last batch of each partition, in their order.
     fn numbers(&self, within: Duration) -> Later<'_, Vec<Result<u64, Failure>>>;

@@ -11,6 +11,7 @@
 //! ```
 
 use event::Span;
+use serde::Serialize;
 
 /// Bytes of a key with a few events in windows of `10m x 144` and `1d x 14`, in Redis 7.0.
 pub const KEY_BYTES: u64 = 225;
@@ -49,7 +50,7 @@ pub struct Demand {
 }
 
 /// What that needs.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sizing {
     /// Keys at a time.
     pub keys: u64,

@@ -80,6 +80,8 @@ impl Surroundings for Threads {
     }
 
     fn sleep(&self, time: Duration) -> Task {
+        // Who sleeps may be on another runtime, or on none.
+        let _here = self.runtime.as_ref().map(Runtime::enter);
         Box::pin(tokio::time::sleep(time))
     }
 

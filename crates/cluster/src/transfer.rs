@@ -140,7 +140,7 @@ impl Transfer {
             }
             // How long a bucket is kept is counted from the horizon.
             let of = if cell.form.definition.measure == Measure::Gcra { &mut on } else { &mut anew };
-            of.1.push(Write { cell, change: Change::Merge(image) });
+            of.1.push(Write { cell, change: Change::Merge(image), renews: true });
         }
         for (horizon, writes) in [anew, on] {
             if writes.is_empty() || !self.writes {
@@ -167,7 +167,7 @@ impl Transfer {
             let mut failure = None;
             for (mut batch, answer) in now.into_iter().zip(answers) {
                 match answer {
-                    Ok(Written::Now | Written::Before) => {}
+                    Ok(Written::Now(_) | Written::Before) => {}
                     Ok(Written::Behind(has)) => {
                         self.done.lost_batches += batch.previous.saturating_sub(has);
                         batch.previous = has;

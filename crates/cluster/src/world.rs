@@ -1,6 +1,7 @@
 //! How keys are to be understood: the catalog, compiled.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use event::{Kind, Space};
 use hashbrown::HashMap;
@@ -16,6 +17,8 @@ use crate::remote::Form;
 pub(crate) struct Known {
     pub(crate) form: Arc<Form>,
     pub(crate) plan: Plan,
+    /// The time to live of a cell is begun anew after so long at the latest.
+    pub(crate) renew_after: Duration,
 }
 
 impl Known {
@@ -23,7 +26,9 @@ impl Known {
         let plan = definition
             .plan()
             .map_err(|error| CatalogError::Layout { name: definition.statistic.clone(), error })?;
-        Ok(Known { form: Arc::new(Form { id: definition.id(), definition }), plan })
+        let form = Form { id: definition.id(), definition };
+        let renew_after = Duration::from_micros(form.slack().0.unsigned_abs() / 2);
+        Ok(Known { form: Arc::new(form), plan, renew_after })
     }
 }
 
@@ -37,6 +42,8 @@ pub(crate) struct Planned {
     pub(crate) admit_after: u32,
     pub(crate) is_track: bool,
     pub(crate) is_approx: bool,
+    /// Whether the cluster decides on what is taken.
+    pub(crate) is_exact: bool,
 }
 
 pub(crate) struct World {
@@ -93,6 +100,7 @@ impl World {
                 admit_after: statistic.admit.as_ref().map_or(0, |admit| u32::from(admit.after)),
                 is_track: matches!(statistic.measure, Measure::Track(_)),
                 is_approx: matches!(statistic.measure, Measure::Approx { .. }),
+                is_exact: statistic.exact,
                 statistic: statistic.clone(),
             });
         }

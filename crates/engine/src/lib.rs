@@ -608,7 +608,8 @@ impl Engine {
         observed: Vec<Observed>,
         verdicts: Vec<Verdict>,
     ) -> Result<Vec<Decision>, EngineError> {
-        let mut decisions = Vec::with_capacity(observed.len());
+        let count = observed.len();
+        let mut decisions = Vec::with_capacity(count);
         let mut records = Records::default();
         for (mut observed, verdict) in observed.into_iter().zip(verdicts) {
             let row = &observed.prepared.row;
@@ -639,6 +640,7 @@ impl Engine {
                     facts: &observed.prepared.row.facts,
                     keys: &keys,
                 });
+                records.expect(count);
             }
             decisions.push(decision);
         }

@@ -84,17 +84,26 @@ impl Secret {
     }
 
     /// The shingle of a piece.
+    #[inline]
     pub fn shingle(&self, piece: &[u8]) -> Shingle {
-        let mut hasher = SipHasher13::new_with_key(&self.0);
-        hasher.write(piece);
-        Shingle(hasher.finish())
+        Shingle(self.hasher().hash(piece))
+    }
+
+    #[inline]
+    fn hasher(&self) -> SipHasher13 {
+        let word = |at: usize| {
+            let bytes = self.0.as_chunks().0.get(at).copied();
+            bytes.map_or(0, u64::from_le_bytes)
+        };
+        SipHasher13::new_with_keys(word(0), word(1))
     }
 
     /// The shingle of a value as seen under an owner: what a paired distinct count marks. It starts with the
     /// owner's leading [`Shingle::ROUTE_BITS`] bits, so both live in the same place; the other 48 are a hash of
     /// both.
+    #[inline]
     pub fn pair(&self, owner: Shingle, value: Shingle) -> Shingle {
-        let mut hasher = SipHasher13::new_with_key(&self.0);
+        let mut hasher = self.hasher();
         hasher.write_u64(owner.0);
         hasher.write_u64(value.0);
         let route = owner.0 >> (64 - Shingle::ROUTE_BITS) << (64 - Shingle::ROUTE_BITS);

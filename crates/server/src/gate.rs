@@ -15,6 +15,8 @@ use crate::problem::{Failure, OVERLOADED};
 /// Most batches that wait.
 const WAITING_MAX: usize = 64;
 
+const AGAIN: &str = "send it again after the time in Retry-After";
+
 /// The places of batches.
 #[derive(Debug)]
 pub(crate) struct Gate {
@@ -42,17 +44,26 @@ impl Gate {
         Gate::new(2 * std::thread::available_parallelism().map_or(1, usize::from))
     }
 
+    /// Whether as many wait as may.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) >= WAITING_MAX
+    }
+
+    /// What those are told that cannot even wait.
+    pub(crate) fn queued() -> Failure {
+        let detail = format!("{WAITING_MAX} batches wait already; nothing of this one was counted");
+        OVERLOADED.failure(detail).help(AGAIN)
+    }
+
     /// Waits for a place.
     pub(crate) async fn enter(&self, patience: Duration) -> Result<OwnedSemaphorePermit, Failure> {
         let places = Arc::clone(&self.places);
         if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
             return Ok(place);
         }
-        let again = "send it again after the time in Retry-After";
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            let detail = format!("{WAITING_MAX} batches wait already; nothing of this one was counted");
-            return Err(OVERLOADED.failure(detail).help(again));
+            return Err(Gate::queued());
         }
         let _waits = Waits(&self.waiting);
         match timeout(patience, places.acquire_owned()).await {
@@ -61,7 +72,7 @@ impl Gate {
             Err(_) => {
                 let seconds = patience.as_secs_f64();
                 let detail = format!("the batch has waited for {seconds} s; nothing of it was counted");
-                Err(OVERLOADED.failure(detail).help(again))
+                Err(OVERLOADED.failure(detail).help(AGAIN))
             }
         }
     }

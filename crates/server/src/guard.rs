@@ -1,9 +1,9 @@
 //! What every request passes before its route sees it, and how long it may take there.
 //!
-//! In this order: may it ask at all (token; without tokens, no other site's page in a browser), is there room for
-//! it, is its body whole, small enough and in time. Then the route works in a task of its own: a client that goes
-//! away, or the deadline, ends the waiting and not the work, so no event is counted and then left unjudged; and a
-//! panic ends that task and nothing else.
+//! It has its place already ([`Node::admit`]). Then, in this order: may it ask at all (token; without tokens, no other
+//! site's page in a browser), is its body whole, small enough and in time. Then the route works in a task of its own: a
+//! client that goes away, or the deadline, ends the waiting and not the work, so no event is counted and then left
+//! unjudged; and a panic ends that task and nothing else.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -19,22 +19,24 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout_at;
 
 use crate::http::forward::PREFIX;
-use crate::node::Node;
+use crate::node::{Admitted, Node};
 use crate::problem::{
     FORBIDDEN, Failure, INTERNAL, INVALID_BODY, OVERLOADED, SLOW_ANSWER, SLOW_REQUEST, TOO_LARGE,
     UNAUTHORIZED,
 };
 
+/// What metrics call the route of a request that has none, or was refused before it was looked for.
+pub(crate) const OTHER: &str = "other";
+/// Memory that is taken for a body before it comes.
+const AHEAD_BYTES_MAX: u64 = 1 << 20;
 /// Answers without a token.
 const OPEN: &str = "/healthz";
-/// Cheap, and asked when the node is busy: they need no free place.
-const PROBES: [&str; 3] = [OPEN, "/readyz", "/metrics"];
 
 /// The outermost layer.
 pub(crate) async fn guard(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let matched = request.extensions().get::<MatchedPath>().cloned();
-    let route = matched.as_ref().map_or("other", MatchedPath::as_str);
+    let route = matched.as_ref().map_or(OTHER, MatchedPath::as_str);
     let method = request.method().clone();
     let response =
         admit(&node, route, request, next, started).await.unwrap_or_else(IntoResponse::into_response);
@@ -52,7 +54,7 @@ pub(crate) async fn guard(State(node): State<Arc<Node>>, request: Request, next:
 async fn admit(
     node: &Arc<Node>,
     route: &str,
-    request: Request,
+    mut request: Request,
     next: Next,
     started: Instant,
 ) -> Result<Response, Failure> {
@@ -60,7 +62,7 @@ async fn admit(
     if route != OPEN && !route.starts_with(PREFIX) {
         may_ask(node, request.headers())?;
     }
-    let place = if PROBES.contains(&route) { None } else { Some(place(node)?) };
+    let place = request.extensions_mut().remove::<Admitted>();
     let deadline = tokio::time::Instant::from_std(started + node.timeout());
     let (parts, body) = request.into_parts();
     let read = timeout_at(deadline, read(node, &parts.headers, body)).await;
@@ -92,16 +94,6 @@ async fn admit(
                 .help("events with an id can be sent again: they are counted once"))
         }
     }
-}
-
-fn place(node: &Node) -> Result<OwnedSemaphorePermit, Failure> {
-    Arc::clone(&node.requests).try_acquire_owned().map_err(|_| {
-        node.metrics.refused.inc();
-        let max = node.plan().requests_max;
-        OVERLOADED
-            .failure(format!("{max} requests are at work"))
-            .help("try again after the time in Retry-After")
-    })
 }
 
 fn may_ask(node: &Node, headers: &HeaderMap) -> Result<(), Failure> {
@@ -173,7 +165,9 @@ async fn read(
         return Err(too_large());
     }
     let mut body = body;
-    let mut whole: Vec<u8> = Vec::new();
+    // As long as is announced, but no more than a little before anything has come.
+    let expected = announced.unwrap_or(0).min(AHEAD_BYTES_MAX).min(max as u64);
+    let mut whole: Vec<u8> = Vec::with_capacity(expected as usize);
     let mut room: Option<OwnedSemaphorePermit> = None;
     let mut length = 0usize;
     while let Some(frame) = body.frame().await {
@@ -234,8 +228,8 @@ mod tests {
 
     async fn ask(node: &Arc<Node>, router: Router) -> StatusCode {
         let router = router.layer(axum::middleware::from_fn_with_state(Arc::clone(node), guard));
-        let request =
-            Request::builder().uri("/").header(header::HOST, "localhost").body(Body::empty()).unwrap();
+        let request = Request::builder().uri("/").header(header::HOST, "localhost");
+        let request = request.extension(node.admit("/").unwrap()).body(Body::empty()).unwrap();
         TowerToHyperService::new(router).call(request).await.unwrap().status()
     }
 

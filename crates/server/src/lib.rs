@@ -47,6 +47,7 @@ mod patience;
 mod problem;
 pub mod resp;
 mod server;
+mod shed;
 
 pub use auth::NameService;
 pub use node::{Clock, system_clock};

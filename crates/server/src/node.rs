@@ -10,13 +10,14 @@ use engine::{Engine, EngineError, FeedbackOutcome, ListenerPlan, Pipeline, Prepa
 use event::Time;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::auth::Checks;
 use crate::gate::Gate;
 use crate::http::decisions::Readers;
 use crate::metrics::Metrics;
-use crate::problem::{Failure, UNKNOWN_NAME};
+use crate::problem::{Failure, OVERLOADED, UNKNOWN_NAME};
+use crate::shed::{Refusal, Shed};
 
 /// Where the time comes from.
 pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;
@@ -34,6 +35,15 @@ const BODIES: u64 = 8;
 /// Streams of batches that may be open at once: each may have a body in memory that is not whole yet.
 const STREAMS_MAX: usize = 64;
 
+/// Cheap, and asked when the node is busy: they need no free place.
+const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+/// Where the paths of batches begin, which have places of their own beside.
+const BATCHES: &str = "/v1/batch/";
+
+/// A request's place among those at work, as long as anything holds it. A probe's is none.
+#[derive(Clone, Debug)]
+pub(crate) struct Admitted(#[expect(dead_code, reason = "it is held")] Option<Arc<OwnedSemaphorePermit>>);
+
 /// What a running server knows.
 pub(crate) struct Node {
     pub(crate) engine: Arc<Engine>,
@@ -48,6 +58,11 @@ pub(crate) struct Node {
     pub(crate) openapi: Bytes,
     /// Free places for requests.
     pub(crate) requests: Arc<Semaphore>,
+    /// What those are told that find no place.
+    crowded: Refusal,
+    /// And those whose batch could not even wait.
+    queued: Refusal,
+    pub(crate) shed: Shed,
     /// Free bytes for bodies.
     pub(crate) bodies: Arc<Semaphore>,
     /// Free places for streams of batches.
@@ -76,10 +91,17 @@ impl Node {
         let plan = engine.plan().node.server.clone();
         let bodies = usize::try_from(plan.body_max.saturating_mul(BODIES)).unwrap_or(usize::MAX);
         let metrics = Metrics::new(&engine);
+        let crowded = OVERLOADED
+            .failure(format!("{} requests are at work", plan.requests_max))
+            .help("try again after the time in Retry-After");
+        let timeout = Duration::from_micros(plan.timeout.0.unsigned_abs());
         Node {
             checks: Checks::new(&engine.plan().node, &metrics.dns),
             metrics,
             requests: Arc::new(Semaphore::new(plan.requests_max.min(Semaphore::MAX_PERMITS))),
+            crowded: Refusal::new(&crowded),
+            queued: Refusal::new(&Gate::queued()),
+            shed: Shed::new(timeout),
             batches: Gate::of_machine(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             readers: Readers::default(),
@@ -108,6 +130,26 @@ impl Node {
     /// The longest time for a request.
     pub(crate) fn timeout(&self) -> Duration {
         Duration::from_micros(self.plan().timeout.0.unsigned_abs())
+    }
+
+    /// A place for a request, of which only the path is known.
+    ///
+    /// # Errors
+    /// What it is told if there is none.
+    pub(crate) fn admit(&self, path: &str) -> Result<Admitted, Refusal> {
+        if PROBES.contains(&path) {
+            return Ok(Admitted(None));
+        }
+        let refused = |_| {
+            self.metrics.refused.inc();
+            self.crowded.clone()
+        };
+        let place = Arc::clone(&self.requests).try_acquire_owned().map_err(refused)?;
+        // It will be thousands of events, which need not be read first.
+        if path.starts_with(BATCHES) && self.batches.is_crowded() {
+            return Err(self.queued.clone());
+        }
+        Ok(Admitted(Some(Arc::new(place))))
     }
 
     /// Now.

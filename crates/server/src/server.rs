@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use engine::{Change, Endpoint, Engine, EngineError, Proposal, Protocol, ReloadError, Reloaded};
 use event::Time;
+use futures_util::future::Either;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -21,11 +22,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
+use crate::guard::OTHER;
 use crate::http;
 use crate::http::forward::Peer;
 use crate::listen::{Bound, Stop};
 use crate::node::{Clock, Node, blocking};
 use crate::patience::Patient;
+use crate::shed::{Rest, Resting};
 
 /// Bytes of a request's head. What is larger is answered 431.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -170,15 +173,28 @@ async fn connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection keeps its delay");
     }
-    let stream = Patient::new(stream, node.timeout());
+    let (patience, rest) = (node.timeout(), Rest::default());
+    let stream = Patient::new(Resting::new(stream, rest.clone()), patience);
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
+        let place = match node.admit(request.uri().path()) {
+            Ok(place) => place,
+            Err(refusal) => {
+                let (node, rest) = (Arc::clone(&node), rest.clone());
+                return Either::Left(async move {
+                    let refused = node.shed.refuse(refusal, request, rest).await;
+                    node.metrics.answered(OTHER, refused.status().as_u16(), Duration::ZERO);
+                    Ok(refused)
+                });
+            }
+        };
         request.extensions_mut().insert(peer);
-        router.call(request)
+        request.extensions_mut().insert(place);
+        Either::Right(router.call(request))
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(node.timeout())
+        .header_read_timeout(patience)
         .max_header_size(HEAD_BYTES_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service);

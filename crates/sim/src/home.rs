@@ -216,8 +216,13 @@ fn catalog(kinds: &[Kept]) -> Catalog {
             }
             Kept::Once { window } => Measure::Once { window: Span(*window) },
         };
-        let statistic =
-            Statistic { name: format!("s{place}"), kind_name: format!("k{place}"), measure, admit: None };
+        let statistic = Statistic {
+            name: format!("s{place}"),
+            kind_name: format!("k{place}"),
+            measure,
+            admit: None,
+            exact: false,
+        };
         builder.add(SPACE, kind_number(place), statistic).expect("kinds have numbers of their own");
     }
     builder.build()

@@ -21,6 +21,9 @@ pub struct Statistic {
     pub measure: Measure,
     /// Whether a key must be seen several times before it gets a cell.
     pub admit: Option<Admit>,
+    /// Of a limit: whether nodes that share it decide together, each take where the counts are. Where one ledger has all
+    /// counts it is always so.
+    pub exact: bool,
 }
 
 impl Statistic {
@@ -304,6 +307,11 @@ pub enum CatalogError {
         /// Why.
         error: LayoutError,
     },
+    /// Something is to be exact that is no limit without a sketch.
+    #[error(
+        "`{0}` cannot be exact: only what is taken from limits is decided, and without a sketch before it"
+    )]
+    Exact(String),
     /// The store holds something else under this kind.
     #[error(
         "kind {} of space {} is stored as {stored} and now configured as {configured}: \
@@ -377,6 +385,10 @@ impl CatalogBuilder {
         }
         if let Err(error) = statistic.measure.check() {
             return Err(CatalogError::Layout { name: statistic.name, error });
+        }
+        let is_limit = statistic.measure.limit_windows().is_some() || statistic.measure == Measure::Gcra;
+        if statistic.exact && (!is_limit || statistic.admit.is_some()) {
+            return Err(CatalogError::Exact(statistic.name));
         }
         match self.0.get(&(space, kind)) {
             Some(first) if **first == statistic => {}

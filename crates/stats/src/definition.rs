@@ -330,8 +330,13 @@ mod tests {
     }
 
     fn definition(measure: Measure) -> Definition {
-        let statistic =
-            Statistic { name: "mass".to_owned(), kind_name: "from".to_owned(), measure, admit: None };
+        let statistic = Statistic {
+            name: "mass".to_owned(),
+            kind_name: "from".to_owned(),
+            measure,
+            admit: None,
+            exact: false,
+        };
         Definition::new(Space(3), Kind(1), &statistic).unwrap()
     }
 

@@ -317,6 +317,13 @@ impl Outcomes {
         self.readings.get(at).map(|brief| View { brief, values: &self.values })
     }
 
+    /// Every so manieth reading, from one on.
+    #[inline]
+    pub fn every(&self, step: usize, first: usize) -> impl Iterator<Item = View<'_>> {
+        let readings = self.readings.get(first..).unwrap_or_default();
+        readings.iter().step_by(step.max(1)).map(|brief| View { brief, values: &self.values })
+    }
+
     /// The readings of all requests, one behind the other.
     pub fn all(&self) -> impl ExactSizeIterator<Item = View<'_>> + Clone {
         self.readings.iter().map(|brief| View { brief, values: &self.values })
@@ -566,7 +573,8 @@ pub enum LedgerError {
         why: Arc<str>,
     },
     /// The cluster did not say in time whether a request's mark was there. Nothing of that request was added, nor of
-    /// those without a mark that were sent with it: all of them may be sent again.
+    /// those without a mark that were sent with it: all of them may be sent again. Or it did not say whether something
+    /// was given back to an exact limit, or set: that may have been done.
     #[error("the cluster did not answer in time: {why}")]
     Unreachable {
         /// What came instead of an answer.

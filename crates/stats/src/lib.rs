@@ -17,6 +17,7 @@ mod catalog;
 mod cell;
 mod definition;
 mod embedded;
+mod hottest;
 mod layout;
 mod ledger;
 pub mod limit;
@@ -31,6 +32,7 @@ pub use cell::{Plan, Room};
 pub use embedded::{
     Durability, DurabilityError, Embedded, Exported, Imported, Importer, MergeState, Options, Verified,
 };
+pub use hottest::Hottest;
 pub use layout::{Column, Layout, LayoutError, Shape, Tier, TierError, Track, Value, Weight};
 pub use ledger::{
     Add, Amounts, Answer, Bucket, Census, Evidence, Figure, Ledger, LedgerError, Observation, Once, Outcome,

@@ -51,7 +51,10 @@ fn node(directory: &Directory, plan: &Plan, of: &ClusterPlan) -> Result<Cluster,
         ..cluster::Settings::new(partitions)
     };
     let catalog = plan.catalog.clone();
-    Ok(Cluster::open(Arc::new(wire), Arc::new(device), catalog, settings, Arc::new(threads))?)
+    let cluster =
+        Cluster::open(Arc::new(wire.clone()), Arc::new(device), catalog, settings, Arc::new(threads))?;
+    cluster.sweep(&wire, of.sweep);
+    Ok(cluster)
 }
 
 /// A way to the cluster, and what it runs on.

@@ -27,36 +27,36 @@ pub(super) struct Arguments {
 
 /// The forms that writes name by their place.
 #[derive(Default)]
-struct Forms<'a> {
-    places: HashMap<usize, i64>,
-    list: Vec<&'a Arc<Form>>,
+pub(super) struct Forms<'a> {
+    places: HashMap<(usize, bool), i64>,
+    list: Vec<(&'a Arc<Form>, bool)>,
 }
 
 impl<'a> Forms<'a> {
-    /// From one, as Lua counts.
-    fn place(&mut self, form: &'a Arc<Form>) -> i64 {
+    /// From one, as Lua counts. There are two of a form: one for cells whose time to live begins anew.
+    pub(super) fn place(&mut self, form: &'a Arc<Form>, renews: bool) -> i64 {
         let list = &mut self.list;
-        *self.places.entry(Arc::as_ptr(form) as usize).or_insert_with(|| {
-            list.push(form);
+        *self.places.entry((Arc::as_ptr(form) as usize, renews)).or_insert_with(|| {
+            list.push((form, renews));
             list.len() as i64
         })
     }
 
-    fn pack(&self, pack: &mut Pack) {
+    pub(super) fn pack(&self, pack: &mut Pack) {
         pack.array(self.list.len());
-        self.list.iter().for_each(|form| form::pack(pack, form));
+        self.list.iter().for_each(|(form, renews)| form::pack(pack, form, *renews));
     }
 }
 
 /// The keys of a script, each once.
 #[derive(Default)]
-struct Keys {
+pub(super) struct Keys {
     places: HashMap<Vec<u8>, i64>,
-    list: Vec<Vec<u8>>,
+    pub(super) list: Vec<Vec<u8>>,
 }
 
 impl Keys {
-    fn place(&mut self, name: Vec<u8>) -> i64 {
+    pub(super) fn place(&mut self, name: Vec<u8>) -> i64 {
         if let Some(place) = self.places.get(&name) {
             return *place;
         }
@@ -69,14 +69,14 @@ impl Keys {
 
 /// Of which form a write is, and of which key.
 #[derive(Clone, Copy)]
-struct At {
-    form: i64,
-    key: i64,
+pub(super) struct At {
+    pub(super) form: i64,
+    pub(super) key: i64,
 }
 
 impl At {
     /// Begins a write that says so many values beside these.
-    fn begin(self, pack: &mut Pack, values: usize) {
+    pub(super) fn begin(self, pack: &mut Pack, values: usize) {
         pack.array(2 + values);
         pack.integer(self.form);
         pack.integer(self.key);
@@ -87,14 +87,15 @@ impl At {
 pub(super) fn batch(names: &Names, batch: &Batch) -> Result<Arguments, &'static str> {
     let (mut forms, mut keys) = (Forms::default(), Keys::default());
     keys.place(names.number(batch.partition));
+    keys.place(names.writer(batch.partition));
     let mut places = Vec::with_capacity(batch.writes.len());
-    for Write { cell, change } in batch.writes.iter() {
+    for Write { cell, change, renews } in batch.writes.iter() {
         let key = keys.place(names.cell(batch.partition, cell));
         let pair = match change {
             Change::Unique { pair, .. } => keys.place(names.pair(batch.partition, cell, *pair)),
             _ => 0,
         };
-        places.push((forms.place(&cell.form), key, pair));
+        places.push((forms.place(&cell.form, *renews), key, pair));
     }
     let mut pack = Pack::default();
     pack.array(6);
@@ -104,7 +105,7 @@ pub(super) fn batch(names: &Names, batch: &Batch) -> Result<Arguments, &'static 
     pack.integer(NUMBER_TTL);
     forms.pack(&mut pack);
     pack.array(batch.writes.len());
-    for (Write { cell, change }, (form, key, pair)) in batch.writes.iter().zip(places) {
+    for (Write { cell, change, .. }, (form, key, pair)) in batch.writes.iter().zip(places) {
         let measure = &cell.form.definition.measure;
         let at = At { form, key };
         match change {
@@ -117,30 +118,35 @@ pub(super) fn batch(names: &Names, batch: &Batch) -> Result<Arguments, &'static 
                 }
                 at.begin(&mut pack, 2);
                 pack.integer(pair);
-                pack.time(*time);
+                pack.text(clamped(*time).0);
             }
             Change::Flow { now, flow } => {
                 if *measure != Measure::Gcra {
                     return Err("only a bucket flows");
                 }
-                let (what, one, other, counted) = match *flow {
-                    Flow::Take { cost, burst, counts_all } if cost > 0 => (1, cost, burst, counts_all),
-                    Flow::Back { cost } => (2, cost.max(0), 0, false),
-                    Flow::Set { ahead } => (3, ahead.max(0), 0, false),
-                    Flow::Add { cost } if cost > 0 => (4, cost, 0, false),
-                    // Nothing changes.
-                    Flow::Take { .. } | Flow::Add { .. } => (2, 0, 0, false),
-                };
-                at.begin(&mut pack, 5);
-                pack.integer(what);
-                pack.text(nanoseconds(clamped(*now)));
-                pack.text(one);
-                pack.text(other);
-                pack.yes_or_no(counted);
+                flow_of(&mut pack, at, *now, *flow);
             }
         }
     }
     Ok(Arguments { keys: keys.list, argument: pack.into_bytes() })
+}
+
+/// What happens to a bucket.
+pub(super) fn flow_of(pack: &mut Pack, at: At, now: Time, flow: Flow) {
+    let (what, one, other, counted) = match flow {
+        Flow::Take { cost, burst, counts_all } if cost > 0 => (1, cost, burst, counts_all),
+        Flow::Back { cost } => (2, cost.max(0), 0, false),
+        Flow::Set { ahead } => (3, ahead.max(0), 0, false),
+        Flow::Add { cost } if cost > 0 => (4, cost, 0, false),
+        // Nothing changes.
+        Flow::Take { .. } | Flow::Add { .. } => (2, 0, 0, false),
+    };
+    at.begin(pack, 5);
+    pack.integer(what);
+    pack.text(nanoseconds(clamped(now)));
+    pack.text(one);
+    pack.text(other);
+    pack.yes_or_no(counted);
 }
 
 /// Of claims of one partition.
@@ -156,7 +162,7 @@ pub(super) fn claims(
             return Err("only marks of requests are claimed");
         }
         let key = keys.place(names.cell(partition, &claim.cell));
-        places.push((forms.place(&claim.cell.form), key));
+        places.push((forms.place(&claim.cell.form, true), key));
     }
     let mut pack = Pack::default();
     pack.array(2);
@@ -174,10 +180,28 @@ pub(super) fn claims(
     Ok(Arguments { keys: keys.list, argument: pack.into_bytes() })
 }
 
-/// The names of the node's number and of cells.
+/// Of cells of one partition that are to be rid of what has aged out of them; `None` where of none something can.
+pub(super) fn sweep(names: &Names, partition: Partition, cells: &[Cell], horizon: Time) -> Option<Arguments> {
+    let (mut forms, mut keys, mut places) = (Forms::default(), Vec::new(), Vec::new());
+    for cell in cells {
+        if Frame::of(&cell.form.definition.measure).is_some_and(|frame| frame.outlives()) {
+            keys.push(names.cell(partition, cell));
+            places.push(forms.place(&cell.form, false));
+        }
+    }
+    let mut pack = Pack::default();
+    pack.array(3);
+    pack.time(horizon);
+    forms.pack(&mut pack);
+    pack.array(places.len());
+    places.iter().for_each(|place| pack.integer(*place));
+    (!keys.is_empty()).then(|| Arguments { keys, argument: pack.into_bytes() })
+}
+
+/// The names of the node's number, of who wrote last, and of cells.
 pub(super) fn read(names: &Names, partition: Partition, cells: &[Cell]) -> Vec<Vec<u8>> {
     let cells = cells.iter().map(|cell| names.cell(partition, cell));
-    std::iter::once(names.number(partition)).chain(cells).collect()
+    [names.number(partition), names.writer(partition)].into_iter().chain(cells).collect()
 }
 
 /// What another cell has seen.
@@ -198,10 +222,15 @@ fn merge(
             Content::Buckets(buckets),
         ) => {
             let Some(frame) = Frame::of(measure) else { return Err("it has no windows") };
-            at.begin(pack, 4);
-            pack.time(*first);
-            pack.time(*last);
-            rows(pack, &frame, *last, buckets)
+            let rows = rows(&frame, *last, buckets)?;
+            at.begin(pack, 2 + 2 * rows.len());
+            pack.text(clamped(*first).0);
+            pack.text(clamped(*last).0);
+            for (place, amount) in rows {
+                pack.text(place);
+                pack.count(amount);
+            }
+            Ok(())
         }
         (Measure::Track(track), Content::Totals(totals)) => {
             at.begin(pack, 1);
@@ -227,8 +256,8 @@ fn merge(
         }
         (Measure::Approx { tier, precision, .. }, Content::Registers(periods)) => {
             at.begin(pack, 3);
-            pack.time(*first);
-            pack.time(*last);
+            pack.text(clamped(*first).0);
+            pack.text(clamped(*last).0);
             let newest = form::bucket(*last, *tier);
             let mut runs = Vec::new();
             for Registers { start, ranks } in periods {
@@ -252,35 +281,28 @@ fn merge(
 
 const YEAR: Span = Span::days(366);
 
-/// Fine and coarse rows: bucket, counter, amount, and so on.
-fn rows(pack: &mut Pack, frame: &Frame, last: Time, buckets: &[Bucket]) -> Result<(), &'static str> {
-    let mut lists = [Vec::new(), Vec::new()];
+/// Places of counts, as they lie in a cell with that last event, and what is counted there. What its fine tier does not
+/// reach is in the coarse one, or nowhere.
+fn rows(frame: &Frame, last: Time, buckets: &[Bucket]) -> Result<Vec<(i64, u64)>, &'static str> {
+    let mut rows = Vec::with_capacity(buckets.len());
     for Bucket { start, width, counts } in buckets {
         let coarse = frame.coarse.filter(|tier| tier.width == *width);
-        let (tier, list) = match coarse {
-            _ if frame.fine.width == *width => (frame.fine, 0),
-            Some(coarse) => (coarse, 1),
+        let (tier, is_fine) = match coarse {
+            _ if frame.fine.width == *width => (frame.fine, true),
+            Some(coarse) => (coarse, false),
             None => return Err("a bucket has no tier's width"),
         };
-        let number = form::bucket(*start, tier);
-        if number > form::bucket(last, tier) {
+        if form::bucket(*start, tier) > form::bucket(last, tier) {
             return Err("a bucket begins after the last event");
         }
         if counts.len() > frame.counters {
             return Err("a bucket has more counts than there are counters");
         }
+        let Some(slot) = frame.slot(*start, last, is_fine) else { continue };
         let amounts = counts.iter().zip(0i64..).filter(|(amount, _)| **amount > 0);
-        lists[list].extend(amounts.map(|(amount, counter)| (number, counter, *amount)));
+        rows.extend(amounts.map(|(amount, counter)| (slot * frame.counters as i64 + counter, *amount)));
     }
-    for list in lists {
-        pack.array(3 * list.len());
-        for (bucket, counter, amount) in list {
-            pack.integer(bucket);
-            pack.integer(counter);
-            pack.count(amount);
-        }
-    }
-    Ok(())
+    Ok(rows)
 }
 
 /// What a track has seen.
@@ -296,8 +318,8 @@ fn totals_of(
         return Err("its decayed sums are not those that the form keeps");
     }
     pack.array(7 + decays);
-    pack.time(first);
-    pack.time(last);
+    pack.text(clamped(first).0);
+    pack.text(clamped(last).0);
     pack.count(*count);
     match sum.filter(|_| columns.contains(&Column::Sum)) {
         Some(sum) => {

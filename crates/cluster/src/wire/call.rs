@@ -91,7 +91,7 @@ impl Inner {
                 };
                 groups.entry(address).or_default().push((at, is_asking));
             }
-            let replicas = if line == Line::Writes { self.settings.replicas } else { 0 };
+            let replicas = if line == Line::Reads { 0 } else { self.settings.replicas };
             let sent = groups.into_iter().map(|(address, group)| {
                 let is_ignorant = ignorant.remove(&address);
                 self.send(line, address, group, errands, (is_ignorant, replicas), deadline)
@@ -104,8 +104,8 @@ impl Inner {
                         self.please_refresh();
                         for (at, _) in group {
                             let trouble = match &silence {
-                                Silence::Open => Trouble::Failure(Failure::Open(errands[at].partition)),
-                                Silence::Lost(why) => unreachable(why.clone()),
+                                Silence::Open(_) => Trouble::Failure(Failure::Open(errands[at].partition)),
+                                Silence::Lost(lost) => unreachable(lost.why.clone()),
                             };
                             answers[at] = Some(Err(trouble));
                         }

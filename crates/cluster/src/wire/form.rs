@@ -44,6 +44,21 @@ impl Frame {
         i64::from(tier.buckets) + 1
     }
 
+    /// Whether a cell is kept longer than its finest buckets.
+    pub(super) fn outlives(&self) -> bool {
+        self.coarse.is_some() || self.keep > self.fine.span()
+    }
+
+    /// The slot of the bucket of a time in a cell with that last event; `None` where it is not kept.
+    pub(super) fn slot(&self, time: Time, last: Time, is_fine: bool) -> Option<i64> {
+        let kept = |tier: Tier| {
+            let (number, slots) = (bucket(time, tier), Frame::slots(tier));
+            (bucket(last, tier) - number < slots).then(|| number.rem_euclid(slots))
+        };
+        let fine = if is_fine { kept(self.fine) } else { None };
+        fine.or_else(|| Some(Frame::slots(self.fine) + kept(self.coarse?)?))
+    }
+
     fn longest(&self) -> Tier {
         self.coarse.unwrap_or(self.fine)
     }
@@ -83,19 +98,19 @@ fn rates(columns: &[Column]) -> impl Iterator<Item = f64> + Clone {
     })
 }
 
-/// Writes what scripts need to know of a form.
-pub(super) fn pack(pack: &mut Pack, form: &Form) {
+/// Writes what scripts need to know of a form, and whether the time to live of its cells begins anew.
+pub(super) fn pack(pack: &mut Pack, form: &Form, renews: bool) {
     let span = |span: Span| span.0.min(TIME_MAX.0);
     let measure = &form.definition.measure;
+    let ttl = |kept: i64| milliseconds(Span(kept.saturating_add(form.slack().0)));
     match measure {
         Measure::Windows(_) | Measure::Distinct { .. } | Measure::Once { .. } => {
             let Some(frame) = Frame::of(measure) else { return };
             let longest = frame.longest();
             // The bucket of the last event may have only begun, and so may the one that it reaches back to.
             let kept = longest.span().0.saturating_add(longest.width.0).max(frame.keep.0);
-            let ttl = milliseconds(Span(kept.saturating_add(longest.width.0)));
             let ratio = frame.coarse.map_or(1, |coarse| coarse.width.0 / frame.fine.width.0.max(1));
-            pack.array(10);
+            pack.array(11);
             pack.integer(1);
             pack.integer(Frame::slots(frame.fine));
             pack.integer(frame.coarse.map_or(0, Frame::slots));
@@ -105,35 +120,38 @@ pub(super) fn pack(pack: &mut Pack, form: &Form) {
             pack.integer(width(longest));
             pack.integer(span(longest.span()));
             pack.integer(span(frame.keep));
-            pack.integer(ttl);
+            pack.integer(ttl(kept));
+            pack.yes_or_no(renews);
         }
         Measure::Track(track) => {
             let rates = rates(track.columns());
-            pack.array(3 + rates.clone().count());
+            pack.array(4 + rates.clone().count());
             pack.integer(2);
             pack.integer(span(track.keep()));
-            pack.integer(milliseconds(track.keep()));
+            pack.integer(ttl(track.keep().0));
+            pack.yes_or_no(renews);
             rates.for_each(|rate| pack.float(rate));
         }
         Measure::Evidence { keep } => {
-            pack.array(3);
+            pack.array(4);
             pack.integer(3);
             pack.integer(span(*keep));
-            pack.integer(milliseconds(*keep));
+            pack.integer(ttl(keep.0));
+            pack.yes_or_no(renews);
         }
         Measure::Gcra => {
             pack.array(1);
             pack.integer(4);
         }
         Measure::Approx { tier, precision, .. } => {
-            let kept = tier.span().0.saturating_add(tier.width.0.saturating_mul(2));
-            pack.array(6);
+            pack.array(7);
             pack.integer(5);
             pack.integer(Frame::slots(*tier));
             pack.integer(i64::from(runs(*precision)));
             pack.integer(width(*tier));
             pack.integer(span(tier.span()));
-            pack.integer(milliseconds(Span(kept)));
+            pack.integer(ttl(tier.span().0.saturating_add(tier.width.0)));
+            pack.yes_or_no(renews);
         }
     }
 }

@@ -8,8 +8,8 @@
 //! A circuit breaker (Nygard, "Release It!", 2007): callers of a server that is down are told so at once instead of
 //! waiting for their deadlines, and a server that comes back is not met by all of them.
 //!
-//! Reads and writes have a connection each: a write may wait for replicas, and what comes behind it on its connection
-//! waits as well.
+//! Reads, writes, and takes from exact limits have a connection each: a write may wait for replicas, and what comes behind
+//! it on its connection waits as well.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,12 +20,13 @@ use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, Pipeline, RedisConnectionInfo,
-    TlsCertificates, Value,
+    RedisError, TlsCertificates, Value,
 };
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::counters::{Circuit, Counters, Shard};
+use super::opening::Cause;
 use super::settings::Settings;
 use super::topology::Address;
 
@@ -42,18 +43,36 @@ pub(super) struct Dial {
 pub(super) enum Line {
     Reads,
     Writes,
+    Takes,
 }
 
 /// Why a round trip has no answer.
 #[derive(Clone, Debug)]
 pub(super) enum Silence {
-    /// The circuit is open: nothing was sent.
-    Open,
+    /// The circuit is open: nothing was sent. This is what was lost last.
+    Open(Lost),
     /// It did not come in time, or the connection broke.
-    Lost(Arc<str>),
+    Lost(Lost),
 }
 
-type Connecting = Shared<BoxFuture<'static, Result<MultiplexedConnection, Arc<str>>>>;
+/// Why something is not answered, and what that comes from.
+#[derive(Clone, Debug)]
+pub(super) struct Lost {
+    pub(super) why: Arc<str>,
+    pub(super) cause: Cause,
+}
+
+impl Lost {
+    fn away(why: String) -> Lost {
+        Lost { why: why.into(), cause: Cause::Away }
+    }
+
+    fn new(server: &str, error: &RedisError) -> Lost {
+        Lost { why: format!("{server}: {error}").into(), cause: Cause::of(error) }
+    }
+}
+
+type Connecting = Shared<BoxFuture<'static, Result<MultiplexedConnection, Lost>>>;
 
 /// A connection that is there or on its way, with its number.
 #[derive(Default)]
@@ -66,13 +85,20 @@ struct Breaker {
     circuit: Circuit,
     failures: u32,
     until: Option<Instant>,
+    last: Option<Lost>,
+}
+
+impl Breaker {
+    fn closed() -> Breaker {
+        Breaker { circuit: Circuit::Closed, failures: 0, until: None, last: None }
+    }
 }
 
 /// A server.
 pub(super) struct Link {
     address: Address,
     dial: Dial,
-    lines: [Mutex<Slot>; 2],
+    lines: [Mutex<Slot>; 3],
     permits: Semaphore,
     breaker: Mutex<Breaker>,
     counters: Arc<Counters>,
@@ -88,7 +114,7 @@ impl Link {
             address,
             lines: Default::default(),
             permits: Semaphore::new(dial.settings.in_flight_max.clamp(1, 1 << 16)),
-            breaker: Mutex::new(Breaker { circuit: Circuit::Closed, failures: 0, until: None }),
+            breaker: Mutex::new(Breaker::closed()),
             dial,
             counters,
         }
@@ -115,19 +141,21 @@ impl Link {
     ) -> Result<Vec<Value>, Silence> {
         if !self.admits() {
             Counters::add(&self.counters.refused, commands.len() as u64);
-            return Err(Silence::Open);
+            let last = lock(&self.breaker).last.clone();
+            let unasked = || Lost::away(format!("{} did not answer before", self.address));
+            return Err(Silence::Open(last.unwrap_or_else(unasked)));
         }
         let answer = timeout_at(deadline, self.send(line, &commands)).await;
         let answer = answer.unwrap_or_else(|_| {
             Counters::add(&self.counters.timeouts, 1);
-            Err(format!("{} did not answer in time", self.address).into())
+            Err(Lost::away(format!("{} did not answer in time", self.address)))
         });
-        self.settle(answer.is_ok());
+        self.settle(answer.as_ref().err());
         answer.map_err(Silence::Lost)
     }
 
-    async fn send(&self, line: Line, commands: &[Cmd]) -> Result<Vec<Value>, Arc<str>> {
-        let _permit = self.permits.acquire().await.map_err(|error| Arc::<str>::from(error.to_string()))?;
+    async fn send(&self, line: Line, commands: &[Cmd]) -> Result<Vec<Value>, Lost> {
+        let _permit = self.permits.acquire().await.map_err(|error| Lost::away(error.to_string()))?;
         let mut pipeline = Pipeline::with_capacity(commands.len());
         commands.iter().for_each(|command| {
             pipeline.add_command(command.clone());
@@ -141,13 +169,13 @@ impl Link {
                 Ok(values) if values.len() == commands.len() => return Ok(values),
                 Ok(_) => {
                     self.forget(line, number);
-                    return Err(format!("{} answered less than it was asked", self.address).into());
+                    return Err(Lost::away(format!("{} answered less than it was asked", self.address)));
                 }
                 Err(error) => {
                     self.forget(line, number);
                     Counters::add(&self.counters.broken, 1);
                     if is_again {
-                        return Err(format!("{}: {error}", self.address).into());
+                        return Err(Lost::new(&self.address.to_string(), &error));
                     }
                     is_again = true;
                     Counters::add(&self.counters.resent, commands.len() as u64);
@@ -157,7 +185,7 @@ impl Link {
     }
 
     /// The connection; however many ask, it is made once.
-    async fn connection(&self, line: Line) -> Result<(u64, MultiplexedConnection), Arc<str>> {
+    async fn connection(&self, line: Line) -> Result<(u64, MultiplexedConnection), Lost> {
         let (number, connecting) = {
             let mut slot = lock(&self.lines[line as usize]);
             if slot.connecting.is_none() {
@@ -166,7 +194,9 @@ impl Link {
             }
             (slot.number, slot.connecting.clone())
         };
-        let Some(connecting) = connecting else { return Err("there is no connection".into()) };
+        let Some(connecting) = connecting else {
+            return Err(Lost::away("there is no connection".to_owned()));
+        };
         let connection = connecting.await;
         if connection.is_err() {
             self.forget(line, number);
@@ -199,12 +229,13 @@ impl Link {
         }
     }
 
-    fn settle(&self, is_answered: bool) {
+    fn settle(&self, lost: Option<&Lost>) {
         let mut breaker = lock(&self.breaker);
-        if is_answered {
-            *breaker = Breaker { circuit: Circuit::Closed, failures: 0, until: None };
+        let Some(lost) = lost else {
+            *breaker = Breaker::closed();
             return;
-        }
+        };
+        breaker.last = Some(lost.clone());
         breaker.failures = breaker.failures.saturating_add(1);
         if breaker.circuit != Circuit::Closed || breaker.failures >= self.dial.settings.failures_max {
             breaker.circuit = Circuit::Open;
@@ -216,12 +247,11 @@ impl Link {
     }
 }
 
-async fn connect(address: Address, dial: Dial) -> Result<MultiplexedConnection, Arc<str>> {
+async fn connect(address: Address, dial: Dial) -> Result<MultiplexedConnection, Lost> {
     let Dial { settings, authorities } = dial;
     let announced = address.to_string();
-    let reach = settings.reach.iter().find(|(from, _)| *from == announced);
-    let at = reach.and_then(|(_, to)| Address::parse(to)).unwrap_or(address);
-    let failed = |error: redis::RedisError| Arc::<str>::from(format!("{announced}: {error}"));
+    let at = settings.reached(&address);
+    let failed = |error: RedisError| Lost::new(&announced, &error);
     let target = match settings.tls {
         None => ConnectionAddr::Tcp(at.host, at.port),
         Some(_) => ConnectionAddr::TcpTls { host: at.host, port: at.port, insecure: false, tls_params: None },
@@ -259,17 +289,18 @@ mod tests {
         let address = Address { host: "localhost".into(), port: 1 };
         let link = Link::new(address, dial, Arc::default());
         let circuit = || link.shard().circuit;
-        link.settle(false);
+        let lost = Lost::away("no answer".to_owned());
+        link.settle(Some(&lost));
         assert_eq!(circuit(), Circuit::Closed);
-        link.settle(false);
+        link.settle(Some(&lost));
         assert_eq!(circuit(), Circuit::Open);
         assert!(link.admits());
         assert_eq!(circuit(), Circuit::Trying);
         lock(&link.breaker).until = Some(Instant::now() + Duration::from_secs(60));
         assert!(!link.admits(), "only one tries");
-        link.settle(false);
+        link.settle(Some(&lost));
         assert_eq!(circuit(), Circuit::Open);
-        link.settle(true);
+        link.settle(None);
         assert!(link.admits());
         assert_eq!((circuit(), link.shard().failures), (Circuit::Closed, 0));
     }

@@ -21,11 +21,13 @@
 mod batch;
 mod call;
 mod counters;
+pub mod exact;
 mod form;
 mod generation;
 pub mod image;
 mod link;
 mod name;
+mod opening;
 mod pack;
 mod scan;
 mod script;
@@ -38,7 +40,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use event::Shingle;
+use event::{Shingle, Time};
 use redis::{Cmd, Value, cmd};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -47,28 +49,35 @@ use tokio::time::{Instant, sleep};
 
 pub use counters::{Circuit, Counters, Shard};
 pub(crate) use name::Name;
-pub(crate) use scan::{SEEN_MAX, Scan};
+pub(crate) use scan::{SEEN_MAX, STEP, Scan};
 pub use settings::{Settings, Tls};
 pub use topology::Address;
 
 use self::batch::Arguments;
 use self::call::{Errand, Trouble};
-use self::link::{Dial, Line, Link};
+use self::link::{Dial, Line, Link, Lost, Silence};
 use self::name::Names;
+use self::opening::{Cause, Said};
 use self::script::{Script, Scripts};
 use self::topology::Topology;
 use stats::Figure;
 
 use crate::remote::{
-    Batch, Cell, Claim, Failure, Form, Found, Generations, Image, Later, Partition, Read, Remote, Written,
+    Batch, Before, Cell, Claim, Failure, Form, Found, Generations, Image, Later, Partition, Read, Remote,
+    Round, Writer, Written,
 };
 
 /// How long asking one server where slots are may take.
 const REFRESH_WITHIN: Duration = Duration::from_millis(500);
 /// The least time between two such questions.
 const REFRESH_PAUSE: Duration = Duration::from_millis(50);
+/// How often opening tries, and how often it tells that it does.
+const OPEN_PAUSE: Duration = Duration::from_millis(200);
+const TELL_EVERY: Duration = Duration::from_secs(5);
 /// How often cells of a partition that is being moved are read anew when a batch of this node came between.
 const APART_TRIES: usize = 3;
+/// Of the names that a reading is asked for, those before its cells: the node's number, and who wrote last.
+const HEAD: usize = 2;
 /// How keys are laid out: said in the cluster beside the number of partitions.
 const LAYOUT: &str = "1";
 
@@ -86,9 +95,19 @@ pub enum OpenError {
         /// Why.
         error: std::io::Error,
     },
-    /// None of its servers answers.
-    #[error("the cluster cannot be reached: {0}")]
-    Unreachable(Arc<str>),
+    /// None of its servers is of use.
+    #[error("no server of the cluster can be used: {said}. {mend}")]
+    Unusable {
+        /// Which were asked, and what each said.
+        said: String,
+        /// What to do.
+        mend: &'static str,
+        /// Whether it may be otherwise in a while.
+        may_pass: bool,
+    },
+    /// Its servers answer, and do not do what they are asked.
+    #[error("the cluster is not ready: {0}")]
+    Unready(Arc<str>),
     /// Keys were laid out otherwise by whoever used it first.
     #[error(
         "the cluster holds statistics as `{found}` under the prefix `{prefix}`, and not as `{expected}` (layout and \
@@ -111,6 +130,13 @@ pub enum OpenError {
         /// The prefix of names.
         prefix: String,
     },
+}
+
+impl OpenError {
+    /// Whether it may be otherwise in a while.
+    fn may_pass(&self) -> bool {
+        matches!(self, OpenError::Unusable { may_pass: true, .. } | OpenError::Unready(_))
+    }
 }
 
 /// A cluster behind its wires. Futures that it answers can be awaited on any runtime; the work is done on the one that
@@ -180,26 +206,27 @@ impl Wire {
             settings,
         });
         let until = Instant::now() + inner.settings.open_within;
+        let mut told: Option<Instant> = None;
         loop {
-            let begun = match inner.refresh_now().await {
-                Ok(()) => inner.agree().await,
-                Err(why) => Err(OpenError::Unreachable(why)),
-            };
-            match begun {
-                Ok(()) => break,
-                Err(OpenError::Unreachable(_)) if Instant::now() < until => {
-                    sleep(Duration::from_millis(200)).await;
-                }
-                Err(error) => return Err(error),
+            let Err(error) = inner.begin().await else { break };
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || !error.may_pass() {
+                return Err(error);
             }
+            if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+                told = Some(Instant::now());
+                tracing::warn!("waiting {} s more for the cluster: {error}", left.as_secs());
+            }
+            sleep(OPEN_PAUSE).await;
         }
         let weak = Arc::downgrade(&inner);
         let refresher = runtime.spawn(async move {
             while let Some(inner) = weak.upgrade() {
                 let wait = inner.settings.refresh_every;
                 let _ = tokio::time::timeout(wait, inner.refresh.notified()).await;
-                if let Err(why) = inner.refresh_now().await {
-                    tracing::warn!("no server of the cluster says where slots are: {why}");
+                if let Err(said) = inner.refresh_now().await {
+                    let said = opening::list(&said);
+                    tracing::warn!("no server of the cluster says where slots are: {said}");
                 }
                 sleep(REFRESH_PAUSE).await;
             }
@@ -225,7 +252,8 @@ impl Wire {
         self.inner.settings.partitions.of(shingle)
     }
 
-    /// Removes cells, if they are there.
+    /// Removes cells, if they are there; and who wrote last to their partitions, so that no node takes its images for what
+    /// the cluster has.
     pub(crate) async fn remove(
         &self,
         cells: &[(Partition, Name)],
@@ -234,7 +262,7 @@ impl Wire {
         let inner = &self.inner;
         let errand = |(partition, name): &(Partition, Name)| {
             let mut command = cmd("DEL");
-            command.arg(inner.names.named(*partition, *name));
+            command.arg(inner.names.named(*partition, *name)).arg(inner.names.writer(*partition));
             Errand { partition: *partition, command }
         };
         let errands: Vec<Errand> = cells.iter().map(errand).collect();
@@ -243,6 +271,29 @@ impl Wire {
             Ok(Value::Int(_)) => Ok(()),
             Ok(Value::Nil) => Err(inner.unconfirmed()),
             Ok(_) => Err(unexpected(errand.partition, "no answer to DEL")),
+            Err(trouble) => Err(named(trouble, errand.partition)),
+        };
+        errands.iter().zip(answers).map(removed).collect()
+    }
+
+    /// Folds or removes what has aged out of cells at `horizon`; answers how many fields went, a partition.
+    pub(crate) async fn sweep(
+        &self,
+        parts: Vec<(Partition, Vec<Cell>)>,
+        horizon: Time,
+        within: Duration,
+    ) -> Vec<Result<u64, Failure>> {
+        let inner = &self.inner;
+        let errand = |(partition, cells): (Partition, Vec<Cell>)| {
+            let Arguments { keys, argument } = batch::sweep(&inner.names, partition, &cells, horizon)?;
+            Some(Errand { partition, command: script(&inner.scripts.sweep, keys, Some(argument)) })
+        };
+        let errands: Vec<Errand> = parts.into_iter().filter_map(errand).collect();
+        let answers = inner.run(Line::Writes, &errands, Instant::now() + within).await;
+        let removed = |(errand, answer): (&Errand, Result<Value, Trouble>)| match answer {
+            Ok(Value::Int(removed)) => Ok(removed.max(0).cast_unsigned()),
+            Ok(Value::Nil) => Err(inner.unconfirmed()),
+            Ok(_) => Err(unexpected(errand.partition, "no answer of the script that sweeps")),
             Err(trouble) => Err(named(trouble, errand.partition)),
         };
         errands.iter().zip(answers).map(removed).collect()
@@ -312,41 +363,47 @@ impl Inner {
         self.please_refresh();
     }
 
-    /// Asks servers one after the other where slots are, beginning with another one each time.
-    async fn refresh_now(&self) -> Result<(), Arc<str>> {
+    /// Looks whether the cluster can be used as it is meant to.
+    async fn begin(&self) -> Result<(), OpenError> {
+        let said = match self.refresh_now().await {
+            Ok(()) => self.refusals().await,
+            Err(said) => said,
+        };
+        if said.is_empty() { self.agree().await } else { Err(self.diagnose(said).await) }
+    }
+
+    /// Asks servers one after the other where slots are, beginning with another one each time. Tells what each said if none
+    /// does.
+    async fn refresh_now(&self) -> Result<(), Vec<Said>> {
         let mut servers = self.topology().servers.clone();
         servers.extend(self.settings.nodes.iter().filter_map(|node| Address::parse(node)));
         let turn = self.counters.refreshes.fetch_add(1, Ordering::Relaxed) as usize;
         let turn = turn % servers.len().max(1);
         servers.rotate_left(turn);
-        let mut why: Arc<str> = "no server is known".into();
+        let mut seen = Vec::new();
         for server in servers {
             let mut ask = cmd("CLUSTER");
             ask.arg("SLOTS");
             let deadline = Instant::now() + REFRESH_WITHIN.max(self.settings.connect_within);
-            match self.link(&server).exchange(Line::Reads, vec![ask], deadline).await {
+            let lost = match self.link(&server).exchange(Line::Reads, vec![ask], deadline).await {
                 Ok(values) => match values.first() {
                     Some(Value::ServerError(error)) => {
-                        let text = error.to_string();
-                        if text.to_ascii_lowercase().contains("cluster") && error.code() == "ERR" {
-                            self.know(Topology::single(server));
-                            return Ok(());
-                        }
-                        why = format!("{server}: {text}").into();
+                        let why = format!("{} {}", error.code(), error.details().unwrap_or(""));
+                        Lost { why: why.into(), cause: Cause::of_answer(error) }
                     }
                     value => match value.and_then(|value| Topology::parse(value, &server)) {
                         Some(topology) => {
                             self.know(topology);
                             return Ok(());
                         }
-                        None => why = format!("{server} knows of no slots").into(),
+                        None => Lost { why: "it knows of no slots".into(), cause: Cause::Slotless },
                     },
                 },
-                Err(link::Silence::Lost(lost)) => why = lost,
-                Err(link::Silence::Open) => {}
-            }
+                Err(Silence::Open(lost) | Silence::Lost(lost)) => lost,
+            };
+            seen.push(Said::new(&server, lost));
         }
-        Err(why)
+        Err(seen)
     }
 
     fn know(&self, topology: Topology) {
@@ -377,7 +434,7 @@ impl Inner {
         get.arg(&name);
         self.ask_first(set(Some("NX"))).await?;
         let Value::BulkString(found) = self.ask_first(get).await? else {
-            return Err(OpenError::Unreachable("the cluster has lost what was just written".into()));
+            return Err(OpenError::Unready("it has lost what was just written".into()));
         };
         let found = String::from_utf8_lossy(&found).into_owned();
         let prefix = self.settings.prefix.clone();
@@ -402,10 +459,8 @@ impl Inner {
         let answer = self.run(Line::Reads, &[errand], deadline).await.pop();
         match answer {
             Some(Ok(value)) => Ok(value),
-            Some(Err(trouble)) => {
-                Err(OpenError::Unreachable(named(trouble, Partition(0)).to_string().into()))
-            }
-            None => Err(OpenError::Unreachable("it was not answered".into())),
+            Some(Err(trouble)) => Err(OpenError::Unready(named(trouble, Partition(0)).to_string().into())),
+            None => Err(OpenError::Unready("it was not answered".into())),
         }
     }
 
@@ -419,7 +474,7 @@ impl Inner {
         let mut found = Vec::with_capacity(asked.len());
         for (read, answer) in asked.iter().zip(answers) {
             found.push(match answer {
-                Ok(value) => found_of(&value, &read.cells).map_err(|why| unexpected(read.partition, why)),
+                Ok(value) => self.found(&value, &read.cells).map_err(|why| unexpected(read.partition, why)),
                 Err(Trouble::Apart) => self.read_apart(read, deadline).await,
                 Err(Trouble::Failure(failure)) => Err(failure),
             });
@@ -432,22 +487,22 @@ impl Inner {
         let partition = read.partition;
         let names = batch::read(&self.names, partition, &read.cells);
         let mut commands = names.iter().enumerate().map(|(at, name)| {
-            let mut command = cmd(if at == 0 { "GET" } else { "HGETALL" });
+            let mut command = cmd(if at < HEAD { "GET" } else { "HGETALL" });
             command.arg(name);
             Errand { partition, command }
         });
-        let number = commands.next().into_iter().collect::<Vec<_>>();
+        let head = commands.by_ref().take(HEAD).collect::<Vec<_>>();
         let cells = commands.collect::<Vec<_>>();
         let whole = |answers: Vec<Result<Value, Trouble>>| -> Result<Vec<Value>, Failure> {
             answers.into_iter().map(|answer| answer.map_err(|trouble| named(trouble, partition))).collect()
         };
         for _ in 0..APART_TRIES {
-            let before = whole(self.run(Line::Reads, &number, deadline).await)?;
+            let before = whole(self.run(Line::Reads, &head, deadline).await)?;
             let images = whole(self.run(Line::Reads, &cells, deadline).await)?;
-            let after = whole(self.run(Line::Reads, &number, deadline).await)?;
+            let after = whole(self.run(Line::Reads, &head, deadline).await)?;
             if before == after {
                 let value = Value::Array(before.into_iter().chain(images).collect());
-                return found_of(&value, &read.cells).map_err(|why| unexpected(partition, why));
+                return self.found(&value, &read.cells).map_err(|why| unexpected(partition, why));
             }
         }
         Err(Failure::Moving(partition))
@@ -475,6 +530,37 @@ impl Inner {
         answers.into_iter().map(|known| known.or_else(|| made.next()).unwrap_or_else(lost)).collect()
     }
 
+    async fn take(&self, rounds: Vec<Round>, deadline: Instant) -> Vec<Result<Vec<Before>, Failure>> {
+        let mut answers: Vec<Option<Result<Vec<Before>, Failure>>> = Vec::with_capacity(rounds.len());
+        let (mut errands, mut sent) = (Vec::with_capacity(rounds.len()), Vec::with_capacity(rounds.len()));
+        for round in &rounds {
+            match exact::round(&self.names, round) {
+                Ok(Arguments { keys, argument }) => {
+                    let command = script(&self.scripts.take, keys, Some(argument));
+                    errands.push(Errand { partition: round.partition, command });
+                    sent.push(round);
+                    answers.push(None);
+                }
+                Err(why) => answers.push(Some(Err(unexpected(round.partition, why)))),
+            }
+        }
+        let made = self.run(Line::Takes, &errands, deadline).await;
+        let mut made = sent.into_iter().zip(made).map(|(round, answer)| {
+            let partition = round.partition;
+            match answer.map_err(|trouble| named(trouble, partition))? {
+                Value::Nil => Err(self.unconfirmed()),
+                Value::BulkString(text) => {
+                    let befores = exact::decode(&text, round.number, round.asks.len());
+                    befores.map_err(|why| unexpected(partition, why))
+                }
+                _ => Err(unexpected(partition, "no answer of the script that takes")),
+            }
+        });
+        let lost = || Err(Failure::Unreachable("it was not answered".into()));
+        answers.into_iter().map(|known| known.or_else(|| made.next()).unwrap_or_else(lost)).collect()
+    }
+
+    /// Why a write that was made is not answered.
     fn unconfirmed(&self) -> Failure {
         let why = format!("fewer than {} replicas have confirmed it", self.settings.replicas);
         Failure::Unreachable(why.into())
@@ -487,16 +573,45 @@ impl Inner {
             _ => &[],
         };
         match parts {
-            [Value::Int(0), Value::Int(_), Value::Int(damaged)] => {
+            [Value::Int(0), Value::Int(_), Value::Int(damaged), before] => {
                 if *damaged > 0 {
                     Counters::add(&self.counters.damaged, damaged.unsigned_abs());
                     tracing::error!(partition = partition.0, damaged, "cells in the cluster are damaged");
                 }
-                Ok(Written::Now)
+                Ok(Written::Now(self.writer(before)))
             }
             [Value::Int(1), ..] => Ok(Written::Before),
             [Value::Int(2), Value::Int(has), ..] => Ok(Written::Behind(u64::try_from(*has).unwrap_or(0))),
             _ => Err(unexpected(partition, "no answer of the script that makes batches")),
+        }
+    }
+
+    /// The node's number, who wrote last, and an image a cell.
+    fn found(&self, value: &Value, cells: &[Cell]) -> Result<Found, &'static str> {
+        let Value::Array(parts) = value else { return Err("no answer of the script that reads") };
+        let [first, writer, rest @ ..] = parts.as_slice() else {
+            return Err("the script that reads answered too little");
+        };
+        if rest.len() != cells.len() {
+            return Err("it answered not as many cells as were asked for");
+        }
+        let image = |(value, cell): (&Value, &Cell)| image_of(value, &cell.form);
+        let images = rest.iter().zip(cells).map(image).collect::<Result<Vec<_>, _>>()?;
+        let number = number(first).ok_or("a number of a node is none")?;
+        Ok(Found { number, writer: self.writer(writer), images })
+    }
+
+    /// Who wrote last: a node, and its number. What is none of that is nobody that is known.
+    fn writer(&self, value: &Value) -> Writer {
+        let parts = match value {
+            Value::BulkString(text) => text.split_first_chunk::<16>(),
+            _ => None,
+        };
+        let parts = parts.and_then(|(node, number)| Some((node, std::str::from_utf8(number).ok()?)));
+        match parts.and_then(|(node, number)| Some((node, number.parse().ok()?))) {
+            Some((node, number)) if *node == self.settings.node => Writer::This(number),
+            Some((node, number)) => Writer::Other(*node, number),
+            None => Writer::Unknown,
         }
     }
 
@@ -594,17 +709,6 @@ fn number(value: &Value) -> Option<u64> {
     }
 }
 
-/// The node's number and an image a cell.
-fn found_of(value: &Value, cells: &[Cell]) -> Result<Found, &'static str> {
-    let Value::Array(parts) = value else { return Err("no answer of the script that reads") };
-    let Some((first, rest)) = parts.split_first().filter(|(_, rest)| rest.len() == cells.len()) else {
-        return Err("it answered not as many cells as were asked for");
-    };
-    let image = |(value, cell): (&Value, &Cell)| image_of(value, &cell.form);
-    let images = rest.iter().zip(cells).map(image).collect::<Result<Vec<_>, _>>()?;
-    Ok(Found { number: number(first).ok_or("a number of a node is none")?, images })
-}
-
 fn image_of(value: &Value, form: &Form) -> Result<Option<Image>, &'static str> {
     let Value::Array(flat) = value else { return Err("a cell is no hash") };
     let mut fields = Vec::with_capacity(flat.len() / 2);
@@ -636,6 +740,15 @@ impl Remote for Wire {
     fn claim(&self, claims: Vec<Claim>, within: Duration) -> Later<'_, Vec<Result<bool, Failure>>> {
         let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
         self.on_runtime(claims.len(), async move { inner.claim(claims, deadline).await })
+    }
+
+    fn take(&self, rounds: Vec<Round>, within: Duration) -> Later<'_, Vec<Result<Vec<Before>, Failure>>> {
+        let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
+        self.on_runtime(rounds.len(), async move { inner.take(rounds, deadline).await })
+    }
+
+    fn shard(&self, partition: Partition) -> usize {
+        self.inner.topology().place(slot::slot_of(partition, self.inner.settings.partitions))
     }
 
     fn numbers(&self, within: Duration) -> Later<'_, Vec<Result<u64, Failure>>> {

@@ -3,11 +3,14 @@
 //! ```text
 //! cell      <prefix> {tag} space (2 bytes) kind (2) form (4) shingle (8), each with the greatest byte first
 //! number    <prefix> {tag} '#' node (16)
+//! writer    <prefix> {tag} '#!'
+//! round     <prefix> {tag} '##' owner (16)
+//! probe     <prefix> {tag} '#?'
 //! layout    <prefix> {tag of partition 0} '#'
 //! changed   <prefix> {tag of partition 0} '#' 'g'
 //! ```
 //!
-//! What follows the braces tells them by its length: 16, 17, 1 and 2 bytes.
+//! What follows the braces tells them by its length, and `#!`, `#?` and `#g` from each other.
 
 use event::{Key, Kind, Shingle, Space};
 
@@ -109,6 +112,28 @@ impl Names {
         name
     }
 
+    /// The name of what says who wrote to a partition last.
+    pub(crate) fn writer(&self, partition: Partition) -> Vec<u8> {
+        let mut name = self.start(partition, 2);
+        name.extend_from_slice(b"#!");
+        name
+    }
+
+    /// The name of what is remembered of an owner's last round.
+    pub(crate) fn round(&self, partition: Partition, owner: &[u8; 16]) -> Vec<u8> {
+        let mut name = self.start(partition, 18);
+        name.extend_from_slice(b"##");
+        name.extend_from_slice(owner);
+        name
+    }
+
+    /// The name of what is tried out when a node is opened.
+    pub(crate) fn probe(&self, partition: Partition) -> Vec<u8> {
+        let mut name = self.start(partition, 2);
+        name.extend_from_slice(b"#?");
+        name
+    }
+
     /// The name of what says how keys are laid out.
     pub(crate) fn layout(&self) -> Vec<u8> {
         let mut name = self.start(Partition(0), 1);
@@ -138,7 +163,13 @@ mod tests {
     fn other_names_are_none_of_cells() {
         let names = names();
         assert_eq!(names.pattern(), b"a\\*\\[b:{*");
-        for name in [names.layout(), names.changed(), names.number(Partition(3)), Vec::new()] {
+        for name in [
+            names.layout(),
+            names.changed(),
+            names.number(Partition(3)),
+            names.writer(Partition(3)),
+            Vec::new(),
+        ] {
             assert_eq!(names.read(&name), None, "{name:?}");
         }
         let key = Key { space: Space(1), kind: Kind(2), shingle: Shingle(3) };

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use super::link::{Line, Silence};
 use super::name::Name;
+use super::opening;
 use super::slot::{SLOTS, slot_of};
 use super::topology::Address;
 use super::{Inner, Wire, unexpected};
@@ -26,7 +27,7 @@ use crate::remote::{Failure, Partition};
 use crate::transfer::{WITHIN, again};
 
 /// Names that a server looks at in one step.
-const STEP: usize = 1000;
+pub(crate) const STEP: usize = 1000;
 /// Names that are remembered at once, unless it is asked for otherwise: some 105 MB, and half as much again while the
 /// table grows.
 pub(crate) const SEEN_MAX: usize = 3 << 20;
@@ -142,8 +143,8 @@ impl Scan {
     async fn masters_now(&self) -> Result<Vec<Master>, Failure> {
         let inner = &self.wire.inner;
         let mut tries = 0;
-        while let Err(why) = inner.refresh_now().await {
-            again(&mut tries, Failure::Unreachable(why)).await?;
+        while let Err(said) = inner.refresh_now().await {
+            again(&mut tries, Failure::Unreachable(opening::list(&said).into())).await?;
         }
         let topology = inner.topology();
         let mut slots = BTreeMap::<Address, Vec<u16>>::new();
@@ -215,8 +216,7 @@ impl Inner {
             }
             Ok(Some(value)) => Ok(value),
             Ok(None) => Err(Failure::Unexpected(format!("{address} has answered nothing").into())),
-            Err(Silence::Lost(why)) => Err(Failure::Unreachable(why)),
-            Err(Silence::Open) => Err(Failure::Unreachable(format!("{address} is not asked for now").into())),
+            Err(Silence::Open(lost) | Silence::Lost(lost)) => Err(Failure::Unreachable(lost.why)),
         }
     }
 }

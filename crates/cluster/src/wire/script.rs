@@ -16,12 +16,39 @@ impl Script {
     }
 }
 
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Words in quotes and capitals: the commands.
+    fn commands(text: &str) -> BTreeSet<&str> {
+        let words = text.split('\'').filter(|word| word.len() > 2);
+        words.filter(|word| word.bytes().all(|byte| byte.is_ascii_uppercase())).collect()
+    }
+
+    #[test]
+    fn all_that_scripts_call_is_tried_out_when_a_node_is_opened() {
+        let scripts = Scripts::new();
+        let probed = commands(scripts.probe.text);
+        for script in scripts.all() {
+            let called = commands(script.text);
+            assert!(!called.is_empty() && called.is_subset(&probed), "{called:?} {probed:?}");
+        }
+    }
+}
+
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Scripts {
     pub(super) read: Script,
     pub(super) apply: Script,
     pub(super) claim: Script,
+    pub(super) take: Script,
+    pub(super) sweep: Script,
+    /// Not one of those that are loaded where they are missed: it is run when a node is opened.
+    pub(super) probe: Script,
 }
 
 impl Scripts {
@@ -30,11 +57,14 @@ impl Scripts {
             read: Script::new(include_str!("lua/read.lua")),
             apply: Script::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/apply.lua"))),
             claim: Script::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/claim.lua"))),
+            take: Script::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/take.lua"))),
+            sweep: Script::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/sweep.lua"))),
+            probe: Script::new(include_str!("lua/probe.lua")),
         }
     }
 
-    /// All, to be loaded.
-    pub(super) fn all(&self) -> [&Script; 3] {
-        [&self.read, &self.apply, &self.claim]
+    /// All that nodes work with, to be loaded.
+    pub(super) fn all(&self) -> [&Script; 5] {
+        [&self.read, &self.apply, &self.claim, &self.take, &self.sweep]
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::topology::Address;
 use crate::remote::Partitions;
 
 /// Where the cluster is, who asks, and how long for.
@@ -74,6 +75,15 @@ impl Settings {
             pause: Duration::from_millis(500),
             reach: Vec::new(),
         }
+    }
+}
+
+impl Settings {
+    /// Where to connect to for a server.
+    pub(super) fn reached(&self, server: &Address) -> Address {
+        let announced = server.to_string();
+        let reach = self.reach.iter().find(|(from, _)| *from == announced);
+        reach.and_then(|(_, to)| Address::parse(to)).unwrap_or_else(|| server.clone())
     }
 }
 

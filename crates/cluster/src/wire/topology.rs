@@ -48,19 +48,14 @@ pub(super) struct Topology {
 }
 
 impl Topology {
-    /// One server has all slots.
-    pub(super) fn single(server: Address) -> Topology {
-        Topology {
-            masters: vec![Arc::new(server.clone())],
-            slots: vec![1; usize::from(SLOTS)],
-            servers: vec![server],
-        }
-    }
-
     /// Who has a slot.
     pub(super) fn master(&self, slot: u16) -> Option<&Arc<Address>> {
-        let place = self.slots.get(usize::from(slot)).copied().unwrap_or(0);
-        self.masters.get(usize::from(place).checked_sub(1)?)
+        self.masters.get(self.place(slot).checked_sub(1)?)
+    }
+
+    /// The same as a number; zero is nobody.
+    pub(super) fn place(&self, slot: u16) -> usize {
+        self.slots.get(usize::from(slot)).copied().unwrap_or(0).into()
     }
 
     /// Gives a slot to another server.

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use cluster::Surroundings;
 use cluster::remote::{
-    Batch, Cell, Change, Claim, Failure, Form, Found, Generations, Image, Later, Partition, Partitions, Read,
-    Remote, Written,
+    Ask, Batch, Before, Cell, Change, Claim, Failure, Form, Found, Generations, Image, Later, Partition,
+    Partitions, Read, Remote, Round, Writer, Written,
 };
 use event::{Key, Kind, Time};
-use stats::Plan;
 use stats::random::Random;
+use stats::{Add, Plan};
 
 /// What happens to a call's part for one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +30,12 @@ enum Fate {
 #[derive(Clone, Default)]
 struct Part {
     numbers: HashMap<u64, u64>,
+    /// The node that wrote last, and its batch.
+    last: Option<(u64, u64)>,
     cells: BTreeMap<(Key, u32), Vec<u64>>,
     told: HashMap<[u8; 16], bool>,
+    /// Of each owner the number of the last round, and what was answered.
+    rounds: HashMap<[u8; 16], (u64, Vec<Before>)>,
 }
 
 struct State {
@@ -165,6 +169,7 @@ impl State {
             return Written::Behind(has);
         }
         self.parts[at].numbers.insert(node, batch.number);
+        let before = writer(self.parts[at].last.replace((node, batch.number)), node);
         self.writes += batch.writes.len() as u64;
         for write in batch.writes.iter() {
             let Cell { key, form } = &write.cell;
@@ -188,7 +193,53 @@ impl State {
                 }
             }
         }
-        Written::Now
+        Written::Now(before)
+    }
+
+    fn take(&mut self, round: &Round) -> Result<Vec<Before>, Failure> {
+        let at = usize::from(round.partition.0);
+        if let Some((number, befores)) = self.parts[at].rounds.get(&round.owner)
+            && *number >= round.number
+        {
+            let is_last = *number == round.number;
+            return is_last
+                .then(|| befores.clone())
+                .ok_or(Failure::Unexpected("a later one was made".into()));
+        }
+        let befores: Vec<Before> = round.asks.iter().map(|ask| self.ask(round, ask)).collect();
+        self.parts[at].rounds.insert(round.owner, (round.number, befores.clone()));
+        Ok(befores)
+    }
+
+    fn ask(&mut self, round: &Round, Ask { cell, time, windows, add }: &Ask) -> Before {
+        let windows: Vec<_> = windows.iter().flatten().copied().collect();
+        let plan = Plan::over(&cell.form.definition.measure, &windows).unwrap();
+        let words = self.live(round.partition, cell.key, &cell.form, round.horizon).1;
+        let times = plan.times(words);
+        let as_of = match (add, times) {
+            (Add::Take(_), Some((_, last))) => last.max(*time),
+            _ => *time,
+        };
+        let mut values = vec![0; plan.reading()];
+        plan.read(words, as_of, &mut values);
+        match add {
+            Add::Nothing => {}
+            Add::Take(take) => {
+                let used = plan.used(&values, as_of, take.interpolated);
+                if take.cost > 0 && (take.counts_all || take.is_within(used)) {
+                    plan.add(words, *time, [(0, take.cost)]);
+                }
+            }
+            Add::GiveBack { amount, taken } => plan.give_back(words, *time, *amount, *taken),
+            Add::Counters(amounts) => plan.add(words, *time, amounts.iter()),
+            Add::Flow(flow) => plan.flow(words, *time, flow),
+            other => panic!("{other:?}"),
+        }
+        let value = |at: usize| values.get(at).copied().unwrap_or(0);
+        match times {
+            Some((first, last)) => Before::Held { first, last, values: [value(0), value(1)] },
+            None => Before::Nothing,
+        }
     }
 
     fn read(&mut self, node: u64, read: &Read) -> Found {
@@ -201,7 +252,8 @@ impl State {
         };
         let images = read.cells.iter().map(&mut image).collect();
         let number = self.parts[usize::from(read.partition.0)].numbers.get(&node).copied().unwrap_or(0);
-        Found { number, images }
+        let writer = writer(self.parts[usize::from(read.partition.0)].last, node);
+        Found { number, writer, images }
     }
 
     fn claim(&mut self, partition: Partition, Claim { cell, time, token }: &Claim) -> bool {
@@ -216,6 +268,15 @@ impl State {
         }
         self.parts[usize::from(partition.0)].told.insert(*token, is_first);
         is_first
+    }
+}
+
+/// Who wrote last, as a node is told.
+fn writer(last: Option<(u64, u64)>, node: u64) -> Writer {
+    match last {
+        None => Writer::Unknown,
+        Some((writer, number)) if writer == node => Writer::This(number),
+        Some((writer, number)) => Writer::Other(u128::from(writer).to_le_bytes(), number),
     }
 }
 
@@ -310,6 +371,28 @@ impl Remote for Line {
                 self.outcome(fate, partition, |state| state.claim(partition, claim))
             };
             let told = claims.iter().map(each).collect();
+            self.pause(within / 2).await;
+            told
+        })
+    }
+
+    fn take(&self, rounds: Vec<Round>, within: Duration) -> Later<'_, Vec<Result<Vec<Before>, Failure>>> {
+        Box::pin(async move {
+            self.pause(within / 2).await;
+            let mut told = Vec::new();
+            for round in rounds {
+                let fate = self.cloud.state().fate();
+                let answer = self.outcome(fate, round.partition, |state| state.take(&round));
+                told.push(answer.and_then(|answer| answer));
+                if let (Fate::Late, Some(pace)) = (fate, &self.pace) {
+                    let cloud = self.cloud.clone();
+                    let late = pace.sleep(Duration::from_secs_f64(4.0 * self.cloud.state().random.unit()));
+                    pace.spawn(Box::pin(async move {
+                        late.await;
+                        let _ = cloud.state().take(&round);
+                    }));
+                }
+            }
             self.pause(within / 2).await;
             told
         })

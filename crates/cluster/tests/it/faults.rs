@@ -13,7 +13,7 @@ use stats::portable::Content;
 use crate::proxy::{Network, Proxy};
 use crate::reshard::{move_slots, slots_of};
 use crate::servers::{Cluster, wait};
-use crate::support::{WITHIN, Wired, batch, cell, form, measures, settings};
+use crate::support::{WITHIN, Wired, assert_made, batch, cell, form, measures, settings};
 
 /// One key in each of some partitions, and how often it was added to.
 struct Load {
@@ -61,7 +61,7 @@ impl Load {
         let mut failures = Vec::new();
         for (at, answer) in answers.into_iter().enumerate() {
             match answer {
-                Ok(Written::Now | Written::Before) => self.acknowledged[at] += 1,
+                Ok(Written::Now(_) | Written::Before) => self.acknowledged[at] += 1,
                 Ok(Written::Behind(has)) => {
                     self.behind += self.acknowledged[at] - has;
                     self.acknowledged[at] = has;
@@ -191,7 +191,7 @@ fn a_slot_whose_keys_lie_apart_is_read_key_by_key() {
     let change = || Change::Merge(image.clone());
     let writes = |cells: &[Cell]| cells.iter().map(|cell| (cell.clone(), change())).collect::<Vec<_>>();
     // The last is not there.
-    assert_eq!(wired.write_one(batch(partition, 1, Time(i64::MIN), writes(&cells[..5]))), Ok(Written::Now));
+    assert_made(wired.write_one(batch(partition, 1, Time(i64::MIN), writes(&cells[..5]))));
     let number = slot::slot_of(partition, wired.partitions);
     let source = cluster.master_of(number);
     let target = cluster.masters().into_iter().find(|at| *at != source).unwrap();
@@ -203,7 +203,7 @@ fn a_slot_whose_keys_lie_apart_is_read_key_by_key() {
         redis::Client::open(format!("redis://{}/", source.address())).unwrap().get_connection().unwrap();
     let names: Vec<Vec<u8>> =
         redis::cmd("CLUSTER").arg("GETKEYSINSLOT").arg(&number).arg(10).query(&mut direct).unwrap();
-    assert_eq!(names.len(), 6);
+    assert_eq!(names.len(), 7);
     let mut migrate = |name: &[u8]| {
         let mut command = redis::cmd("MIGRATE");
         command.arg("127.0.0.1").arg(target.port).arg(name).arg(0).arg(5000);
@@ -221,7 +221,7 @@ fn a_slot_whose_keys_lie_apart_is_read_key_by_key() {
     for server in [target, source] {
         server.cli(&["CLUSTER", "SETSLOT", &number, "NODE", &target.id()]);
     }
-    assert_eq!(wired.write_one(batch(partition, 2, Time(i64::MIN), writes(&cells))), Ok(Written::Now));
+    assert_made(wired.write_one(batch(partition, 2, Time(i64::MIN), writes(&cells))));
     let found = wired.read_one(partition, &cells).unwrap();
     assert_eq!((found.number, found.images.iter().flatten().count()), (2, 6));
     let counters = wired.wire.counters();

@@ -4,19 +4,10 @@
 //! cargo test --release -p tollhouse-cluster --test it -- --ignored --nocapture --test-threads 1 figures
 //! ```
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
 use cluster::remote::{Cell, Change, Image, Read, Remote};
-use cluster::wire::{Settings, Wire};
-use cluster::{Cluster as Node, Threads};
 use event::{Span, Time};
 use redis::Connection;
-use sim::suite::{MASS, add, catalog, key, request};
-use stats::random::Random as Draw;
-use stats::workload::{Distribution, Keys};
-use stats::{Column, Layout, Ledger, Measure, Plan, Track, Weight};
-use store::FileDevice;
+use stats::{Column, Layout, Measure, Plan, Track, Weight};
 
 use crate::servers::Cluster;
 use crate::support::{Random, WITHIN, Wired, batch, cell, form, settings};
@@ -130,7 +121,7 @@ fn memory() {
 }
 
 /// CPU time of the server, in microseconds.
-fn cpu(connection: &mut Connection) -> f64 {
+pub(crate) fn cpu(connection: &mut Connection) -> f64 {
     let info: String = redis::cmd("INFO").arg("cpu").query(connection).unwrap();
     let of = |name: &str| {
         let line = info.lines().find_map(|line| line.strip_prefix(name));
@@ -220,143 +211,16 @@ fn time() {
 }
 
 /// CPU time of this process, in seconds.
-fn own_cpu() -> f64 {
+pub(crate) fn own_cpu() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let ticks = text.rsplit(')').next().unwrap_or("").split_whitespace().skip(11).take(2);
     ticks.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
 /// The slot of a name without braces.
-fn slot(name: &str) -> u16 {
+pub(crate) fn slot(name: &str) -> u16 {
     let crc = name.bytes().fold(0u16, |crc, byte| {
         (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| crc << 1 ^ if crc >> 15 == 1 { 0x1021 } else { 0 })
     });
     crc % 16_384
-}
-
-/// What one way of counting took.
-struct Run {
-    name: &'static str,
-    keys: u64,
-    commands: u64,
-    seconds: f64,
-    own: f64,
-    servers: f64,
-    calls: Vec<Duration>,
-}
-
-impl Run {
-    fn print(&mut self) {
-        self.calls.sort_unstable();
-        let call = |share: usize| self.calls[(self.calls.len() - 1) * share / 100].as_secs_f64() * 1e3;
-        let Run { name, keys, commands, seconds, own, servers, .. } = self;
-        let rate = |per: f64| *keys as f64 / per / 1e3;
-        println!(
-            "| {name} | {:.0} | {:.3} | {:.0} | {:.0} | {:.1} | {:.1} |",
-            rate(*seconds),
-            *commands as f64 / *keys as f64,
-            rate(*own),
-            rate(*servers),
-            call(50),
-            call(99)
-        );
-    }
-}
-
-/// Three masters and their replicas, and events of twelve keys, Zipf(1.0) over a million, a hundred events a call: by a
-/// node, and with one read and one write for each key of each event, all commands of a call in one pipeline a master.
-#[test]
-#[ignore = "prints figures for people"]
-fn zipf() {
-    const EACH: usize = 1200;
-    const TIME: Duration = Duration::from_secs(12);
-    let Some(cluster) = Cluster::start() else { return };
-    let url = |at: usize| format!("redis://{}/", cluster.servers[at].address());
-    let connect = |at: usize| redis::Client::open(url(at)).unwrap().get_connection().unwrap();
-    let mut servers: Vec<Connection> = (0..6).map(connect).collect();
-    let now = Time::from_seconds(1_750_000_000);
-    let draws = || (Keys::new(Distribution::Zipf { keys: 1_000_000, exponent: 1.0 }), Draw::new(1));
-
-    let directory = tempfile::TempDir::new().unwrap();
-    let device = Arc::new(FileDevice::open(directory.path()).unwrap());
-    let threads = Arc::new(Threads::new(2).unwrap());
-    let settings = Settings { replicas: 0, ..Settings::new(cluster.addresses(), [1; 16]) };
-    let runtime = threads.handle().unwrap();
-    let wire = runtime.block_on(Wire::open(settings.clone(), runtime.clone())).unwrap();
-    let options = cluster::Settings {
-        durability: "1s".parse().unwrap(),
-        within: Duration::from_secs(5),
-        ..cluster::Settings::new(settings.partitions)
-    };
-    let node = Node::open(Arc::new(wire.clone()), device, catalog(), options, threads).unwrap();
-    let cpu_of_all = |servers: &mut [Connection]| servers.iter_mut().map(cpu).sum::<f64>() / 1e6;
-    let (mut keys, mut random) = draws();
-    let (own, of_servers, begun) = (own_cpu(), cpu_of_all(&mut servers), Instant::now());
-    let mut calls = Vec::new();
-    while begun.elapsed() < TIME {
-        let drawn = (0..EACH).map(|_| add(key(MASS, keys.draw(&mut random)), now, [(0, 1)]));
-        let requests: Vec<_> =
-            drawn.collect::<Vec<_>>().chunks(12).map(|event| request(event.to_vec())).collect();
-        let called = Instant::now();
-        pollster::block_on(node.observe(&requests)).unwrap();
-        calls.push(called.elapsed());
-    }
-    assert!(pollster::block_on(node.drain()), "all of it was sent");
-    let metrics = node.metrics();
-    let mut ours = Run {
-        name: "a node",
-        keys: (calls.len() * EACH) as u64,
-        commands: wire.counters().commands.load(std::sync::atomic::Ordering::Relaxed),
-        seconds: begun.elapsed().as_secs_f64(),
-        own: own_cpu() - own,
-        servers: cpu_of_all(&mut servers) - of_servers,
-        calls,
-    };
-
-    let (mut keys, mut random) = draws();
-    let (own, of_servers, begun) = (own_cpu(), cpu_of_all(&mut servers), Instant::now());
-    let mut calls = Vec::new();
-    while begun.elapsed() < TIME {
-        let called = Instant::now();
-        let mut pipelines = [redis::pipe(), redis::pipe(), redis::pipe()];
-        for _ in 0..EACH {
-            let name = format!("from:{:016x}:2916666", keys.draw(&mut random));
-            // As `redis-cli --cluster create` divides slots.
-            let master = match slot(&name) {
-                0..=5460 => 0,
-                5461..=10_922 => 1,
-                _ => 2,
-            };
-            pipelines[master].cmd("GET").arg(&name).cmd("INCR").arg(&name);
-        }
-        std::thread::scope(|scope| {
-            for (pipeline, server) in pipelines.iter().zip(&mut servers) {
-                scope.spawn(move || pipeline.query::<Vec<Option<u64>>>(server).unwrap());
-            }
-        });
-        calls.push(called.elapsed());
-    }
-    let count = (calls.len() * EACH) as u64;
-    let mut naive = Run {
-        name: "one read and one write a key",
-        keys: count,
-        commands: 2 * count,
-        seconds: begun.elapsed().as_secs_f64(),
-        own: own_cpu() - own,
-        servers: cpu_of_all(&mut servers) - of_servers,
-        calls,
-    };
-    println!(
-        "| | thousand keys a second | commands a key | thousand keys a CPU second of the client | of all servers | p50 \
-         of a call, ms | p99 |\n|---|---|---|---|---|---|---|"
-    );
-    ours.print();
-    naive.print();
-    println!(
-        "keys read: one of {:.1}; changes sent: one of {:.1}; commands: one of {:.1}; throughput: {:.1} times",
-        ours.keys as f64 / metrics.reads.max(1) as f64,
-        ours.keys as f64 / metrics.writes.max(1) as f64,
-        2.0 * ours.keys as f64 / ours.commands as f64,
-        ours.keys as f64 / ours.seconds / (naive.keys as f64 / naive.seconds),
-    );
 }

@@ -1,6 +1,6 @@
 //! What the scripts make of cells is what `stats` makes of them.
 
-use cluster::remote::{Cell, Change, Claim, Failure, Image, Partition, Partitions, Remote, Written};
+use cluster::remote::{Cell, Change, Claim, Failure, Image, Partition, Partitions, Remote, Writer, Written};
 use cluster::wire::{Settings, Wire, slot};
 use event::{Shingle, Span, Time};
 use stats::limit::Flow;
@@ -8,7 +8,7 @@ use stats::portable::Content;
 use stats::{Evidence, Measure, Plan};
 
 use crate::servers::Cluster;
-use crate::support::{Random, WITHIN, Wired, batch, cell, form, measures, settings};
+use crate::support::{Random, WITHIN, Wired, assert_made, batch, cell, form, measures, settings};
 
 /// What a cell would be in memory.
 #[derive(Default, Clone)]
@@ -171,7 +171,7 @@ pub(crate) fn check_cells(cluster: &Cluster) {
                 let number = numbers.entry(partition).or_default();
                 *number += 1;
                 let written = wired.write_one(batch(partition, *number, horizon, writes.clone()));
-                assert_eq!(written, Ok(Written::Now));
+                assert_made(written);
                 let found = wired.read_one(partition, &cells).unwrap();
                 assert_eq!(found.number, *number);
                 for (image, model) in found.images.into_iter().zip(&models) {
@@ -209,16 +209,17 @@ fn a_batch_counts_once_and_none_is_left_out() {
         Some(Image { content: Content::Buckets(buckets), .. }) => buckets[0].counts[0],
         other => panic!("{other:?}"),
     };
-    assert_eq!(wired.write_one(numbered(1)), Ok(Written::Now));
+    assert_eq!(wired.write_one(numbered(1)), Ok(Written::Now(Writer::Unknown)));
     assert_eq!(wired.write_one(numbered(1)), Ok(Written::Before));
     assert_eq!(wired.write_one(numbered(3)), Ok(Written::Behind(1)));
     assert_eq!(count(), 1);
-    assert_eq!(wired.write_one(numbered(2)), Ok(Written::Now));
+    assert_eq!(wired.write_one(numbered(2)), Ok(Written::Now(Writer::This(1))));
     assert_eq!(wired.write_one(numbered(1)), Ok(Written::Before));
     let after_loss = cluster::remote::Batch { previous: 2, ..numbered(9) };
-    assert_eq!(wired.write_one(after_loss), Ok(Written::Now));
+    assert_made(wired.write_one(after_loss));
     assert_eq!(count(), 3);
-    assert_eq!(other.write_one(numbered(1)), Ok(Written::Now), "each node counts its own");
+    let after = Writer::Other([1; 16], 9);
+    assert_eq!(other.write_one(numbered(1)), Ok(Written::Now(after)), "each node counts its own");
     assert_eq!(count(), 4);
     let numbers = pollster::block_on(wired.wire.numbers(WITHIN));
     assert_eq!(numbers.len(), usize::from(wired.partitions.count()));
@@ -226,7 +227,9 @@ fn a_batch_counts_once_and_none_is_left_out() {
         assert_eq!(number, Ok(if Partition(at) == partition { 9 } else { 0 }));
     }
     cluster.servers[0].cli(&["SCRIPT", "FLUSH"]);
-    assert_eq!(wired.write_one(numbered(10)), Ok(Written::Now), "a server that forgets scripts is told them");
+    let made = wired.write_one(numbered(10));
+    let after = Writer::Other([2; 16], 1);
+    assert_eq!(made, Ok(Written::Now(after)), "a server that forgets scripts is told them");
     assert_eq!(count(), 5);
 }
 
@@ -279,7 +282,7 @@ fn slots_expiry_and_layout_are_as_the_cluster_has_them() {
         assert_eq!(wired.of(&key), partition);
         let image = Image { first: at, last: at, content: content.clone() };
         let written = wired.write_one(batch(partition, 1, Time(i64::MIN), vec![(key, Change::Merge(image))]));
-        assert_eq!(written, Ok(Written::Now));
+        assert_made(written);
         let number = slot::slot_of(partition, wired.partitions).to_string();
         let names = server.cli(&["--no-raw", "CLUSTER", "GETKEYSINSLOT", &number, "10"]);
         assert!(names.contains("tollhouse:{") && names.lines().count() >= 2, "{names}");

@@ -2,11 +2,13 @@
 //! ledger must do, and what is promised after which fault.
 
 mod cloud;
+mod exact;
 mod faults;
 mod figures;
 mod forms;
 mod homes;
 mod nodes;
+mod opening;
 mod promises;
 mod proxy;
 #[expect(dead_code, reason = "only what a package brings is run")]
@@ -17,5 +19,7 @@ mod servers;
 mod simulated;
 mod simulation;
 mod support;
+mod sweep;
+mod traffic;
 mod transfers;
 mod valkey;

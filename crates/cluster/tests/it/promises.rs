@@ -16,6 +16,8 @@ use crate::simulated::Simulated;
 
 const DAY: Kind = Kind(10);
 const LIMIT: Kind = Kind(7);
+/// Distinct values of a day.
+const VALUES: Kind = Kind(9);
 const WITHIN: Duration = Duration::from_millis(20);
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -25,6 +27,9 @@ fn forms(tier: &str) -> Catalog {
     builder.add(SPACE, DAY, statistic("day", "day", day)).unwrap();
     let limit = Measure::limit(Span::hours(10), 10).unwrap();
     builder.add(SPACE, LIMIT, statistic("limit", "limit", limit)).unwrap();
+    let tier = "1d x 2".parse().unwrap();
+    let values = Measure::Distinct { tier, windows: vec![Span::days(1)] };
+    builder.add(SPACE, VALUES, statistic("values", "values", values)).unwrap();
     builder.build()
 }
 
@@ -46,9 +51,14 @@ impl World {
     }
 
     fn node_on(&self, number: u64, device: &MemoryDevice) -> Arc<Cluster> {
+        self.node_again(number, number, device)
+    }
+
+    /// A node of a number, run by an owner of its own.
+    fn node_again(&self, number: u64, owner: u64, device: &MemoryDevice) -> Arc<Cluster> {
         let line = Arc::new(self.cloud.line(number, Some(self.simulated.of(0))));
         let device = Arc::new(device.clone());
-        let surroundings = self.simulated.of(number);
+        let surroundings = self.simulated.of(owner);
         Arc::new(Cluster::open(line, device, forms("1d x 3"), self.settings, surroundings).unwrap())
     }
 
@@ -116,6 +126,28 @@ fn a_hot_key_costs_one_write_an_interval() {
     );
     let metrics = node.metrics();
     assert!(metrics.hits > 400 && metrics.misses == 1, "{metrics:?}");
+}
+
+#[test]
+fn what_nobody_else_changes_is_not_read_again() {
+    let world = World::new();
+    let keys = || (0..40).map(|number| key(DAY, number));
+    let [adding, asking] = [1, 2].map(|number| world.node(number));
+    for _ in 0..60 {
+        keys().for_each(|key| drop(world.ask(&adding, add(key, at(1000), [(0, 1)])).unwrap()));
+        world.simulated.run_for(SECOND);
+    }
+    // Before anything is there nobody says who wrote it.
+    let metrics = adding.metrics();
+    assert!(metrics.reads <= 2 * 40 && metrics.writes >= 40 * 20, "{metrics:?}");
+    world.drain(&adding);
+    for _ in 0..60 {
+        keys().for_each(|key| assert_eq!(world.sum(&asking, key), 60));
+        world.simulated.run_for(SECOND);
+    }
+    let metrics = asking.metrics();
+    assert!(metrics.reads <= 2 * 40, "{metrics:?}");
+    assert!((1..=16 * 120).contains(&metrics.checks), "one look at each partition and second: {metrics:?}");
 }
 
 #[test]
@@ -242,4 +274,33 @@ fn images_keep_to_their_budget_and_additions_stay() {
         assert_eq!(world.cloud.total(key, 0), 1);
         assert_eq!(world.sum(&node, key), 1);
     }
+}
+
+#[test]
+fn a_value_that_a_crashed_node_has_counted_is_counted_once() {
+    let world = World::new();
+    let owner = key(VALUES, 1);
+    let device = MemoryDevice::new();
+    let node = world.node_again(1, 101, &device);
+    world.cloud.set_down(true);
+    // The same value twice in one batch, and none of it reaches the cluster.
+    for value in [7, 7, 8] {
+        world.ask(&node, distinct(owner, at(1000), value)).unwrap();
+    }
+    world.simulated.kill(101);
+    let device = device.crash(1);
+    let node = world.node_again(1, 102, &device);
+    // Before the cluster has said anything, and after.
+    let reading = |value| world.ask(&node, distinct(owner, at(1000), value)).unwrap().readings.remove(0);
+    assert_eq!(reading(8).quality, Quality::Missing);
+    world.cloud.set_down(false);
+    for _ in 0..3 {
+        let told = [7, 8].map(|value| {
+            let reading = reading(value);
+            (reading.sum(0, 0), reading.fresh)
+        });
+        assert_eq!(told, [(2, false); 2]);
+    }
+    world.drain(&node);
+    assert_eq!((world.cloud.total(owner, 0), world.sum(&node, owner)), (2, 2));
 }

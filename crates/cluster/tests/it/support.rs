@@ -109,8 +109,13 @@ impl Wired {
     }
 }
 
+#[track_caller]
+pub(crate) fn assert_made(written: Result<Written, Failure>) {
+    assert!(matches!(written, Ok(Written::Now(_))), "{written:?}");
+}
+
 pub(crate) fn batch(partition: Partition, number: u64, horizon: Time, writes: Vec<(Cell, Change)>) -> Batch {
-    let write = |(cell, change)| Write { cell, change };
+    let write = |(cell, change)| Write { cell, change, renews: true };
     let writes = writes.into_iter().map(write).collect();
     Batch { partition, number, previous: number - 1, horizon, writes }
 }

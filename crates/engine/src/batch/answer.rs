@@ -58,7 +58,7 @@ impl AnswerCells {
 }
 
 /// What a column says of a reading.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum What {
     First,
     Last,
@@ -144,22 +144,61 @@ struct Added {
     counts: bool,
 }
 
+impl Added {
+    /// What an event adds that is no value and no pair.
+    fn by(observed: &Observed) -> Added {
+        let time = observed.prepared.row.time;
+        Added { time, value: None, fresh: 0, counts: !observed.duplicate }
+    }
+}
+
+/// Fills one column with what `$what` says of rows. A column has one variant of words, so that which it is, is asked once
+/// and not for each row.
+macro_rules! fill {
+    ($what:expr, $column:expr, $cells:ident, $word:ident, $rows:expr) => {{
+        let (what, present) = ($what, &mut $column.present);
+        let (start, rows) = ($cells.len(), $rows);
+        $cells.extend(rows.zip(start..).map(|(row, at)| {
+            match row.and_then(|(seen, added)| what.after(&seen, added)) {
+                Some(Word::$word(value)) => value,
+                _ => {
+                    absent(present, at);
+                    Default::default()
+                }
+            }
+        }));
+    }};
+}
+
+/// Notes that a row has no value.
+#[cold]
+fn absent(present: &mut Option<Vec<bool>>, row: usize) {
+    let present = present.get_or_insert_default();
+    present.resize(row, true);
+    present.push(false);
+}
+
 impl What {
-    /// What it says of some rows. Which column it is is asked once, and not for each of them.
+    /// What it says of some rows.
     fn fill<S: Seen>(&self, column: &mut AnswerColumn, rows: impl Iterator<Item = Option<(S, Added)>>) {
-        macro_rules! fill {
-            ($what:expr) => {{
-                let what = $what;
-                rows.for_each(|row| column.push(row.and_then(|(seen, added)| what.after(&seen, added))))
-            }};
-        }
-        match *self {
-            What::First => fill!(What::First),
-            What::Last => fill!(What::Last),
-            What::Count(at) => fill!(What::Count(at)),
-            What::Counter { window, counter, adds } => fill!(What::Counter { window, counter, adds }),
-            What::Quality { is_approx } => fill!(What::Quality { is_approx }),
-            ref what => fill!(what),
+        match (*self, &mut column.cells) {
+            (What::First, AnswerCells::Times(cells)) => fill!(What::First, column, cells, Time, rows),
+            (What::Last, AnswerCells::Times(cells)) => fill!(What::Last, column, cells, Time, rows),
+            (What::Count(at), AnswerCells::Counts(cells)) => {
+                fill!(What::Count(at), column, cells, Count, rows);
+            }
+            (What::Quality { is_approx }, AnswerCells::Qualities(cells)) => {
+                fill!(What::Quality { is_approx }, column, cells, Quality, rows);
+            }
+            (What::Counter { window, counter, adds }, AnswerCells::Counts(cells)) => {
+                fill!(What::Counter { window, counter, adds }, column, cells, Count, rows);
+            }
+            (what, AnswerCells::Counts(cells)) => fill!(what, column, cells, Count, rows),
+            (what, AnswerCells::Times(cells)) => fill!(what, column, cells, Time, rows),
+            (what, AnswerCells::Qualities(cells)) => fill!(what, column, cells, Quality, rows),
+            (what, AnswerCells::Integers(cells)) => fill!(what, column, cells, Integer, rows),
+            (what, AnswerCells::Reals(cells)) => fill!(what, column, cells, Real, rows),
+            (what, AnswerCells::Bools(cells)) => fill!(what, column, cells, Bool, rows),
         }
     }
 
@@ -265,9 +304,32 @@ impl AnswerColumn {
             (AnswerCells::Reals(cells), _) => extended(cells),
             (AnswerCells::Bools(cells), _) => extended(cells),
         };
-        let present = self.present.get_or_insert_with(|| vec![true; length - 1]);
-        present.resize(length - 1, true);
-        present.push(false);
+        absent(&mut self.present, length - 1);
+    }
+}
+
+/// What the columns of a source say of one event.
+fn of_row(columns: &mut [(AnswerColumn, What)], pipeline: &Pipeline, source: Source, observed: &Observed) {
+    let added = Added::by(observed);
+    match source {
+        Source::Kind(at) => {
+            let value = value(&pipeline.kinds[at], &observed.prepared);
+            let seen = observed.of_kind(at).iter();
+            of_all(columns, seen.map(|reading| (reading, Added { value, ..added })));
+        }
+        Source::Distinct(at) => {
+            let mut owners: Vec<(event::Key, &Reading, Added)> = Vec::new();
+            for (pair, reading) in observed.of_distinct(at) {
+                let fresh = u64::from(reading.fresh);
+                match owners.last_mut() {
+                    // The readings of the owner's other values have what the event itself added.
+                    Some((owner, _, added)) if *owner == pair.owner => added.fresh += fresh,
+                    _ => owners.push((pair.owner, reading, Added { fresh, ..added })),
+                }
+            }
+            of_all(columns, owners.iter().map(|(_, reading, added)| (*reading, *added)));
+        }
+        Source::Label(at) => of_all(columns, observed.of_label(at).iter().map(|reading| (reading, added))),
     }
 }
 
@@ -360,25 +422,39 @@ impl<'a> Answers<'a> {
         while row < last {
             let rows = row..last.min(row + TILE);
             for (number, (source, range)) in self.groups.iter().enumerate() {
-                let seen = |row: usize| {
-                    let at = match starts.get(row - first) {
-                        None => Some((row - first) * width + number),
-                        Some(start) => keyed.has(*source, row).then(|| {
-                            let before = self.groups[..number].iter();
-                            let before = before.filter(|(source, _)| keyed.has(*source, row)).count();
-                            *start as usize + before
-                        }),
+                let columns = &mut self.columns[range.clone()];
+                if is_full {
+                    let values = match source {
+                        Source::Kind(at) => keyed.values(*at),
+                        _ => None,
                     };
-                    let seen = outcomes.reading(at?)?;
+                    for (column, what) in columns {
+                        let seen = outcomes.every(width, (rows.start - first) * width + number);
+                        let about = keyed.times(rows.clone()).iter().zip(&self.duplicate[rows.clone()]);
+                        let seen =
+                            seen.zip(about).zip(rows.clone()).map(|((seen, (time, duplicate)), row)| {
+                                let value = values.and_then(|values| values.get(row));
+                                let fresh = u64::from(seen.fresh());
+                                Some((seen, Added { time: *time, value, fresh, counts: !duplicate }))
+                            });
+                        what.fill(column, seen);
+                    }
+                    continue;
+                }
+                let seen = |row: usize| {
+                    let start = keyed.has(*source, row).then(|| starts.get(row - first)).flatten()?;
+                    let before = self.groups[..number].iter();
+                    let before = before.filter(|(source, _)| keyed.has(*source, row)).count();
+                    let seen = outcomes.reading(*start as usize + before)?;
                     let value = match source {
-                        Source::Kind(at) => keyed.value(*at, row),
+                        Source::Kind(at) => keyed.values(*at).and_then(|values| values.get(row)),
                         _ => None,
                     };
                     let counts = !self.duplicate[row];
                     let time = keyed.time(row);
                     Some((seen, Added { time, value, fresh: u64::from(seen.fresh()), counts }))
                 };
-                for (column, what) in &mut self.columns[range.clone()] {
+                for (column, what) in columns {
                     what.fill(column, rows.clone().map(seen));
                 }
             }
@@ -386,33 +462,29 @@ impl<'a> Answers<'a> {
         }
     }
 
-    /// Takes the readings of an event that was counted by itself.
-    pub(super) fn add_observed(&mut self, observed: &Observed) {
-        self.duplicate.push(observed.duplicate);
-        let (prepared, time) = (&observed.prepared, observed.prepared.row.time);
-        let added = Added { time, value: None, fresh: 0, counts: !observed.duplicate };
+    /// Takes the readings of events that were counted row by row.
+    pub(super) fn add_observed(&mut self, all: &[Observed]) {
+        self.duplicate.extend(all.iter().map(|observed| observed.duplicate));
         for (source, range) in &self.groups {
             let columns = &mut self.columns[range.clone()];
-            match source {
-                Source::Kind(at) => {
-                    let value = value(&self.pipeline.kinds[*at], prepared);
-                    let seen = observed.of_kind(*at).iter();
-                    of_all(columns, seen.map(|reading| (reading, Added { value, ..added })));
-                }
-                Source::Distinct(at) => {
-                    let mut owners: Vec<(event::Key, &Reading, Added)> = Vec::new();
-                    for (pair, reading) in observed.of_distinct(*at) {
-                        let fresh = u64::from(reading.fresh);
-                        match owners.last_mut() {
-                            // The readings of the owner's other values have what the event itself added.
-                            Some((owner, _, added)) if *owner == pair.owner => added.fresh += fresh,
-                            _ => owners.push((pair.owner, reading, Added { fresh, ..added })),
-                        }
+            let kind = match source {
+                Source::Kind(at) => Some(*at),
+                _ => None,
+            };
+            match kind.filter(|at| all.iter().all(|observed| observed.of_kind(*at).len() <= 1)) {
+                Some(at) => {
+                    let plan = &self.pipeline.kinds[at];
+                    for (column, what) in columns {
+                        let seen = all.iter().map(|observed| {
+                            let value = value(plan, &observed.prepared);
+                            let added = Added { value, ..Added::by(observed) };
+                            Some((observed.of_kind(at).first()?, added))
+                        });
+                        what.fill(column, seen);
                     }
-                    of_all(columns, owners.iter().map(|(_, reading, added)| (*reading, *added)));
                 }
-                Source::Label(at) => {
-                    of_all(columns, observed.of_label(*at).iter().map(|reading| (reading, added)));
+                None => {
+                    all.iter().for_each(|observed| of_row(columns, self.pipeline, *source, observed));
                 }
             }
         }
@@ -459,6 +531,6 @@ fn of_kind(plan: &KindPlan, add: &mut impl FnMut(String, What)) {
 /// What is known after events that were counted row by row.
 pub(super) fn of_observed(pipeline: &Pipeline, observed: &[Observed]) -> Answer {
     let mut answers = Answers::new(pipeline, observed.len());
-    observed.iter().for_each(|observed| answers.add_observed(observed));
+    answers.add_observed(observed);
     answers.finish()
 }

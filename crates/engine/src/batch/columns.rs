@@ -307,13 +307,16 @@ impl Digits {
     fn of(integer: i64) -> Digits {
         let mut digits = Digits { bytes: [0; 20], start: 20 };
         let mut rest = integer.unsigned_abs();
-        loop {
+        // A division is most of it, so two digits at a time.
+        while rest >= 10 {
+            let pair = (rest % 100) as u8;
+            rest /= 100;
+            digits.start -= 2;
+            digits.bytes[digits.start..][..2].copy_from_slice(&[b'0' + pair / 10, b'0' + pair % 10]);
+        }
+        if rest > 0 || digits.start == digits.bytes.len() {
             digits.start -= 1;
-            digits.bytes[digits.start] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
+            digits.bytes[digits.start] = b'0' + rest as u8;
         }
         if integer < 0 {
             digits.start -= 1;

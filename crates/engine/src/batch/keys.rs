@@ -153,9 +153,14 @@ impl<'a> Keyed<'a> {
         self.times.get(row).copied().unwrap_or(self.arrival)
     }
 
-    /// The value that a row adds to a kind's track.
-    pub(super) fn value(&self, kind: usize, row: usize) -> Option<i64> {
-        self.values.get(kind)?.as_ref()?.get(row)
+    /// When the events of some rows happened.
+    pub(super) fn times(&self, rows: Range<usize>) -> &[Time] {
+        self.times.get(rows).unwrap_or_default()
+    }
+
+    /// The values that rows add to a kind's track.
+    pub(super) fn values(&self, kind: usize) -> Option<&Spread<i64>> {
+        self.values.get(kind)?.as_ref()
     }
 
     /// The key of a source in a row.

@@ -30,7 +30,7 @@ pub use columns::{Batch, Cells, Column};
 use keys::Keyed;
 
 /// Observations that the ledger is handed at once: their requests and readings fit into the processor's caches.
-const AT_ONCE: usize = 16 << 10;
+const AT_ONCE: usize = 4 << 10;
 /// Events that are decided at once: all that is made of them on the way fits into the processor's caches.
 const DECIDED_AT_ONCE: usize = 256;
 /// Lists of requests that are kept for the next batches.
@@ -141,7 +141,7 @@ impl Engine {
             let rows = row..batch.rows.min(row + at_once);
             row = rows.end;
             let mut observed = self.observe_all(keyed.prepared(batch, rows, &self.secret)).await;
-            observed.iter().for_each(|observed| answers.add_observed(observed));
+            answers.add_observed(&observed);
             score::score(&mut observed);
             let verdicts = self.judge_all(&observed, &mut due);
             match self.log(observed, verdicts).await {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use event::{Event, Span, Time};
+use event::{Event, Secret, Span, Time};
 use proptest::prelude::*;
 
 use super::*;
@@ -136,7 +136,10 @@ fn engine(extra: &str) -> (Engine, Arc<Pipeline>) {
     let config = Config::load(&path, &Overrides::default());
     let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
     let pipeline = Arc::clone(&plan.pipelines[0]);
-    (Engine::ephemeral(plan).unwrap(), pipeline)
+    let mut engine = Engine::ephemeral(plan).unwrap();
+    // The same for all: registers of an approximate count meet by chance, under one secret and not under another.
+    engine.secret = Secret::new([7; Secret::BYTES]);
+    (engine, pipeline)
 }
 
 const ARRIVAL: Time = Time::from_seconds(1_779_012_000);

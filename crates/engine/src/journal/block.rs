@@ -113,6 +113,14 @@ impl Block {
         if records.len() == self.head.count as usize { Ok(records) } else { Err(self.damaged()) }
     }
 
+    /// Whether these are the bytes of its records; never of columns.
+    pub(super) fn holds(&self, records: &[u8]) -> Result<bool, SegmentError> {
+        match &self.content {
+            Content::Rows(content, bytes) => Ok(self.raw(content, *bytes)? == records),
+            Content::Columns(..) => Ok(false),
+        }
+    }
+
     /// The record of this id, if it is here.
     pub(super) fn find(&self, id: RecordId) -> Result<Option<Record>, SegmentError> {
         if !(self.head.first..=self.head.last).contains(&id) {

@@ -190,28 +190,42 @@ fn same(path: &Path, columns: &Arc<Columns>, stop: &dyn Fn() -> bool) -> Result<
     let other = || io_error(path)(io::Error::other("the columns that were written of it say something else"));
     let mut groups = (0..columns.groups()).map(|number| columns.records(number, |_| true));
     let mut group = Vec::new().into_iter();
+    let mut next = || loop {
+        match group.next() {
+            Some(written) => break Ok::<_, JournalError>(Some(written)),
+            None => match groups.next() {
+                Some(next) => group = next.map_err(segment_error(path))?.into_iter(),
+                None => break Ok(None),
+            },
+        }
+    };
+    let (mut written, mut bytes) = (Vec::new(), Vec::new());
     for block in blocks(path)? {
-        for (id, record) in block?.records().map_err(segment_error(path))? {
-            let written: Option<(RecordId, Record)> = loop {
-                match group.next() {
-                    Some(written) => break Some(written),
-                    None => match groups.next() {
-                        Some(next) => group = next.map_err(segment_error(path))?.into_iter(),
-                        None => break None,
-                    },
-                }
+        let block = block?;
+        written.clear();
+        bytes.clear();
+        for _ in 0..block.head.count {
+            let (id, record) = next()?.ok_or_else(other)?;
+            record.encode_into(id, &mut bytes);
+            written.push((id, record));
+        }
+        // By their bytes: a float that is no number does not equal itself.
+        let is_same = block.holds(&bytes).map_err(segment_error(path))? || {
+            // An earlier release may have said the same with other bytes.
+            let records = block.records().map_err(segment_error(path))?;
+            let same = |((id, record), (other, it)): (&(RecordId, Record), &(RecordId, Record))| {
+                id == other && record.encode(*id) == it.encode(*id)
             };
-            // By their bytes: a float that is no number does not equal itself.
-            if !written.is_some_and(|(other, it)| other == id && it.encode(id) == record.encode(id)) {
-                return Err(other());
-            }
+            records.len() == written.len() && records.iter().zip(&written).all(same)
+        };
+        if !is_same {
+            return Err(other());
         }
         if stop() {
             return Ok(false);
         }
     }
-    let is_whole = group.next().is_none() && groups.next().is_none();
-    if is_whole { Ok(true) } else { Err(other()) }
+    if next()?.is_none() { Ok(true) } else { Err(other()) }
 }
 
 /// The versions that decided, in the order in which they first appear.

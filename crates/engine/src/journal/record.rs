@@ -256,6 +256,14 @@ pub(crate) struct Records {
 }
 
 impl Records {
+    /// Makes room for so many, each about as long as the first of them.
+    pub(crate) fn expect(&mut self, count: usize) {
+        if self.ends.len() == 1 {
+            self.bytes.reserve(self.bytes.len() * count);
+            self.ends.reserve(count);
+        }
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
@@ -366,7 +374,8 @@ impl Record {
         bytes
     }
 
-    fn encode_into(&self, id: RecordId, into: &mut Vec<u8>) {
+    /// Puts them behind others.
+    pub(super) fn encode_into(&self, id: RecordId, into: &mut Vec<u8>) {
         let written = match self {
             Record::Decision(row) if row.verdict.effects.is_empty() => Written::Decision(&**row),
             Record::Decision(row) => Written::Effective(&**row, &row.verdict.effects),

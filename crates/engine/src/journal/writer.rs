@@ -71,6 +71,8 @@ impl Shared {
     /// The writer thread.
     pub(super) fn write_all(&self) {
         let mut open: Option<segment::Writer> = None;
+        // Memory of the block before, for the next: taking it anew and letting it grow would cost more than what is put there.
+        let mut spare = Vec::new();
         let interval = match self.durability {
             Durability::Interval(span) => Duration::from_micros(span.0.unsigned_abs()).min(GATHER),
             Durability::Sync | Durability::None => GATHER,
@@ -96,7 +98,8 @@ impl Shared {
                 }
                 let asked = state.syncs_wanted > state.syncs_done;
                 let sync = asked || !matches!(self.durability, Durability::None);
-                state.writing = Arc::new(std::mem::take(&mut state.pending));
+                let next = Pending { bytes: std::mem::take(&mut spare), ..Pending::default() };
+                state.writing = Arc::new(std::mem::replace(&mut state.pending, next));
                 (Arc::clone(&state.writing), sync, state.syncs_wanted)
             };
             let result = self.write_batch(&mut open, &batch, sync);
@@ -123,6 +126,12 @@ impl Shared {
             state.writing = Arc::default();
             let stop = state.poisoned.is_some() || (state.closing && state.full.is_some());
             drop(state);
+            // Somebody may be reading it.
+            if let Some(Pending { mut bytes, .. }) = Arc::into_inner(batch) {
+                bytes.clear();
+                bytes.shrink_to(2 * BLOCK_BYTES);
+                spare = bytes;
+            }
             self.written.notify(usize::MAX);
             if stop {
                 return;

@@ -239,6 +239,8 @@ impl<'a> Asked<'a> {
     pub(super) fn decide(&self, own: Seen, ban: Option<Seen>, adds: bool) -> Decided {
         let mut taken = self.blank();
         taken.quality = own.quality;
+        // Whether it was counted only the cluster knows; what was not must not be given back.
+        let adds = adds && !(self.limit.exact && own.quality == Quality::Missing);
         let (within, charged) = match self.limit.pace {
             Pace::Bucket { .. } => self.bucket(&own, adds, &mut taken),
             _ => self.window(&own, adds, &mut taken),

@@ -215,6 +215,8 @@ pub struct LimitPlan {
     pub enforcement: Enforcement,
     /// When its counts cannot be had: allow, or refuse.
     pub on_error: OnError,
+    /// Whether nodes that share it in a cluster decide together.
+    pub exact: bool,
     /// When a key is banned.
     pub ban: Option<BanPlan>,
     /// Names of limits that are taken with it.
@@ -237,6 +239,7 @@ impl LimitPlan {
             counts_all,
             enforcement: Enforcement::Enforce,
             on_error: OnError::Open,
+            exact: false,
             ban: None,
             also: Vec::new(),
             exceptions: Vec::new(),

@@ -38,6 +38,8 @@ pub struct ClusterPlan {
     pub retain: Span,
     /// Bytes of what is not sent yet.
     pub backlog: u64,
+    /// Keys a second that are looked at by the slow pass.
+    pub sweep: u32,
 }
 
 impl fmt::Debug for ClusterPlan {
@@ -105,6 +107,7 @@ impl ClusterPlan {
             timeout: span("timeout"),
             retain: span("retain"),
             backlog: view.size("backlog").unwrap_or(u64::MAX),
+            sweep: u32::try_from(integer("sweep")).unwrap_or_default(),
         })
     }
 }

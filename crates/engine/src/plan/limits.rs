@@ -113,6 +113,7 @@ fn limit(view: &View<'_>, name: &str, number: i64, problems: &mut Problems) -> O
         counts_all,
         enforcement,
         on_error: if view.str("on_error")? == "closed" { OnError::Closed } else { OnError::Open },
+        exact: view.bool("exact").unwrap_or_default(),
         ban,
         also: view.strings("also").into_iter().map(|(name, _)| name.to_owned()).collect(),
         exceptions,

@@ -184,7 +184,9 @@ fn catalog() -> Catalog {
     for (kind, measure) in measures {
         let admit = (kind == ADMITTED).then_some(Admit { after: 4, rotate: Span::days(2), bytes: 0 });
         let name = format!("statistic{}", kind.0);
-        builder.add(SPACE, kind, Statistic { kind_name: name.clone(), name, measure, admit }).unwrap();
+        builder
+            .add(SPACE, kind, Statistic { kind_name: name.clone(), name, measure, admit, exact: false })
+            .unwrap();
     }
     builder.build()
 }

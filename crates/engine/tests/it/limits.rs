@@ -1,9 +1,14 @@
 //! What limits answer, operation by operation.
 
-use engine::limit::{Exception, ExceptionError, LimitKey, LimitPlan, Take, Taken};
-use engine::{Config, Directory, Engine, Overrides, Plan, Proposal};
-use event::{Span, Time};
+use std::sync::{Arc, Mutex};
+
+use engine::limit::{Exception, ExceptionError, LIMITS, LimitKey, LimitPlan, Take, Taken};
+use engine::{Config, Directory, Engine, Home, Overrides, Plan, Proposal};
+use event::{Key, Kind, Space, Span, Time};
 use pollster::block_on;
+use stats::{
+    Answer, Catalog, Census, Ledger, LedgerError, Observation, Outcomes, Quality, Request, Timeline, Told,
+};
 
 pub(crate) const START: Time = Time::from_seconds(1_800_000_000);
 
@@ -489,4 +494,83 @@ fn a_limit_changes_while_it_is_counted_but_not_what_is_kept_of_it() {
     assert!(refused.contains("cannot change while it is counted"), "{refused}");
     assert_eq!(take(&engine, &now, "ann", 1, START).remaining, 3);
     engine.close().unwrap();
+}
+
+/// A ledger elsewhere that knows nothing in time, and what it was asked.
+struct Silent(Arc<Mutex<Vec<Observation>>>);
+
+impl Ledger for Silent {
+    fn observe<'a>(&'a self, requests: &'a [Request]) -> Answer<'a, Outcomes> {
+        let mut outcomes = Outcomes::blank(requests.iter().map(|request| request.observations.len()));
+        let all: Vec<Observation> =
+            requests.iter().flat_map(|request| request.observations.clone()).collect();
+        for reading in 0..all.len() {
+            outcomes.tell(
+                reading,
+                Told { quality: Quality::Missing, times: None, fresh: false, columns: 1 },
+                &[],
+            );
+        }
+        self.0.lock().unwrap().extend(all);
+        Box::pin(async move { Ok(outcomes) })
+    }
+
+    fn timeline<'a>(&'a self, _: Key) -> Answer<'a, Option<Timeline>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn hottest<'a>(
+        &'a self,
+        _: Space,
+        _: Kind,
+        _: u8,
+        _: Span,
+        _: Time,
+        _: usize,
+    ) -> Answer<'a, Vec<(Key, u64)>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn set_catalog(&self, _: Catalog) -> Result<(), LedgerError> {
+        Ok(())
+    }
+
+    fn maintain(&self, _: Time) -> Result<(), LedgerError> {
+        Ok(())
+    }
+
+    fn close(&self) -> Result<(), LedgerError> {
+        Ok(())
+    }
+
+    fn census(&self) -> Census {
+        Census::default()
+    }
+}
+
+#[test]
+fn what_an_exact_limit_may_not_have_counted_is_not_given_back() {
+    let parent = tempfile::TempDir::new().unwrap();
+    let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
+    let text = format!("{SLIDING}counts = \"allowed\"\nexact = true\nalso = [\"strict\"]\n{SLIDING}")
+        .replacen("\"calls\"\nnumber = 1", "\"known\"\nnumber = 1", 1)
+        .replacen("\"calls\"\nnumber = 1", "\"strict\"\nnumber = 2", 1);
+    let plan = plan(&format!("{text}exact = true\non_error = \"closed\"\n"));
+    let exact = |kind: u16| plan.catalog.get(LIMITS, Kind(kind)).unwrap().exact;
+    assert!(exact(1) && exact(2));
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let silent = Silent(asked.clone());
+    let engine = Engine::open_over(&directory, plan, |_| Ok(Home::Elsewhere(Box::new(silent)))).unwrap();
+    let limits = ["known", "strict"].map(|name| limit(&engine, name));
+    let takes: Vec<Take<'_>> =
+        limits.iter().map(|limit| Take { limit, key: user(&engine, limit, "ann"), cost: 1 }).collect();
+    let taken = block_on(engine.take(&takes, START));
+    for (taken, allowed) in taken.iter().zip([true, false]) {
+        assert_eq!(
+            (taken.quality, taken.charged, taken.allowed),
+            (Quality::Missing, 0, allowed),
+            "{taken:?}"
+        );
+    }
+    assert_eq!(asked.lock().unwrap().len(), 2, "one refuses, and nothing of the other is given back");
 }

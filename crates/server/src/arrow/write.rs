@@ -1,4 +1,4 @@
-//! Answers as a stream.
+//! Answers as a stream. Its columns are sent from where they were made: nothing of them is copied before.
 
 use std::sync::Arc;
 
@@ -6,9 +6,10 @@ use arrow_array::{
     ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int64Array, ListArray, RecordBatch, StringArray,
     TimestampMicrosecondArray, UInt8Array, UInt64Array,
 };
-use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer};
 use arrow_ipc::writer::StreamEncoder;
 use arrow_schema::{DataType, Field, Schema};
+use axum::body::Bytes;
 use engine::Decision;
 use engine::batch::{Answer, AnswerCells};
 
@@ -18,24 +19,38 @@ pub type Judged = (Option<Vec<Decision>>, Answer);
 /// The time zone of all times.
 const UTC: &str = "UTC";
 
-/// Writes a stream with a record batch for each answer. All answers are of one pipeline, so that they have the same
-/// columns; there is at least one.
+/// Parts of a stream that are shorter are put together: sending each would cost more than copying it.
+const PART_BYTES: usize = 4096;
+
+/// Writes a stream with a record batch for each answer, in parts that follow one another. All answers are of one pipeline,
+/// so that they have the same columns; there is at least one.
 ///
 /// # Errors
 /// The library's, which has none for what is written here.
-pub fn write(answers: Vec<Judged>) -> Result<Vec<u8>, arrow_schema::ArrowError> {
+pub fn write(answers: Vec<Judged>) -> Result<Vec<Bytes>, arrow_schema::ArrowError> {
     let batches: Vec<RecordBatch> = answers.into_iter().map(record).collect::<Result<_, _>>()?;
     let empty = Arc::new(Schema::empty());
     let schema = batches.first().map_or(empty, RecordBatch::schema);
     let mut encoder = StreamEncoder::try_new(&schema)?;
-    let mut parts = Vec::new();
+    let (mut parts, mut short) = (Vec::new(), Vec::new());
+    let mut add = |buffers: Vec<Buffer>| {
+        for buffer in buffers {
+            if buffer.len() < PART_BYTES {
+                short.extend_from_slice(&buffer);
+                continue;
+            }
+            if !short.is_empty() {
+                parts.push(Bytes::from(std::mem::take(&mut short)));
+            }
+            parts.push(Bytes::from_owner(buffer));
+        }
+    };
     for batch in &batches {
-        parts.extend(encoder.encode(batch)?);
+        add(encoder.encode(batch)?);
     }
-    parts.extend(encoder.finish()?);
-    let mut stream = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
-    parts.iter().for_each(|part| stream.extend_from_slice(part.as_slice()));
-    Ok(stream)
+    add(encoder.finish()?);
+    parts.extend((!short.is_empty()).then(|| Bytes::from(short)));
+    Ok(parts)
 }
 
 fn record((decisions, answer): Judged) -> Result<RecordBatch, arrow_schema::ArrowError> {

@@ -175,7 +175,8 @@ async fn answer(face: Arc<Face>, batch: BatchRequest, asked: Asked) -> Result<Ba
     };
     let _room = guard::room(node, body.len())?;
     let answered = work_on(node, Brought { pipeline, form, id, body, asked }).await?;
-    let answered = Bytes::from(answered);
+    // A message is one piece.
+    let answered = Bytes::from(answered.concat());
     let answers = if form == Form::Arrow { Answers::Arrow(answered) } else { Answers::Ndjson(answered) };
     Ok(BatchResponse { answers: Some(answers) })
 }

@@ -1,15 +1,20 @@
 //! Batches of events: counted or decided, in columns (Arrow IPC) or as JSON.
 
+use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::fmt::Write;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use engine::batch::{Answer, AnswerCells, AnswerColumn, Batch};
 use engine::{Decision, Pipeline};
 use event::Time;
+use hyper::body::{Frame, SizeHint};
 use serde_json::{Map, Value, json};
 use tokio::runtime::Handle;
 
@@ -118,7 +123,30 @@ async fn answer(
         Form::JsonArray => input::JSON,
         _ => JSON_LINES,
     };
-    Ok(([(header::CONTENT_TYPE, media)], answered).into_response())
+    Ok(([(header::CONTENT_TYPE, media)], Body::new(Parts(answered.into()))).into_response())
+}
+
+/// A body whose parts are there, of a known length.
+struct Parts(VecDeque<Bytes>);
+
+impl hyper::body::Body for Parts {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.pop_front().map(|part| Ok(Frame::data(part))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.iter().map(|part| part.len() as u64).sum())
+    }
 }
 
 /// A batch as it came.
@@ -132,8 +160,8 @@ pub(crate) struct Brought {
     pub(crate) asked: Asked,
 }
 
-/// Waits for a place and works on a batch; answers in the form of the request.
-pub(crate) async fn work_on(node: &Arc<Node>, batch: Brought) -> Result<Vec<u8>, Failure> {
+/// Waits for a place and works on a batch; answers in the form of the request, in parts.
+pub(crate) async fn work_on(node: &Arc<Node>, batch: Brought) -> Result<Vec<Bytes>, Failure> {
     // Whoever waits half of the time that there is gets an answer before the other half is over.
     let place = node.batches.enter(node.timeout() / 2).await?;
     let (node, runtime) = (Arc::clone(node), Handle::current());
@@ -144,7 +172,7 @@ pub(crate) async fn work_on(node: &Arc<Node>, batch: Brought) -> Result<Vec<u8>,
         runtime.block_on(async {
             match form {
                 Form::Arrow => work.arrow(body).await,
-                form => work.json(body, form).await,
+                form => work.json(body, form).await.map(|json| vec![Bytes::from(json)]),
             }
         })
     })
@@ -173,7 +201,7 @@ impl Work<'_> {
         })
     }
 
-    async fn arrow(&self, body: Bytes) -> Result<Vec<u8>, Failure> {
+    async fn arrow(&self, body: Bytes) -> Result<Vec<Bytes>, Failure> {
         let limits = Limits { rows_max: self.node.plan().batch_max.min(ROWS_MAX) };
         let records = arrow::read(body, limits).map_err(not_arrow)?;
         let mut answers = Vec::with_capacity(records.len().max(1));

@@ -13,6 +13,7 @@ mod limits;
 mod milter;
 mod name_server;
 mod node;
+mod overload;
 mod policy;
 mod postfix;
 mod proxies;

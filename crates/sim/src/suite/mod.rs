@@ -25,7 +25,7 @@ pub fn at(seconds: i64) -> Time {
 
 /// One that admits every key.
 pub fn statistic(name: &str, kind_name: &str, measure: Measure) -> Statistic {
-    Statistic { name: name.to_owned(), kind_name: kind_name.to_owned(), measure, admit: None }
+    Statistic { name: name.to_owned(), kind_name: kind_name.to_owned(), measure, admit: None, exact: false }
 }
 
 /// Counters over windows, from texts.

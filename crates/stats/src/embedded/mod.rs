@@ -28,12 +28,12 @@ use std::time::Duration;
 
 use event::{Key, Kind, Shingle, Space, Span, Time};
 use event_listener::Event;
-use hashbrown::HashSet;
 use store::{Device, RecordKey, Recovery, Store, StoreError, Verification};
 
 use crate::catalog::Catalog;
 use crate::cell::Plan;
 use crate::definition::{self, Registry};
+use crate::hottest::Hottest;
 use crate::ledger::{Answer, Census, Ledger, LedgerError, Outcomes, Request, Timeline};
 use apply::Scratch;
 pub use portable::{Exported, Imported, Importer, MergeState};
@@ -648,15 +648,8 @@ impl Inner {
     ) -> Result<Vec<(Key, u64)>, LedgerError> {
         let world = self.world();
         let planned = world.planned(space, kind)?;
-        let plan = Plan::over(&planned.statistic.measure, &[window])?;
-        if usize::from(counter) >= plan.columns() {
-            let why = "there are fewer counters".to_owned();
-            return Err(LedgerError::Unfit { statistic: planned.statistic.name.clone(), why });
-        }
-        let horizon = self.horizon.load(Ordering::Acquire);
-        // The least of the best on top, so that it can be replaced.
-        let mut best = std::collections::BinaryHeap::new();
-        let mut values = vec![0; plan.reading()];
+        let mut hottest = Hottest::new(&planned.statistic, counter, window, now, limit)?;
+        let horizon = Time(self.horizon.load(Ordering::Acquire));
         self.store.each(&*world, &mut |record, tag, words| {
             if (record.space, record.kind) != (space.0, kind.0) {
                 return;
@@ -671,22 +664,9 @@ impl Inner {
                 definition::translated(words, defined, &planned.defined, &mut translated);
                 &translated
             };
-            if plan.last(words).is_none_or(|last| planned.is_gone(last, horizon)) {
-                return;
-            }
-            plan.read(words, now, &mut values);
-            let sum = values.get(usize::from(counter)).copied().unwrap_or(0);
-            if sum > 0 {
-                best.push((std::cmp::Reverse(sum), key_of(record)));
-                // As many again, for keys that come twice.
-                if best.len() > limit.saturating_mul(2) {
-                    best.pop();
-                }
-            }
+            hottest.look(key_of(record), words, horizon);
         })?;
-        let mut seen = HashSet::new();
-        let best = best.into_sorted_vec().into_iter().filter(|(_, key)| seen.insert(*key));
-        Ok(best.map(|(sum, key)| (key, sum.0)).take(limit).collect())
+        Ok(hottest.finish())
     }
 }
 

@@ -2,7 +2,6 @@
 
 use cluster::sizing::{Demand, KEY_BYTES, Sizing};
 use event::Span;
-use serde::Serialize;
 
 use crate::console::Output;
 use crate::exit::{Exit, Failure};
@@ -46,22 +45,6 @@ pub(crate) struct Args {
     json: JsonOption,
 }
 
-/// A sizing as `--json` has it.
-#[derive(Serialize)]
-struct Line {
-    keys: u64,
-    bytes: u64,
-    bytes_of_all: u64,
-    made_per_second: u64,
-    changed_per_second: u64,
-    read_per_second: u64,
-    cores: f64,
-    masters_by_memory: u64,
-    masters_by_time: u64,
-    masters: u64,
-    servers: u64,
-}
-
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let demand = Demand {
         keys_per_day: args.keys_per_day,
@@ -73,22 +56,12 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         summed: args.summed,
         missed: args.missed,
     };
-    let Sizing {
-        keys,
-        bytes,
-        bytes_of_all,
-        made_per_second,
-        changed_per_second,
-        read_per_second,
-        cores,
-        masters_by_memory,
-        masters_by_time,
-        masters,
-        servers,
-    } = demand.sizing();
+    let sizing = demand.sizing();
     let mut out = Output::new(args.json.json);
     if out.is_json() {
-        out.json(&Line {
+        out.json(&sizing)?;
+    } else {
+        let Sizing {
             keys,
             bytes,
             bytes_of_all,
@@ -100,8 +73,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             masters_by_time,
             masters,
             servers,
-        })?;
-    } else {
+        } = sizing;
         let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
         out.line(format_args!("keys at a time        {keys}"))?;
         out.line(format_args!("memory of one copy    {:.1} GiB", gib(bytes)))?;

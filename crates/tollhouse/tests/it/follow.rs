@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::program::{Data, Server, run};
 
 /// A line of some seconds after the test began: a server lets go of what is older than it keeps.
-fn line(second: i64, path: &str) -> String {
+pub(crate) fn line(second: i64, path: &str) -> String {
     static BEGAN: OnceLock<i64> = OnceLock::new();
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().cast_signed() - 60;
     let time = event::Time::from_seconds(BEGAN.get_or_init(now) + second).to_string();
@@ -30,7 +30,7 @@ fn append(path: &Path, text: &str) {
 }
 
 /// How often the address was seen on that day.
-fn seen(server: &Server) -> u64 {
+pub(crate) fn seen(server: &Server) -> u64 {
     let ran = run(["stats", "--json", "ip", "192.0.2.7", "--server", &server.url], "");
     let known = ran.expect(0).json();
     let tiers = known[0]["tiers"].as_array().cloned().unwrap_or_default();
@@ -39,7 +39,7 @@ fn seen(server: &Server) -> u64 {
 }
 
 #[track_caller]
-fn wait(server: &Server, count: u64) {
+pub(crate) fn wait(server: &Server, count: u64) {
     let started = Instant::now();
     loop {
         let found = seen(server);
@@ -56,7 +56,7 @@ fn wait(server: &Server, count: u64) {
 }
 
 /// A process that ends with the test.
-struct Ends(Child);
+pub(crate) struct Ends(pub(crate) Child);
 
 impl Drop for Ends {
     fn drop(&mut self) {
@@ -75,7 +75,7 @@ fn follow(server: &Server, log: &Path, position: &Path) -> Ends {
     Ends(child.unwrap())
 }
 
-fn end(mut child: Ends, signal: Signal) {
+pub(crate) fn end(mut child: Ends, signal: Signal) {
     kill_process(Pid::from_child(&child.0), signal).unwrap();
     child.0.wait().unwrap();
 }

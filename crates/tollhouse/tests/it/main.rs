@@ -9,6 +9,7 @@ mod documents;
 mod explain;
 mod follow;
 mod import;
+mod kafka;
 mod keeping;
 mod limits;
 mod live;

@@ -1,27 +1,32 @@
 
--- A batch: the first key is the node's number, the others are cells.
+-- A batch: the keys are the node's number, who wrote last, and cells.
 -- { number, number before it, horizon, ttl of the number, forms, writes }; a write is { form, key, ... }.
+-- Answers what was done, the number that is there, how many cells are none, and who wrote before.
 local batch = cmsgpack.unpack(ARGV[1])
 local number, previous = batch[1], batch[2]
 local has = tonumber(call('GET', KEYS[1])) or 0
 if has >= number then
   -- A write, so that who waits for replicas waits for what was made before, too.
   call('PEXPIRE', KEYS[1], batch[4])
-  return { 1, has, 0 }
+  return { 1, has, 0, '' }
 end
-if has < previous then return { 2, has, 0 } end
+if has < previous then return { 2, has, 0, '' } end
 horizon = batch[3]
 -- First of all: it is refused, and nothing is changed, where there is no memory.
 call('SET', KEYS[1], text(number), 'PX', batch[4])
+local before = call('GET', KEYS[2])
+-- The node is what the name of its number ends with.
+call('SET', KEYS[2], string.sub(KEYS[1], -16) .. text(number))
 
 local function make(write)
   local form, key = batch[5][write[1]], KEYS[write[2]]
   local kind = form[1]
   if kind == 1 then
-    if write[6] then
-      windows(key, form, write[3], write[4], write[5], write[6])
-    else
+    -- A value has the place of its pair among the keys there; times are texts.
+    if type(write[3]) == 'number' then
       unique(key, form, KEYS[write[3]], write[4])
+    else
+      windows(key, form, write[3], write[4], write, 5)
     end
   elseif kind == 2 then
     track(key, form, write[3])
@@ -39,4 +44,4 @@ local broken = 0
 for at = 1, #batch[6] do
   if not pcall(make, batch[6][at]) then broken = broken + 1 end
 end
-return { 0, number, broken }
+return { 0, number, broken, before or '' }

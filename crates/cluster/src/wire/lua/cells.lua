@@ -5,6 +5,7 @@
 -- part of.
 
 local call, floor, min, max, byte = redis.call, math.floor, math.min, math.max, string.byte
+local tonumber, unpack = tonumber, unpack
 local EXACT = 9007199254740992
 local GREATEST, LEAST = '9223372036854775807', '-9223372036854775808'
 -- Of a hundred years, in milliseconds: more would overflow the server's clock.
@@ -13,6 +14,10 @@ local horizon = -EXACT
 
 -- Commands are given at most so many arguments: more do not fit on Lua's stack.
 local function in_parts(command, key, list)
+  if #list <= 4000 then
+    if #list > 0 then call(command, key, unpack(list)) end
+    return
+  end
   for from = 1, #list, 4000 do
     call(command, key, unpack(list, from, min(from + 3999, #list)))
   end
@@ -61,34 +66,35 @@ local function exact(own, amount)
   end
 end
 
--- Widens the times of a cell. Answers its times now, and its last time before; of an expired one nothing stays.
-local function widen(key, expires, own_last, own_first, first, last, put)
-  local before = tonumber(own_last)
-  if before and expires(before) <= horizon then
-    call('DEL', key)
-    before = nil
+-- Widens the times of a cell, which come as texts, to those of what is added: `before` is its last time as a number, if it
+-- has one. Answers its last time now.
+local function widen(before, own, first, last, put)
+  local to = tonumber(last)
+  local from = first == last and to or tonumber(first)
+  if not before then
+    put[1], put[2] = 'l', last
+    if from ~= to then put[3], put[4] = 'f', first end
+    return to
   end
-  local earliest = before and (tonumber(own_first) or before)
-  if before then
-    first, last = min(first, earliest), max(last, before)
-  end
-  if last ~= before then
-    put[#put + 1] = 'l'
-    put[#put + 1] = last
-  end
+  if to > before then put[1], put[2] = 'l', last end
   -- It is not there while it is the last.
-  if first ~= last and (first ~= earliest or earliest == before) then
-    put[#put + 1] = 'f'
-    put[#put + 1] = first
+  if from < before then
+    if not own[2] or from < tonumber(own[2]) then put[#put + 1], put[#put + 2] = 'f', first end
+  elseif not own[2] and to > before then
+    put[3], put[4] = 'f', own[1]
   end
-  return first, last, before
+  return max(to, before)
 end
 
--- Counters over windows: { 1, slots, coarse slots, width, ratio, counters, longest width, its span, keep, ttl }.
-local function window_expiry(form)
-  return function(last)
-    return max((floor(last / form[7]) + 1) * form[7] + form[8], last + form[9])
-  end
+-- Counters over windows: { 1, slots, coarse slots, width, ratio, counters, longest width, its span, keep, ttl,
+-- whether it begins anew }.
+local function window_expires(form, last)
+  return max((floor(last / form[7]) + 1) * form[7] + form[8], last + form[9])
+end
+
+-- The place of a count, as a field has it.
+local function place_of(form, bucket, counter)
+  return text(bucket % form[2] * form[6] + counter)
 end
 
 -- Folds what is out of the fine tier into the coarse one, and removes what is out of that.
@@ -100,7 +106,7 @@ local function age(key, form, before, newest, add)
     local folded = floor(bucket / ratio)
     if value and coarse > 0 and to - folded < coarse then
       value = tonumber(value) and (tonumber(value) < EXACT and tonumber(value) or value)
-      if value then add((slots + folded % coarse) * counters + counter, value) end
+      if value then add(text((slots + folded % coarse) * counters + counter), value) end
     end
   end
   local fine_to, coarse_to = min(before, newest - slots), min(own, to - coarse)
@@ -150,66 +156,112 @@ local function age(key, form, before, newest, add)
   in_parts('HDEL', key, gone)
 end
 
--- Adds rows to a cell: `fine` and `coarse` are bucket, counter, amount, and so on.
-local function windows(key, form, first, last, fine_rows, coarse_rows)
-  local slots, coarse, width, ratio, counters = form[2], form[3], form[4], form[5], form[6]
-  local put, places, amounts, great = {}, {}, {}, {}
-  local function add(place, amount)
-    local sum = amounts[place]
-    if not sum then
-      places[#places + 1] = place
-      amounts[place] = amount
-      return
+-- Rows that were laid out for a cell whose newest bucket is an earlier one than that of this cell: they are kept as far
+-- as it keeps them, and come into the coarse tier where they are out of the fine one.
+local function moved(form, rows, from, then_newest, newest, add)
+  local slots, coarse, ratio, counters = form[2], form[3], form[5], form[6]
+  local folded, then_folded = floor(newest / ratio), floor(then_newest / ratio)
+  for at = from, #rows, 2 do
+    local place = tonumber(rows[at])
+    local slot, counter = floor(place / counters), place % counters
+    local into
+    if slot < slots then
+      local bucket = then_newest - (then_newest - slot) % slots
+      if newest - bucket < slots then add(rows[at], rows[at + 1]) else into = floor(bucket / ratio) end
+    else
+      into = then_folded - (then_folded - (slot - slots)) % coarse
     end
-    local both = exact(sum, amount)
+    if into and coarse > 0 and folded - into < coarse then
+      add(text((slots + into % coarse) * counters + counter), rows[at + 1])
+    end
+  end
+end
+
+-- Adds what a cell has at a place and what is added to it, to what is put there, or to what is too great for that.
+local function sum(place, have, amount, put, great)
+  if not have then
+    put[#put + 1], put[#put + 2] = place, amount
+  elseif tonumber(have) then
+    local both = exact(have, amount)
     if both then
-      amounts[place] = both
+      put[#put + 1], put[#put + 2] = place, both
     else
-      great[#great + 1] = { place, amount }
+      great[#great + 1], great[#great + 2] = place, amount
     end
   end
-  local times = call('HMGET', key, 'l', 'f')
-  local before
-  first, last, before = widen(key, window_expiry(form), times[1], times[2], first, last, put)
-  local newest = floor(last / width)
-  if before and floor(before / width) < newest then age(key, form, floor(before / width), newest, add) end
-  local folded = floor(newest / ratio)
-  local function add_coarse(bucket, counter, amount)
-    if coarse > 0 and folded - bucket < coarse then
-      add((slots + bucket % coarse) * counters + counter, amount)
-    end
-  end
-  for at = 1, #fine_rows, 3 do
-    local bucket, counter, amount = fine_rows[at], fine_rows[at + 1], fine_rows[at + 2]
-    if newest - bucket < slots then
-      add(bucket % slots * counters + counter, amount)
-    else
-      add_coarse(floor(bucket / ratio), counter, amount)
-    end
-  end
-  for at = 1, #coarse_rows, 3 do
-    add_coarse(coarse_rows[at], coarse_rows[at + 1], coarse_rows[at + 2])
-  end
-  local found = before and #places > 0 and values(key, places) or {}
-  for at = 1, #places do
-    local place = places[at]
-    local own, amount = found[at], amounts[place]
-    if not own then
-      put[#put + 1] = place
-      put[#put + 1] = amount
-    elseif tonumber(own) then
-      local sum = exact(own, amount)
-      if sum then
-        put[#put + 1] = place
-        put[#put + 1] = sum
+end
+
+-- The same for rows of a cell whose buckets change their places: it is aged first.
+local function sum_moved(key, form, before, last, newest, rows, from, put, great)
+  local places, amounts = {}, {}
+  local function add(place, amount)
+    local other = amounts[place]
+    if other then
+      local both = exact(other, amount)
+      if both then
+        amounts[place] = both
       else
-        great[#great + 1] = { place, amount }
+        great[#great + 1], great[#great + 2] = place, amount
       end
+    else
+      places[#places + 1], amounts[place] = place, amount
     end
   end
-  in_parts('HSET', key, put)
-  for at = 1, #great do saturate(key, great[at][1], text(great[at][2])) end
-  call('PEXPIRE', key, form[10])
+  if before < newest then age(key, form, before, newest, add) end
+  moved(form, rows, from, last, newest, add)
+  local found = #places > 0 and values(key, places)
+  for at, place in ipairs(places) do sum(place, found[at], amounts[place], put, great) end
+end
+
+-- Adds rows to a cell: place and amount, and so on, as they lie in a cell whose last event is `last`; they begin at
+-- `from` in their list. `own` is what the cell has of its times and these places, where that is known. Answers its newest
+-- bucket.
+local function windows(key, form, first, last, rows, from, own)
+  local width = form[4]
+  if not own then
+    -- Most cells have seen one counter in one bucket.
+    if #rows == from + 1 then
+      own = call('HMGET', key, 'l', 'f', rows[from])
+    else
+      local names = { 'l', 'f' }
+      for at = from, #rows, 2 do names[#names + 1] = rows[at] end
+      own = values(key, names)
+    end
+  end
+  local before = tonumber(own[1])
+  if before and before <= horizon and window_expires(form, before) <= horizon then
+    call('DEL', key)
+    before = nil
+  end
+  local put = {}
+  local newest = floor(widen(before, own, first, last, put) / width)
+  local count = #put
+  if not before then
+    for at = from, #rows do put[count + 1 + at - from] = rows[at] end
+    in_parts('HSET', key, put)
+  else
+    local great = {}
+    local was = floor(before / width)
+    -- What is added may end before the cell does.
+    local is = put[1] == 'l' and newest or floor(tonumber(last) / width)
+    if was == is then
+      for at = from, #rows, 2 do
+        local have, amount = own[3 + (at - from) / 2], rows[at + 1]
+        amount = not have and amount or exact(have, amount)
+        if amount then
+          put[count + 1], put[count + 2] = rows[at], amount
+          count = count + 2
+        elseif tonumber(have) then
+          great[#great + 1], great[#great + 2] = rows[at], rows[at + 1]
+        end
+      end
+    else
+      sum_moved(key, form, was, is, newest, rows, from, put, great)
+    end
+    in_parts('HSET', key, put)
+    for at = 1, #great, 2 do saturate(key, great[at], text(great[at + 1])) end
+  end
+  if form[11] or not before then call('PEXPIRE', key, form[10]) end
   return newest
 end
 
@@ -223,16 +275,18 @@ end
 
 -- A value of an exact distinct count.
 local function unique(key, form, pair, time)
-  local bucket = floor(time / form[4])
-  local last = tonumber(call('HGET', pair, 'l'))
+  local bucket = floor(tonumber(time) / form[4])
+  local row = { place_of(form, bucket, 0), 1 }
+  local own = call('HMGET', pair, 'l', 'f', row[1])
+  local last = tonumber(own[1])
   local is_fresh = true
-  if last and window_expiry(form)(last) > horizon then
-    local held, kept = fine(pair, form, bucket, last)
-    is_fresh = kept and not held
+  if last and window_expires(form, last) > horizon then
+    local distance = floor(last / form[4]) - bucket
+    is_fresh = distance < form[2] and (distance < 0 or not own[3])
   end
-  local row = is_fresh and { bucket, 0, 1 } or {}
-  if is_fresh then windows(pair, form, time, time, row, {}) end
-  windows(key, form, time, time, row, {})
+  if not is_fresh then row = {} end
+  if is_fresh then windows(pair, form, time, time, row, 1, own) end
+  windows(key, form, time, time, row, 1)
 end
 
 -- Whether one decimal number is less than another.
@@ -244,17 +298,21 @@ local function less(one, other)
   return one ~= other and (one < other) ~= minus
 end
 
--- A track: { 2, keep, ttl, half-lives in a microsecond, ... }, of which the cell may have what the delta has:
+-- A track: { 2, keep, ttl, whether it begins anew, half-lives in a microsecond, ... }, of which the cell may have what the delta has:
 -- { first, last, count, low and high part of the sum, least, greatest, decayed sums, ... }, with false for none.
 local function track(key, form, delta)
   local first, last = delta[1], delta[2]
   local names = { 'l', 'f', 'c', 's', 'm', 'M' }
-  local decays = #form - 3
+  local decays = #form - 4
   for at = 1, decays do names[6 + at] = 'd' .. at end
   local own = call('HMGET', key, unpack(names))
-  local put, before = {}, nil
-  first, last, before = widen(key, function(at) return at + form[2] end, own[1], own[2], first, last, put)
-  if not before then own = {} end
+  local put, before = {}, tonumber(own[1])
+  if before and before + form[2] <= horizon then
+    call('DEL', key)
+    before, own = nil, {}
+  end
+  local then_last = tonumber(last)
+  last = widen(before, own, first, last, put)
   local great
   local count = exact(own[3] or 0, delta[3])
   if count then
@@ -277,12 +335,12 @@ local function track(key, form, delta)
     put[#put + 1], put[#put + 2] = 'M', delta[7]
   end
   for at = 1, decays do
-    local rate = form[3 + at]
+    local rate = form[4 + at]
     local function shrunk(value, earlier)
       return last > earlier and value * 2 ^ ((last - earlier) * -rate) or value
     end
     local old = own[6 + at] and struct.unpack('<d', own[6 + at]) or 0
-    local sum = shrunk(old, before or last) + shrunk(delta[7 + at], delta[2])
+    local sum = shrunk(old, before or last) + shrunk(delta[7 + at], then_last)
     sum = max(min(sum, 1.7976931348623157e308), -1.7976931348623157e308) + 0
     put[#put + 1], put[#put + 2] = 'd' .. at, struct.pack('<d', sum)
   end
@@ -300,10 +358,10 @@ local function track(key, form, delta)
     end
   end
   if delta[5] and delta[5] ~= 0 then saturate(key, 'S', text(delta[5])) end
-  call('PEXPIRE', key, form[3])
+  if form[4] or not before then call('PEXPIRE', key, form[3]) end
 end
 
--- What a classifier has learned: { 3, keep, ttl }. Its times are the last.
+-- What a classifier has learned: { 3, keep, ttl, whether it begins anew }. Its times are the last.
 local function evidence(key, form, last, sums)
   local names = { 'b', 'g', 'w' }
   local own = call('HMGET', key, 'l', 'b', 'g', 'w')
@@ -323,7 +381,7 @@ local function evidence(key, form, last, sums)
   end
   in_parts('HSET', key, put)
   for at = 1, #great do wrap(key, great[at][1], great[at][2]) end
-  call('PEXPIRE', key, form[3])
+  if form[4] or not before then call('PEXPIRE', key, form[3]) end
 end
 
 -- An integer of 64 bits as two exact numbers: thousand millions, and the rest, which is not negative.
@@ -413,15 +471,18 @@ local function registers(one, other)
   return string.char(from, unpack(ranks))
 end
 
--- An approximate distinct count: { 5, slots, runs, width, span, ttl }; `rows` are period, run, registers, and so on.
+-- An approximate distinct count: { 5, slots, runs, width, span, ttl, whether it begins anew };
+-- `rows` are period, run, registers, and so on.
 local function approx(key, form, first, last, rows)
   local slots, runs, width = form[2], form[3], form[4]
   local put = {}
   local times = call('HMGET', key, 'l', 'f')
-  local before
-  local function expires(at) return (floor(at / width) + 1) * width + form[5] end
-  first, last, before = widen(key, expires, times[1], times[2], first, last, put)
-  local newest = floor(last / width)
+  local before = tonumber(times[1])
+  if before and (floor(before / width) + 1) * width + form[5] <= horizon then
+    call('DEL', key)
+    before = nil
+  end
+  local newest = floor(widen(before, times, first, last, put) / width)
   if before and floor(before / width) < newest then
     local own, gone = floor(before / width), {}
     for _, name in ipairs(call('HKEYS', key)) do
@@ -448,5 +509,5 @@ local function approx(key, form, first, last, rows)
     put[#put + 1] = found[at] and registers(found[at], added[place]) or added[place]
   end
   in_parts('HSET', key, put)
-  call('PEXPIRE', key, form[6])
+  if form[7] or not before then call('PEXPIRE', key, form[6]) end
 end

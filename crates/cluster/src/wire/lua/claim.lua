@@ -13,7 +13,7 @@ for at, claim in ipairs(claims[2]) do
   if mark then
     answers[at] = mark == token and 1 or 0
   else
-    if windows(key, form, time, time, {}, {}) - middle < form[2] then
+    if windows(key, form, text(time), text(time), {}, 1) - middle < form[2] then
       call('HSET', key, middle % form[2] * form[6], token)
     end
     answers[at] = 1

@@ -96,6 +96,11 @@ impl Writer {
             let path = ColumnPath::from(vec![OWN[column].0.to_owned()]);
             properties = properties.set_column_statistics_enabled(path, EnabledStatistics::Chunk);
         }
+        // No two rows have the same: looking for it would cost more than all else of them.
+        for column in [own::ID, own::DETAIL] {
+            let path = ColumnPath::from(vec![OWN[column].0.to_owned()]);
+            properties = properties.set_column_dictionary_enabled(path, false);
+        }
         let properties = Arc::new(properties.build());
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
         let file = file.map_err(io_error(path))?;

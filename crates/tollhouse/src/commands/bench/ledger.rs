@@ -272,7 +272,13 @@ fn open(args: &Args, layout: Layout, durability: Durability, path: &Path) -> Res
             Measure::Windows(stats::Layout::new(counters, &tiers, windows, None).map_err(Failure::new)?)
         }
     };
-    let statistic = Statistic { name: "bench".to_owned(), kind_name: "key".to_owned(), measure, admit: None };
+    let statistic = Statistic {
+        name: "bench".to_owned(),
+        kind_name: "key".to_owned(),
+        measure,
+        admit: None,
+        exact: false,
+    };
     let mut catalog = Catalog::builder();
     catalog.add(SPACE, KIND, statistic).map_err(Failure::new)?;
     let device = store::FileDevice::open(path).map_err(Failure::new)?;

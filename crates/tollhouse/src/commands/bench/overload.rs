@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! capacity   as many connections as requests may be at work: what it decides a second, and how fast
-//! overload   ten times as many, which together ask ten times as often; whoever is refused asks on
+//! overload   ten times as many, which together would ask ten times as often; whoever is refused asks on
 //! after      as at first, at once
 //! kill       overloaded again, the process is killed; what it had acknowledged is looked for on disk
 //! ```
@@ -44,12 +44,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 Examples:
   tollhouse bench overload --json
   tollhouse bench overload --seconds 5 --places 16
+  tollhouse bench overload --connections 4000
 
 Ends with 1 if something that was acknowledged is lost.")]
 pub(super) struct Args {
     /// Time of the overload
     #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
+    /// Connections that ask during the overload; without it `--times` as many as places
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    connections: Option<u32>,
     /// How many times as much is asked
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100))]
     times: u32,
@@ -65,17 +69,20 @@ pub(super) struct Args {
 struct Measured {
     bench: &'static str,
     places: u32,
+    connections: u32,
     seconds: f64,
     capacity_per_s: f64,
     capacity_p50_ms: f64,
     capacity_p99_ms: f64,
     capacity_server_cores: f64,
+    capacity_per_server_cpu_s: f64,
     asked_per_s: f64,
     asked_times_capacity: f64,
     served_per_s: f64,
     served_p50_ms: f64,
     served_p99_ms: f64,
     server_cores: f64,
+    served_per_server_cpu_s: f64,
     shed: u64,
     shed_p99_ms: f64,
     other: u64,
@@ -116,7 +123,7 @@ fn measure(args: &Args) -> Result<Measured, Failure> {
     let mail: Vec<_> = preset::find("mail").into_iter().collect();
     let directory = Directory::create(&data, &mail)?;
     let text = format!(
-        "preset = \"mail\"\n[ledger]\ndurability = \"sync\"\n[server]\nrequests_max = {}\n",
+        "preset = \"mail\"\n[ledger]\ndurability = \"sync\"\n[server]\nrequests_max = {}\nconnections_max = 20000\n",
         args.places
     );
     fs::write(directory.config_path(), text).map_err(Failure::new)?;
@@ -127,7 +134,7 @@ fn measure(args: &Args) -> Result<Measured, Failure> {
     let clients = Arc::new(clients);
     let (few, seconds) = (args.places, Duration::from_secs(args.seconds));
     let short = (seconds / 4).clamp(Duration::from_secs(1), Duration::from_secs(10));
-    let many = args.places * args.times;
+    let many = args.connections.unwrap_or(args.places * args.times);
 
     // What is done for the first time takes longer.
     let first = clients.ask(few, None, short / 2)?;
@@ -165,17 +172,20 @@ fn measure(args: &Args) -> Result<Measured, Failure> {
     Ok(Measured {
         bench: "overload",
         places: args.places,
+        connections: many,
         seconds: overload.wall.as_secs_f64(),
         capacity_per_s: capacity.served_per_s(),
         capacity_p50_ms: quantile(&capacity.took, 0.5),
         capacity_p99_ms: quantile(&capacity.took, 0.99),
         capacity_server_cores: capacity.cores(),
+        capacity_per_server_cpu_s: capacity.served_per_cpu_s(),
         asked_per_s: per_second(overload.asked, overload.wall),
         asked_times_capacity: per_second(overload.asked, overload.wall) / capacity.served_per_s().max(1e-9),
         served_per_s: overload.served_per_s(),
         served_p50_ms: quantile(&overload.took, 0.5),
         served_p99_ms: quantile(&overload.took, 0.99),
         server_cores: overload.cores(),
+        served_per_server_cpu_s: overload.served_per_cpu_s(),
         shed: overload.shed.len() as u64,
         shed_p99_ms: quantile(&overload.shed, 0.99),
         other: overload.other,
@@ -222,6 +232,11 @@ struct Phase {
 impl Phase {
     fn served_per_s(&self) -> f64 {
         per_second(self.took.len() as u64, self.wall)
+    }
+
+    /// Clients are on the same machine and take processor time from the server; of what it had, this is what came.
+    fn served_per_cpu_s(&self) -> f64 {
+        per_second(self.took.len() as u64, self.cpu)
     }
 
     fn cores(&self) -> f64 {

@@ -1,4 +1,4 @@
-//! `tollhouse follow`: a growing file, a pipe, or a stream of NATS JetStream, to a server.
+//! `tollhouse follow`: a growing file, a pipe, a topic of Kafka, or a stream of NATS JetStream, to a server.
 //!
 //! ```text
 //! file ─► lines ─► events, named after the stream and their place in it ─► server ─► position kept
@@ -8,6 +8,7 @@
 //! a crash, here or there, has the same names and counts once. A stream is known by its first line, so that a file that
 //! was rotated away, copied or truncated is not taken for another or for the same.
 
+mod kafka;
 mod nats;
 
 use std::fs::{self, File};
@@ -21,6 +22,7 @@ use content::log::LINE_BYTES_MAX;
 use engine::json_value;
 use event::Event;
 use judge::Action;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use server::api::BatchLine;
@@ -33,20 +35,21 @@ use crate::input::messages::STDIN;
 use crate::interrupt::Interrupt;
 use crate::options::JsonOption;
 
-/// Follow a growing log, a pipe or a NATS stream, and have a server judge each event as it comes
+/// Follow a growing log, a pipe, a Kafka topic or a NATS stream, and have a server judge each event as it comes
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse follow --server http://127.0.0.1:8377 --position at.json /var/log/nginx/access.log
   journalctl -fu caddy -o cat | tollhouse follow --server http://127.0.0.1:8377 -
   tollhouse follow --server http://127.0.0.1:8377 --position old.position --once access.log.1
+  tollhouse follow --server http://127.0.0.1:8377 --position at.json kafka://10.0.0.5,10.0.0.6/ads
   tollhouse follow --server http://127.0.0.1:8377 --nats nats://127.0.0.1:4222 --stream EVENTS
 
 Access logs are of the combined format or JSON objects as Caddy, Traefik and nginx write them.
 Rotation is followed; after a restart it goes on where it was, and nothing counts twice.")]
 pub(crate) struct Args {
-    /// File to follow; - is standard input
-    #[arg(value_name = "FILE|-", required_unless_present = "nats")]
+    /// File to follow, or topic as kafka://HOST[:PORT][,HOST...]/TOPIC; - is standard input
+    #[arg(value_name = "FILE|-|URL", required_unless_present = "nats")]
     file: Option<PathBuf>,
     /// NATS server whose JetStream is consumed instead of a file: nats://[USER:PASSWORD@]HOST:PORT
     #[arg(long, value_name = "URL", requires = "stream", conflicts_with_all = ["file", "position", "once"])]
@@ -57,7 +60,7 @@ pub(crate) struct Args {
     /// Durable consumer, which is made if there is none of this name
     #[arg(long, value_name = "NAME", default_value = "tollhouse", requires = "nats")]
     consumer: String,
-    /// Where the position is kept; without it every start begins at the end of the file
+    /// Where the position is kept; without it every start begins at the end of the file or topic
     #[arg(long, value_name = "FILE")]
     position: Option<PathBuf>,
     /// Whether lines are of an access log, or events as JSON objects
@@ -66,7 +69,7 @@ pub(crate) struct Args {
     /// Pipeline that judges, instead of the first one
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
-    /// End at the end of the file, which is read from its beginning or the kept position
+    /// End at the end of the file or topic, which is read from its beginning or the kept position
     #[arg(long)]
     once: bool,
     /// Address of the server, such as http://127.0.0.1:8377
@@ -120,6 +123,9 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let exit = match (&args.nats, &args.file) {
         (Some(url), _) => follow.nats(url)?,
         (None, Some(file)) if file.as_os_str() == STDIN => follow.pipe()?,
+        (None, Some(file)) if file.to_str().is_some_and(kafka::Address::is_meant) => {
+            follow.kafka(file.to_str().unwrap_or_default())?
+        }
         (None, file) => follow.file(file.as_deref().unwrap_or(Path::new(STDIN)))?,
     };
     follow.out.flush()?;
@@ -196,6 +202,34 @@ impl Follow<'_> {
             }
         }
         Ok(Exit::Interrupted)
+    }
+
+    /// Offsets are kept once the server has answered. What is wrong with the address is told at once; later brokers
+    /// may be away for a while.
+    fn kafka(&mut self, url: &str) -> Result<Exit, Failure> {
+        let failed = |why: String| Failure::new(format_args!("Kafka: {why}"));
+        let address = kafka::Address::parse(url).map_err(failed)?;
+        let mut kept = self.args.position.as_deref().map(read_position).transpose()?.flatten();
+        let from_end = self.args.position.is_none() && !self.args.once;
+        let begin = if from_end { kafka::Begin::AtEnd } else { kafka::Begin::AtFirst };
+        let (mut topic, notes) = kafka::Topic::open(&address, kept.clone(), begin).map_err(failed)?;
+        notes.iter().for_each(|note| say(printable(note)));
+        loop {
+            let taken = topic.take();
+            taken.notes.iter().for_each(|note| say(printable(note)));
+            taken.bad.iter().for_each(|why| self.bad(why));
+            self.send(taken.lines)?;
+            if let (Some(file), true) = (&self.args.position, kept.as_ref() != Some(topic.offsets())) {
+                write_position(file, topic.offsets())?;
+                kept = Some(topic.offsets().clone());
+            }
+            if self.args.once && topic.is_at_end() {
+                return Ok(Exit::Fine);
+            }
+            if self.interrupt.raised() {
+                return Ok(Exit::Interrupted);
+            }
+        }
     }
 
     fn file(&mut self, path: &Path) -> Result<Exit, Failure> {
@@ -296,13 +330,16 @@ impl Follow<'_> {
             if line.is_empty() {
                 continue;
             }
-            match object(self.args.format, line, name) {
+            match object(self.args.format, line, name.as_deref()) {
                 Ok(object) => {
                     // Writing to a vector cannot fail.
                     let _ = serde_json::to_writer(&mut body, &object);
                     body.push(b'\n');
                 }
-                Err(why) => self.bad(&why),
+                Err(why) => match name {
+                    Some(name) => self.bad(&format!("{name}: {why}")),
+                    None => self.bad(&why),
+                },
             }
         }
         if body.is_empty() {
@@ -352,12 +389,15 @@ impl Follow<'_> {
 }
 
 /// A line as an event of this name, unless it has one.
-fn object(form: Form, line: &[u8], name: Option<String>) -> Result<Value, String> {
+fn object(form: Form, line: &[u8], name: Option<&str>) -> Result<Value, String> {
+    if line.len() > LINE_BYTES_MAX {
+        return Err(format!("longer than {LINE_BYTES_MAX} bytes"));
+    }
     if form == Form::Ndjson {
         let mut object: Map<String, Value> =
             serde_json::from_slice(line).map_err(|error| format!("no JSON object: {error}"))?;
         if let Some(name) = name {
-            object.entry("id").or_insert(Value::String(name));
+            object.entry("id").or_insert(Value::String(name.to_owned()));
         }
         return Ok(Value::Object(object));
     }
@@ -367,7 +407,7 @@ fn object(form: Form, line: &[u8], name: Option<String>) -> Result<Value, String
     if let Some(time) = time {
         object.insert("time".to_owned(), Value::String(time.to_string()));
     }
-    if let Some(name) = id.or(name) {
+    if let Some(name) = id.or(name.map(str::to_owned)) {
         object.insert("id".to_owned(), Value::String(name));
     }
     Ok(Value::Object(object))
@@ -450,11 +490,11 @@ fn stream_of(file: &File) -> io::Result<Option<String>> {
     Ok(Some(Sha256::digest(&first).iter().take(8).map(|byte| format!("{byte:02x}")).collect()))
 }
 
-fn read_position(path: &Path) -> Result<Option<Position>, Failure> {
+fn read_position<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(format_args!("{}: {error}", path.display()));
     match fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
-            failed(&error).help("it is no position; remove it to begin at the file's beginning")
+            failed(&error).help("it is no position of this; remove it to begin at the beginning")
         }),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed(&error)),
@@ -462,7 +502,7 @@ fn read_position(path: &Path) -> Result<Option<Position>, Failure> {
 }
 
 /// Replaces the file, so that a crash leaves the old position or the new one.
-fn write_position(path: &Path, position: &Position) -> Result<(), Failure> {
+fn write_position(path: &Path, position: &impl Serialize) -> Result<(), Failure> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     let write = || -> io::Result<()> {
@@ -508,11 +548,11 @@ mod tests {
     fn positions_read_back() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("position");
-        assert!(read_position(&path).unwrap().is_none());
+        assert!(read_position::<Position>(&path).unwrap().is_none());
         let position = Position { stream: "00".into(), offset: 7 };
         write_position(&path, &position).unwrap();
         assert_eq!(read_position(&path).unwrap(), Some(position));
         fs::write(&path, "nothing").unwrap();
-        assert!(read_position(&path).is_err());
+        assert!(read_position::<Position>(&path).is_err());
     }
 }

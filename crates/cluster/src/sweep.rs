@@ -1,0 +1,120 @@
+//! A slow pass through the cells of a cluster, which makes those smaller that nobody writes any more.
+//!
+//! ```text
+//! SCAN, some names a step ─► cells of windows ─► a script folds and removes what has aged out ─► rest, and the next step
+//! ```
+//!
+//! Whoever writes a cell removes what has aged out of it. A cell that is not written again would keep its fine buckets
+//! until it expires with its coarse ones, weeks later. Each node goes through all names on its own, from one end to the other
+//! and then again: what one has made smaller is nothing to do for the next.
+//!
+//! Readings stay what they were: a window never reaches a fine bucket beyond its tier, and one over the coarse tier
+//! takes whole coarse buckets. Only a timeline shows what is folded in fewer rows.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use event::Time;
+
+use crate::cluster::{Cluster, Inner};
+use crate::remote::{Cell, Failure, Form, Partition};
+use crate::transfer::WITHIN;
+use crate::wire::{Name, STEP, Scan, Wire};
+
+/// The longest rest before a pass, also after one that failed, as while slots are moved.
+const BETWEEN: Duration = Duration::from_secs(3600);
+
+/// A pass that begins anew when it has come to its end.
+pub struct Sweep {
+    wire: Wire,
+    scan: Option<Scan>,
+}
+
+/// What a step has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Names that were looked at.
+    pub looked: u64,
+    /// Fields that were removed.
+    pub removed: u64,
+    /// It was the last step of a pass.
+    pub ended: bool,
+}
+
+impl Sweep {
+    /// Begins nothing yet.
+    pub fn new(wire: &Wire) -> Sweep {
+        Sweep { wire: wire.clone(), scan: None }
+    }
+
+    /// Goes on by some names: what has aged out at `horizon` of those cells whose form is known is folded or removed. To be awaited where
+    /// tokio's clock goes.
+    ///
+    /// # Errors
+    /// What the cluster answered last, or that slots were moved meanwhile. The next step begins a pass anew.
+    pub async fn step(&mut self, forms: &HashMap<u32, Arc<Form>>, horizon: Time) -> Result<Swept, Failure> {
+        let mut scan = match self.scan.take() {
+            Some(scan) => scan,
+            None => Scan::begin(&self.wire, None).await?,
+        };
+        let Some(names) = scan.next().await? else {
+            return Ok(Swept { ended: true, ..Swept::default() });
+        };
+        let mut swept = Swept { looked: names.len() as u64, ..Swept::default() };
+        let mut parts = BTreeMap::<Partition, Vec<Cell>>::new();
+        for (partition, Name { key, form }) in names {
+            // Pairs and marks have one tier, and expire with it.
+            if let Some(form) = forms.get(&form).filter(|form| key.kind == form.definition.kind) {
+                parts.entry(partition).or_default().push(Cell { key, form: form.clone() });
+            }
+        }
+        for answer in self.wire.sweep(parts.into_iter().collect(), horizon, WITHIN).await {
+            swept.removed += answer?;
+        }
+        self.scan = Some(scan);
+        Ok(swept)
+    }
+}
+
+impl Cluster {
+    /// Goes on sweeping for as long as this node is open, about so many names a second; zero is never.
+    pub fn sweep(&self, wire: &Wire, a_second: u32) {
+        if a_second == 0 {
+            return;
+        }
+        let rest = Duration::from_secs(1).mul_f64(STEP as f64 / f64::from(a_second));
+        let (inner, sweep) = (Arc::downgrade(&self.inner), Sweep::new(wire));
+        self.inner.surroundings.spawn(Box::pin(go_on(inner, sweep, rest)));
+    }
+}
+
+async fn go_on(inner: Weak<Inner>, mut sweep: Sweep, rest: Duration) {
+    let mut pause = BETWEEN;
+    loop {
+        let Some(node) = inner.upgrade() else { return };
+        // Drawn for each pass, so that nodes that were started together do not go together.
+        let part = crate::lock(&node.random).unit();
+        let sleep = node.surroundings.sleep(if pause == rest { rest } else { pause.mul_f64(part) });
+        drop(node);
+        sleep.await;
+        let Some(node) = inner.upgrade() else { return };
+        let forms = node.world().forms.iter().map(|(id, known)| (*id, known.form.clone())).collect();
+        let horizon = Time(node.horizon.load(Ordering::Acquire));
+        drop(node);
+        let swept = sweep.step(&forms, horizon).await;
+        let Some(node) = inner.upgrade() else { return };
+        pause = match swept {
+            Ok(swept) => {
+                node.counts.swept.fetch_add(swept.looked, Ordering::Relaxed);
+                node.counts.aged.fetch_add(swept.removed, Ordering::Relaxed);
+                if swept.ended { BETWEEN } else { rest }
+            }
+            Err(failure) => {
+                tracing::debug!(%failure, "the sweep of the cluster begins anew");
+                BETWEEN
+            }
+        };
+    }
+}

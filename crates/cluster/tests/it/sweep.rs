@@ -1,0 +1,88 @@
+//! What the slow pass makes smaller says what it said.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cluster::remote::{Cell, Change, Form, Image};
+use cluster::{Sweep, Swept};
+use event::{Span, Time};
+use stats::Plan;
+
+use crate::servers::Cluster;
+use crate::support::{Random, Wired, assert_made, batch, cell, form, measures, settings};
+
+const START: Time = Time::from_seconds(1_750_000_000);
+
+/// A whole pass: what its steps have done.
+fn pass(wired: &Wired, forms: &HashMap<u32, Arc<Form>>, horizon: Time) -> Swept {
+    let mut sweep = Sweep::new(&wired.wire);
+    let mut all = Swept::default();
+    while !all.ended {
+        let step = wired.wait(async |_| sweep.step(forms, horizon).await).unwrap();
+        all.looked += step.looked;
+        all.removed += step.removed;
+        all.ended = step.ended;
+    }
+    all
+}
+
+/// What a cell's windows hold at a time.
+fn reading(wired: &Wired, plan: &Plan, cell: &Cell, now: Time) -> Option<Vec<u64>> {
+    let found = wired.read_one(wired.of(cell), std::slice::from_ref(cell)).unwrap();
+    found.images[0].as_ref().map(|Image { first, last, content }| {
+        let mut values = vec![0; plan.reading()];
+        plan.read(&plan.restore(*first, *last, content).unwrap(), now, &mut values);
+        values
+    })
+}
+
+#[test]
+fn readings_stay_what_they_were() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let wired = Wired::open(settings(cluster.addresses(), 1));
+    let mut removed = 0;
+    for (kind, measure) in measures().into_iter().enumerate().filter(|(kind, _)| (1..4).contains(kind)) {
+        let form = form(kind as u16, measure.clone());
+        let forms = HashMap::from([(form.id, form.clone())]);
+        let plan = Plan::new(&measure).unwrap();
+        let unit = if kind == 3 { 1 } else { 1_000_000 };
+        let mut random = Random(kind as u64);
+        let mut number = 0;
+        for round in 0..40 {
+            // Some are swept and then added to, others are new.
+            let cell = cell(&form, ((kind as u64) << 58) | (round % 30));
+            let now = START + Span(round as i64 * 40 * unit);
+            let mut words = Vec::new();
+            for _ in 0..1 + random.below(6) {
+                let back = Span(random.below(300) as i64 * unit);
+                plan.add(&mut words, now - back, [(random.below(plan.columns() as u64) as u8, 1)]);
+            }
+            let ((first, last), content) = plan.times(&words).zip(plan.content(&words)).unwrap();
+            let change = Change::Merge(Image { first, last, content });
+            number += 1;
+            assert_made(wired.write_one(batch(
+                wired.of(&cell),
+                number,
+                Time(i64::MIN),
+                vec![(cell.clone(), change)],
+            )));
+            let horizon = now + Span(random.below(400) as i64 * unit);
+            let times = [0, 1, 59, 60, 120, 301, 1000].map(|later| horizon + Span(later * unit));
+            let before = times.map(|now| reading(&wired, &plan, &cell, now));
+            assert!(before[0].is_some());
+            removed += pass(&wired, &forms, horizon).removed;
+            assert_eq!(
+                times.map(|now| reading(&wired, &plan, &cell, now)),
+                before,
+                "{measure:?} round {round}"
+            );
+            assert_eq!(pass(&wired, &forms, horizon).removed, 0, "nothing is left to do");
+            assert_eq!(
+                pass(&wired, &HashMap::new(), Time(i64::MAX / 2)).removed,
+                0,
+                "unknown forms are left alone"
+            );
+        }
+    }
+    assert!(removed > 0);
+}

@@ -1,0 +1,264 @@
+//! One pipeline's layers, merged: what is said of it, whatever said it.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use judge::catboost::Limits;
+use sha2::{Digest, Sha256};
+
+use super::layers::{Kept, source};
+use super::layout;
+use super::problem::{Origin, Problems, Source};
+use super::read::{LIST_BYTES_MAX, not_in_a_directory, read, read_bytes};
+use super::spec::{self, Form, SECTIONS, Shape};
+use super::tree::{self, Entry, Node, Table, Tree};
+use super::view::View;
+use super::{EffectiveValue, Files};
+use crate::plan::phrases::list_key;
+
+/// One pipeline's merged layers.
+#[derive(Debug)]
+pub struct Document {
+    pub(super) root: Table,
+    /// The start of the file, for what is missing from it.
+    pub(super) origin: Origin,
+    /// It is not known what the file extends or reads, or parts of it could not be read at all.
+    pub(super) broken: bool,
+    /// The files of sets, by the set's name, and of phrases, by [`list_key`].
+    pub(super) lists: HashMap<String, Arc<Source>>,
+    /// The files of models, by the model's name.
+    pub(super) models: HashMap<String, Vec<u8>>,
+    /// The same with the candidate's rules, whose models are not read again.
+    pub(super) candidate: Option<Box<Document>>,
+}
+
+impl Document {
+    /// Puts a kept version in the place of all that the files say of the pipeline.
+    pub(super) fn take(&mut self, kept: &Kept, problems: &mut Problems) {
+        let flat = tree::parse(&source("kept version", &kept.text), problems);
+        self.root.entries.retain(|entry| spec::section(&entry.key).is_some_and(|section| section.node));
+        self.root.entries.extend(flat.entries);
+        self.lists = kept.lists.iter().map(|(set, text)| (set.clone(), source(set, text))).collect();
+        self.models = kept.models.clone();
+    }
+
+    /// Everything that its verdicts depend on, to be kept; [`Document::take`] makes the same of it.
+    pub(crate) fn keep(&self) -> Kept {
+        let mut text = String::new();
+        let write = |text: &mut String, entries: &[Entry]| {
+            for Entry { key, node, .. } in entries {
+                *text += &format!("{} = {}\n", tree::toml_key(key), node.value.to_toml());
+            }
+        };
+        let is_top =
+            |entry: &&Entry| SECTIONS[0].setting(&entry.key).is_some() && entry.key != spec::CANDIDATE;
+        write(&mut text, &self.root.entries.iter().filter(is_top).cloned().collect::<Vec<_>>());
+        for section in SECTIONS.iter().filter(|section| !section.node) {
+            match section.form {
+                Form::Top => {}
+                Form::Table | Form::Map => {
+                    let Some(view) = self.section(section.name) else { continue };
+                    text += &format!("\n[{}]\n", section.name);
+                    write(&mut text, &view.table.entries);
+                }
+                Form::List(_) => {
+                    for view in self.list(section.name) {
+                        text += &format!("\n[[{}]]\n", section.name);
+                        write(&mut text, &view.table.entries);
+                    }
+                }
+            }
+        }
+        let lists = self.lists.iter().map(|(set, source)| (set.clone(), source.text.clone())).collect();
+        Kept { text, lists, models: self.models.clone() }
+    }
+
+    /// Tells apart what files say: 16 hexadecimal digits, whatever is right or wrong about it.
+    pub(crate) fn fingerprint(&self) -> String {
+        let mut digest = Sha256::new_with_prefix(self.canonical());
+        let mut parts: Vec<(&str, &[u8])> =
+            self.lists.iter().map(|(name, source)| (name.as_str(), source.text.as_bytes())).collect();
+        parts.extend(self.models.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())));
+        parts.sort_unstable();
+        for (name, bytes) in parts {
+            digest.update((name.len() as u64).to_le_bytes());
+            digest.update(name);
+            digest.update((bytes.len() as u64).to_le_bytes());
+            digest.update(bytes);
+        }
+        digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The candidate that is judged beside it.
+    pub(crate) fn candidate(&self) -> Option<&Document> {
+        self.candidate.as_deref()
+    }
+
+    /// Reads the files that sets, phrases and models name.
+    pub(super) fn read_files(
+        &mut self,
+        directory: Option<&Path>,
+        files: &mut Files,
+        problems: &mut Problems,
+    ) {
+        let (mut lists, mut models) = (HashMap::new(), HashMap::new());
+        for view in self.list("set") {
+            let (Some(name), Some(file)) = (view.str("name"), view.str("file")) else { continue };
+            let origin = view.origin("file");
+            match directory {
+                Some(directory) => {
+                    let path = directory.join(file);
+                    files.add(&path);
+                    lists.insert(name.to_owned(), read(&path, Some(origin), LIST_BYTES_MAX, problems));
+                }
+                None => not_in_a_directory(file, origin, problems),
+            }
+        }
+        for view in self.list("phrases") {
+            let Some(name) = view.str("name") else { continue };
+            for (file, origin) in view.strings("files") {
+                let Some(directory) = directory else {
+                    not_in_a_directory(file, origin, problems);
+                    continue;
+                };
+                let path = directory.join(file);
+                files.add(&path);
+                lists.insert(list_key(name, file), read(&path, Some(origin), LIST_BYTES_MAX, problems));
+            }
+        }
+        for view in self.list("model") {
+            let (Some(name), Some(file)) = (view.str("name"), view.str("file")) else { continue };
+            let origin = view.origin("file");
+            let Some(directory) = directory else {
+                not_in_a_directory(file, origin, problems);
+                continue;
+            };
+            let path = directory.join(file);
+            files.add(&path);
+            match read_bytes(&path, Limits::FILE_BYTES as u64) {
+                Ok(bytes) => {
+                    models.insert(name.to_owned(), bytes);
+                }
+                Err(error) => {
+                    problems.add(origin, format!("cannot read {}: {error}", path.display()), None);
+                }
+            }
+        }
+        (self.lists, self.models) = (lists, models);
+    }
+
+    /// The content of the file that a model names.
+    pub(crate) fn model_file(&self, model: &str) -> Option<&[u8]> {
+        self.models.get(model).map(Vec::as_slice)
+    }
+
+    /// The text of a file that a set or phrases name.
+    pub(crate) fn list_file(&self, set: &str) -> Option<&Arc<Source>> {
+        self.lists.get(set)
+    }
+
+    /// The pipeline's name.
+    pub fn name(&self) -> &str {
+        self.top().str("name").unwrap_or_default()
+    }
+
+    /// The keys at the top.
+    pub(crate) fn top(&self) -> View<'_> {
+        View { table: &self.root, origin: &self.origin }
+    }
+
+    /// A `[section]`.
+    pub(crate) fn section(&self, name: &str) -> Option<View<'_>> {
+        match self.root.get(name)? {
+            Node { value: Tree::Table(table), origin } => Some(View { table, origin }),
+            _ => None,
+        }
+    }
+
+    /// The entries of a `[[section]]`.
+    pub(crate) fn list(&self, name: &str) -> Vec<View<'_>> {
+        let Some(Node { value: Tree::List(items), .. }) = self.root.get(name) else { return Vec::new() };
+        let tables = items.iter().filter_map(|item| match &item.value {
+            Tree::Table(table) => Some(View { table, origin: &item.origin }),
+            _ => None,
+        });
+        tables.collect()
+    }
+
+    /// The whole pipeline as one text in a fixed form, which its version is the hash of. The node's sections
+    /// are left out: they change nothing about a verdict. So are the layout of conditions and the order of an entry's
+    /// keys.
+    pub(crate) fn canonical(&self) -> String {
+        let mut lines: Vec<(String, String)> = Vec::new();
+        let mut entry = (String::new(), 0);
+        self.each(false, |section, name, key, node, _| {
+            let value = match &node.value {
+                Tree::String(text) if layout::is_condition(section.name, key) => {
+                    Tree::String(judge::canonical(text)).to_toml()
+                }
+                other => other.to_toml(),
+            };
+            let of = format!("{}.{name}", section.name);
+            if !matches!(section.form, Form::List(_)) || entry.0 != of {
+                lines[entry.1..].sort();
+                entry = (of, lines.len());
+            }
+            lines.push((path(section, name, key), value));
+        });
+        lines[entry.1..].sort();
+        let lines = lines.iter().filter(|(path, _)| path != spec::CANDIDATE);
+        lines.map(|(path, value)| format!("{path} = {value}\n")).collect()
+    }
+
+    pub(super) fn effective(&self, main: bool, values: &mut Vec<EffectiveValue>) {
+        self.each(main, |section, name, key, node, shape| {
+            let hidden = matches!(shape, Some(Shape::Secret(_) | Shape::List(Shape::Secret(_))));
+            let value = if hidden { "\"***\"".to_owned() } else { node.value.to_toml() };
+            values.push(EffectiveValue {
+                scope: if section.node { "node" } else { self.name() }.to_owned(),
+                path: path(section, name, key),
+                value,
+                origin: node.origin.to_string(),
+            });
+        });
+    }
+
+    /// Visits every value with its section, the name of the entry of a list, and its key.
+    fn each(&self, main: bool, mut visit: impl FnMut(&spec::Section, &str, &str, &Node, Option<Shape>)) {
+        for section in SECTIONS.iter().filter(|section| main || !section.node) {
+            match section.form {
+                Form::Top => {
+                    for setting in section.settings {
+                        if let Some(node) = self.root.get(setting.key) {
+                            visit(section, "", setting.key, node, Some(setting.shape));
+                        }
+                    }
+                }
+                Form::Table | Form::Map => {
+                    for entry in self.section(section.name).iter().flat_map(|view| &view.table.entries) {
+                        let shape = section.setting(&entry.key).map(|setting| setting.shape);
+                        visit(section, "", &entry.key, &entry.node, shape);
+                    }
+                }
+                Form::List(identity) => {
+                    for view in self.list(section.name) {
+                        let name = view.str(identity).unwrap_or_default();
+                        for entry in view.table.entries.iter().filter(|entry| entry.key != identity) {
+                            visit(section, name, &entry.key, &entry.node, None);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `section.key`, for lists `section.NAME.key`.
+fn path(section: &spec::Section, name: &str, key: &str) -> String {
+    match (section.form, section.name) {
+        (Form::Top, _) => key.to_owned(),
+        (Form::List(_), section) => format!("{section}.{name}.{key}"),
+        (Form::Table | Form::Map, section) => format!("{section}.{key}"),
+    }
+}

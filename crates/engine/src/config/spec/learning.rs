@@ -1,0 +1,174 @@
+//! What is learned of what people say of events afterwards.
+
+use super::{Form, KIND_MAX, Section, Shape, required, setting};
+
+/// The greatest weight of what somebody says.
+const WEIGHT_MAX: i64 = crate::report::WEIGHT_MAX as i64;
+
+pub(super) const CLASSIFIER: Section = Section {
+    name: "classifier",
+    form: Form::List("name"),
+    node: false,
+    doc: "A statistical classifier that learns from feedback which tokens of some facts are those of bad or good events. What it says are facts: `NAME.probability`, `NAME.score`, `NAME.tokens`, `NAME.known`, `NAME.bad`, `NAME.good`. See [classifier.md](classifier.md).",
+    settings: &[
+        required("name", Shape::Name, "Its name, as in `NAME.probability > 0.99`"),
+        required(
+            "number",
+            Shape::Integer(1, KIND_MAX),
+            "Number under which its tokens are stored, beside those of the kinds. It must never change its meaning",
+        ),
+        required(
+            "of",
+            Shape::List(&Shape::Name),
+            "Texts whose words and runs of characters it learns. Feedback can only learn from facts that are journalled",
+        ),
+        setting(
+            "traits",
+            Shape::List(&Shape::Name),
+            Some("[]"),
+            "Facts that say what is known beside the texts: of these it learns words, and items of lists as they stand",
+        ),
+        setting(
+            "bad",
+            Shape::List(&Shape::Name),
+            Some("[\"spam\"]"),
+            "Classes of `[feedback]` that teach it that an event is bad",
+        ),
+        setting(
+            "good",
+            Shape::List(&Shape::Name),
+            Some("[\"ham\"]"),
+            "Classes of `[feedback]` that teach it that an event is good",
+        ),
+        setting(
+            "forget",
+            Shape::List(&Shape::Name),
+            Some("[]"),
+            "Classes of `[feedback]` that take back what an event has taught it",
+        ),
+        setting(
+            "per",
+            Shape::Name,
+            None,
+            "Kind each of whose keys has a classifier of its own, such as the recipient's; it is asked and taught where an event has exactly one such key",
+        ),
+        setting("keep", Shape::Span, Some("\"180d\""), "How long a token is kept after it was last learned"),
+        setting(
+            "auto_bad_at",
+            Shape::Float,
+            None,
+            "Learn an event as bad by itself if all rules but those that ask the classifier, or a model, score this much. Without it nothing bad is learned so",
+        ),
+        setting(
+            "auto_good_at",
+            Shape::Float,
+            None,
+            "Learn an event as good by itself if the same rules score this little. Without it nothing good is learned so",
+        ),
+        setting(
+            "auto_rules",
+            Shape::Integer(1, 1000),
+            Some("3"),
+            "Fewest of these rules that must say the same for an event to be learned so",
+        ),
+        setting(
+            "auto_per_hour",
+            Shape::Integer(1, 1_000_000),
+            Some("200"),
+            "Most events in an hour that are learned so; what people have said of an event is never overruled, and a class that has three times as many as the other gets no more",
+        ),
+    ],
+};
+
+pub(super) const FEEDBACK: Section = Section {
+    name: "feedback",
+    form: Form::Map,
+    node: false,
+    doc: "What people may say of an event afterwards: a class, and the counters that it adds to.",
+    settings: &[required(
+        "CLASS",
+        Shape::List(&Shape::Name),
+        "Counters that go up by the weight of who says it; `none` is no class, it takes back what was said",
+    )],
+};
+
+pub(super) const REPORTS: Section = Section {
+    name: "reports",
+    form: Form::Table,
+    node: false,
+    doc: "How much what people say counts. A reporter's word on an event replaces the one before. See [concepts.md](concepts.md#reports).",
+    settings: &[
+        setting(
+            "bad",
+            Shape::List(&Shape::Name),
+            Some("[]"),
+            "Classes that say an event was unwanted; the first is what a report means that only says so",
+        ),
+        setting(
+            "good",
+            Shape::List(&Shape::Name),
+            Some("[]"),
+            "Classes that say an event was wanted; the first is what a report means that only says so",
+        ),
+        setting(
+            "alike",
+            Shape::List(&Shape::Name),
+            Some("[]"),
+            "Kinds whose keys tell that events are alike: reporters agree on the first key of an event of these kinds, and where it has none on the event itself",
+        ),
+        setting(
+            "senders",
+            Shape::List(&Shape::Text),
+            Some("[]"),
+            "Addresses, and domains without `@`, whose mail may report although nobody was authenticated: envelope senders, so only where these cannot be forged",
+        ),
+        setting(
+            "per_day",
+            Shape::Integer(0, 1_000_000_000),
+            Some("100"),
+            "How often a reporter may say in 24 hours, to the hour, what `bad` and `good` name; what is beyond counts nothing",
+        ),
+        setting(
+            "others_per_day",
+            Shape::Integer(0, 1_000_000_000),
+            Some("2000"),
+            "The same for all other classes, such as `read`",
+        ),
+        setting(
+            "weight_new",
+            Shape::Integer(0, WEIGHT_MAX),
+            Some("1"),
+            "How much a word counts of a reporter of whom little is known",
+        ),
+        setting(
+            "weight_trusted",
+            Shape::Integer(0, WEIGHT_MAX),
+            Some("2"),
+            "How much a word counts of a trusted reporter",
+        ),
+        setting(
+            "trusted_after",
+            Shape::Integer(1, 1_000_000_000),
+            Some("10"),
+            "How often others must have agreed with a reporter in 90 days, and hardly contradicted, for trust: (agreed + 1) / (agreed + contradicted + reversed + 2) is at least 0.9",
+        ),
+        setting(
+            "distrusted_after",
+            Shape::Integer(1, 1_000_000_000),
+            Some("3"),
+            "How often a reporter must have been contradicted in 90 days, or have reversed a report, for the words to count nothing, if that share is below 0.5",
+        ),
+    ],
+};
+
+pub(super) const REPORT_ADDRESSES: Section = Section {
+    name: "report_addresses",
+    form: Form::Map,
+    node: false,
+    doc: "Addresses to which people send mail to report it, by what that says. See [http.md](http.md#post-v1report).",
+    settings: &[required(
+        "CLASS",
+        Shape::List(&Shape::Text),
+        "Addresses, such as `spam@example.org`; what is sent there is reported as the class of [feedback]",
+    )],
+};

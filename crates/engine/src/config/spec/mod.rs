@@ -1,0 +1,188 @@
+//! Every section and key of the configuration language, once: a file for each subject. The checker, the defaults, the
+//! environment variables, `--effective` and the generated reference are all read off this list.
+
+mod check;
+mod counting;
+mod input;
+mod judging;
+mod learning;
+mod limits;
+mod node;
+mod value;
+mod wires;
+
+pub(super) use check::{Layer, check, check_complete, check_layer};
+pub(super) use input::{CANDIDATE, INPUTS};
+pub(crate) use value::file_mode;
+pub(super) use value::{fact_value, parse_size, print_size, time};
+
+/// What a value must look like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Shape {
+    /// Any text.
+    Text,
+    /// A name: letters, digits, `_`, `-` and `.`, at most 64 bytes.
+    Name,
+    /// A text that `--effective` does not show, of at least so many bytes.
+    Secret(usize),
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A whole number within these bounds.
+    Integer(i64, i64),
+    /// A number.
+    Float,
+    /// An entry of a set: a text or an integer.
+    Entry,
+    /// A length of time such as `10m`.
+    Span,
+    /// `sync`, `none` or a length of time.
+    Durability,
+    /// `off` or a length of time.
+    Interval,
+    /// A number of bytes such as `64MiB`, up to this.
+    Size(u64),
+    /// Address and port of a socket.
+    Socket,
+    /// Address and port, or `unix:` and the path of a socket.
+    Endpoint,
+    /// A file's permissions as octal digits, such as `0660`.
+    FileMode,
+    /// An address, or a network in CIDR notation.
+    Network,
+    /// How often a key is to be seen before it is admitted: what a sketch can count to.
+    Sightings,
+    /// A list of values of another shape.
+    List(&'static Shape),
+    /// A table with these keys, none of which has a default.
+    Table(&'static [Setting]),
+    /// True or false.
+    Bool,
+    /// A point in time, as text or as TOML writes one.
+    Time,
+    /// A value that conditions can name: true or false, a number, a text, or a list of numbers and texts.
+    Constant,
+    /// A table whose keys are facts and readings, and whose values are theirs.
+    Facts,
+}
+
+/// One key.
+#[derive(Debug, PartialEq)]
+pub(super) struct Setting {
+    pub(super) key: &'static str,
+    pub(super) shape: Shape,
+    /// In TOML. `None` where there is none: then the key is `required`, or absent means what `doc` says.
+    pub(super) default: Option<&'static str>,
+    pub(super) required: bool,
+    pub(super) doc: &'static str,
+}
+
+/// How a section is written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Form {
+    /// Keys at the top of the file.
+    Top,
+    /// `[name]`.
+    Table,
+    /// `[[name]]`, entries told apart by this key; one of a preset's entries is changed by naming it.
+    List(&'static str),
+    /// `[name]` whose keys are chosen by the user; every value has the one shape that `settings[0]` gives.
+    Map,
+}
+
+/// A group of keys.
+pub(super) struct Section {
+    pub(super) name: &'static str,
+    pub(super) form: Form,
+    /// Belongs to the node, not to a pipeline: stands in the main file only.
+    pub(super) node: bool,
+    pub(super) doc: &'static str,
+    pub(super) settings: &'static [Setting],
+}
+
+const fn setting(
+    key: &'static str,
+    shape: Shape,
+    default: Option<&'static str>,
+    doc: &'static str,
+) -> Setting {
+    Setting { key, shape, default, required: false, doc }
+}
+
+const fn required(key: &'static str, shape: Shape, doc: &'static str) -> Setting {
+    Setting { key, shape, default: None, required: true, doc }
+}
+
+const ACTIONS: &[&str] =
+    &["accept", "tag", "quarantine", "reject", "throttle", "shadow", "challenge", "review"];
+
+/// Kinds above are the engine's and the ledger's own.
+const KIND_MAX: i64 = stats::Catalog::KINDS as i64 - 3;
+
+/// All sections, in the order in which data flows through them; the node's last.
+pub(super) static SECTIONS: &[Section] = &[
+    input::TOP,
+    input::TIME,
+    input::NETWORKS,
+    input::AUTH,
+    input::DNSBL,
+    input::FIELD,
+    counting::KIND,
+    counting::STATISTIC,
+    counting::DISTINCT,
+    counting::LABEL,
+    learning::CLASSIFIER,
+    counting::OBSERVE,
+    counting::SETTLE,
+    learning::FEEDBACK,
+    learning::REPORTS,
+    learning::REPORT_ADDRESSES,
+    judging::CONSTANTS,
+    judging::EXPRESSIONS,
+    judging::SET,
+    judging::PHRASES,
+    judging::MODEL,
+    judging::GROUP,
+    judging::RULE,
+    judging::BAND,
+    node::NODE,
+    limits::LIMIT,
+    limits::FORWARD_AUTH,
+    node::LEDGER,
+    node::JOURNAL,
+    node::DNS,
+    wires::SERVER,
+    limits::ENVOY,
+    wires::LISTENER,
+];
+
+/// The section of this name.
+pub(super) fn section(name: &str) -> Option<&'static Section> {
+    SECTIONS.iter().find(|section| section.name == name)
+}
+
+/// The key that tells the entries of a list section apart.
+pub(super) fn identity(section_name: &str) -> Option<&'static str> {
+    match section(section_name)?.form {
+        Form::List(key) => Some(key),
+        _ => None,
+    }
+}
+
+impl Section {
+    /// The setting of this key.
+    pub(super) fn setting(&self, key: &str) -> Option<&'static Setting> {
+        match self.form {
+            Form::Map => self.settings.first(),
+            _ => self.settings.iter().find(|setting| setting.key == key),
+        }
+    }
+
+    /// `[[rule]]`, for messages.
+    pub(super) fn heading(&self) -> String {
+        match self.form {
+            Form::Top => "the top of the file".to_owned(),
+            Form::Table | Form::Map => format!("[{}]", self.name),
+            Form::List(_) => format!("[[{}]]", self.name),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! How values are written: times, facts, permissions and sizes.
+
+use event::{Time, Value};
+
+use crate::config::tree::Tree;
+
+/// The point in time that a value is.
+pub(in crate::config) fn time(value: &Tree) -> Option<Time> {
+    match value {
+        Tree::String(text) | Tree::Date(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+/// The value of a fact that a value of the configuration is.
+pub(in crate::config) fn fact_value(value: &Tree) -> Option<Value> {
+    Some(match value {
+        Tree::String(text) => Value::from(text.as_str()),
+        Tree::Integer(integer) => Value::from(*integer),
+        Tree::Float(float) => Value::from(*float),
+        Tree::Bool(truth) => Value::from(*truth),
+        Tree::Date(text) => Value::from(text.parse::<Time>().ok()?),
+        Tree::List(items) => {
+            let texts = items.iter().map(|item| match &item.value {
+                Tree::String(text) => Some(text.clone()),
+                _ => None,
+            });
+            Value::from(texts.collect::<Option<Vec<String>>>()?)
+        }
+        Tree::Table(_) => return None,
+    })
+}
+
+/// The permissions that octal digits stand for.
+pub(crate) fn file_mode(text: &str) -> Option<u32> {
+    let digits = (3..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    u32::from_str_radix(text, 8).ok().filter(|mode| digits && *mode <= 0o777)
+}
+
+/// The form that [`parse_size`] reads, for a whole number of the largest fitting unit.
+pub(in crate::config) fn print_size(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let index = (bytes.checked_ilog2().unwrap_or(0) / 10).min(4);
+    format!("{}{}", bytes >> (10 * index), units[index as usize])
+}
+
+/// `512`, `64KiB`, `64MiB`, `2GiB`, `1TiB`.
+pub(in crate::config) fn parse_size(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: u64 = text[..digits].parse().ok()?;
+    let scale: u64 = match text[digits..].trim() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
+        _ => return None,
+    };
+    number.checked_mul(scale)
+}

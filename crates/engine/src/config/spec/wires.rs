@@ -1,0 +1,194 @@
+//! Where clients are listened to.
+
+use super::{Form, Section, Setting, Shape, required, setting};
+
+/// The protocols of listeners.
+const PROTOCOLS: &[&str] = &["milter", "policy", "rspamd", "spamc", "resp", "envoy", "grpc"];
+
+/// What a mail server can be asked to do.
+const REPLY: Shape = Shape::Choice(&["pass", "tag", "quarantine", "redirect", "reject", "defer", "discard"]);
+
+/// What a mail server is asked to do for each action.
+const REPLIES: &[Setting] = &[
+    setting(
+        "accept",
+        REPLY,
+        None,
+        "Unless given: `pass`, delivered with header fields that say what was found",
+    ),
+    setting("tag", REPLY, None, "Unless given: `tag`, delivered with header fields that call it spam"),
+    setting("quarantine", REPLY, None, "Unless given: `quarantine`, held in the mail server's queue"),
+    setting("reject", REPLY, None, "Unless given: `reject`, refused for good"),
+    setting("throttle", REPLY, None, "Unless given: `defer`, refused for now"),
+    setting("shadow", REPLY, None, "Unless given: `discard`, taken and delivered to nobody"),
+    setting("challenge", REPLY, None, "Unless given: `tag`"),
+    setting("review", REPLY, None, "Unless given: `tag`"),
+];
+
+pub(super) const SERVER: Section = Section {
+    name: "server",
+    form: Form::Table,
+    node: true,
+    doc: "The HTTP listener.",
+    settings: &[
+        setting(
+            "listen",
+            Shape::Socket,
+            Some("\"127.0.0.1:8377\""),
+            "Address and port. Any address but a loopback one needs a token",
+        ),
+        setting(
+            "tokens",
+            Shape::List(&Shape::Secret(16)),
+            Some("[]"),
+            "Bearer tokens of which a request must carry one, if there are any",
+        ),
+        setting("body_max", Shape::Size(1 << 50), Some("\"32MiB\""), "Largest request body"),
+        setting("batch_max", Shape::Integer(1, 1_000_000), Some("10000"), "Most events in one batch"),
+        setting(
+            "requests_max",
+            Shape::Integer(1, 1_000_000),
+            Some("512"),
+            "Most requests at work at once; beyond it callers are told 503",
+        ),
+        setting(
+            "connections_max",
+            Shape::Integer(1, 1_000_000),
+            Some("4096"),
+            "Most open connections; beyond it they wait to be accepted",
+        ),
+        setting(
+            "timeout",
+            Shape::Span,
+            Some("\"10s\""),
+            "Longest time for one request, reading its body included",
+        ),
+    ],
+};
+
+pub(super) const LISTENER: Section = Section {
+    name: "listener",
+    form: Form::List("name"),
+    node: true,
+    doc: "A socket on which mail servers, clients of Redis (`resp`), Envoy (`envoy`) or senders of batches (`grpc`) ask in a protocol of theirs.",
+    settings: &[
+        required("name", Shape::Name, "Its name in the log and in metrics"),
+        required("protocol", Shape::Choice(PROTOCOLS), "What is spoken there"),
+        required(
+            "listen",
+            Shape::Endpoint,
+            "Address and port, or `unix:` and the path of a socket. Any address but a loopback one needs `clients`",
+        ),
+        setting(
+            "mode",
+            Shape::FileMode,
+            Some("\"0660\""),
+            "Permissions of a unix socket: who may write may ask",
+        ),
+        setting(
+            "clients",
+            Shape::List(&Shape::Network),
+            Some("[]"),
+            "Networks whose hosts may ask over TCP, the own host included. Without any a loopback address is open to its host",
+        ),
+        setting(
+            "pipeline",
+            Shape::Name,
+            None,
+            "Pipeline that decides; without it the first whose input is `message`, or for `resp`, `envoy` and `grpc` the first",
+        ),
+        setting("user", Shape::Name, Some("\"default\""), "`resp`: name that goes with the `password`"),
+        setting(
+            "password",
+            Shape::Secret(16),
+            None,
+            "`resp`: what a client has to say (`AUTH`, `HELLO`) before anything else",
+        ),
+        setting(
+            "limits",
+            Shape::List(&Shape::Name),
+            Some("[]"),
+            "Milter and policy delegation: limits that each envelope takes from before its message comes, counted by `client.ip`, `client.helo`, `client.user`, `mail.sender` and `mail.recipients`. What is over is asked to come again",
+        ),
+        setting(
+            "on_error",
+            Shape::Choice(&["open", "closed"]),
+            Some("\"open\""),
+            "What becomes of a message that could not be decided on (journal failing, `timeout`, too much at work): let it pass (`open`) or ask the client to come again (`closed`). Where statistics alone are missing, the pipeline's `on_error` says what that means",
+        ),
+        setting("timeout", Shape::Span, Some("\"5s\""), "Longest time for one decision"),
+        setting(
+            "idle",
+            Shape::Span,
+            Some("\"10m\""),
+            "Time after which a connection is closed on which nothing comes",
+        ),
+        setting(
+            "learn",
+            Shape::Bool,
+            Some("false"),
+            "Whether all who may connect may also say what messages or events are: `spamc` and `rspamc` learn, `TOLL.LEARN` does. With one of the node's `tokens` as password `rspamc` may in any case, with the `password` clients of `resp`",
+        ),
+        setting(
+            "ticket",
+            Shape::Bool,
+            Some("true"),
+            "Whether messages get a field `X-Tollhouse-Id`, by which reports on them (`/v1/report`) find the decision. One that a message brings is taken away in any case, but for mail to `[report_addresses]` alone",
+        ),
+        setting(
+            "body_max",
+            Shape::Size(1 << 50),
+            Some("\"32MiB\""),
+            "Longest part of a message that is kept to be judged; all that is at work, requests to `[server]` included, takes at most eight of its `body_max`",
+        ),
+        setting(
+            "oversize",
+            Shape::Choice(&["judge", "error"]),
+            Some("\"judge\""),
+            "A message beyond `body_max`: judged by its first part, or as `on_error` says",
+        ),
+        setting(
+            "connections_max",
+            Shape::Integer(1, 1_000_000),
+            Some("1000"),
+            "Most open connections; beyond it they wait to be accepted",
+        ),
+        setting(
+            "client_connections_max",
+            Shape::Integer(1, 1_000_000),
+            Some("500"),
+            "Most open connections of one address; beyond it they are closed at once",
+        ),
+        setting(
+            "act",
+            Shape::Choice(&["enforce", "tag", "none"]),
+            Some("\"enforce\""),
+            "`enforce`: the mail server is told what `replies` say; `tag`: header fields at most, and every message passes; `none`: every message passes as it is, so that only statistics and journal tell what would have been done",
+        ),
+        setting(
+            "replies",
+            Shape::Table(REPLIES),
+            None,
+            "What the mail server is asked to do for an action, where that is not the usual",
+        ),
+        setting(
+            "counts",
+            Shape::Choice(&["refused", "always"]),
+            Some("\"refused\""),
+            "Policy delegation: count and log messages that are refused there (`refused`), since a milter counts the others later, or every one (`always`), where no milter follows",
+        ),
+        setting("quarantine_to", Shape::Text, None, "Address of the mailbox to which `redirect` delivers"),
+        setting(
+            "reject_text",
+            Shape::Text,
+            Some("\"5.7.1 Message refused, reference {id}\""),
+            "Status and text of a refusal; `{id}` is the decision's id",
+        ),
+        setting(
+            "defer_text",
+            Shape::Text,
+            Some("\"4.7.1 Not now, please try again later\""),
+            "Status and text that ask to come again",
+        ),
+    ],
+};

@@ -1,0 +1,152 @@
+//! What is merged, read by key.
+
+use event::{Span, Time, Value};
+use judge::Constant;
+
+use super::problem::{Origin, SourceKind};
+use super::spec;
+use super::tree::{Node, Table, Tree};
+
+/// A table's values by key, typed. A value that failed its check is as good as absent: its problem is recorded.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(super) table: &'a Table,
+    pub(super) origin: &'a Origin,
+}
+
+impl<'a> View<'a> {
+    /// Where a key's value stands, or the table if it is absent.
+    pub(crate) fn origin(&self, key: &str) -> &'a Origin {
+        self.table.get(key).map_or(self.origin, |node| &node.origin)
+    }
+
+    /// Whether somebody has given it, not only a default.
+    pub(crate) fn is_given(&self, key: &str) -> bool {
+        self.table.get(key).is_some_and(|node| node.origin.source.kind != SourceKind::Default)
+    }
+
+    /// The table that a key's value is.
+    pub(crate) fn table(&self, key: &str) -> Option<View<'a>> {
+        match self.table.get(key)? {
+            Node { value: Tree::Table(table), origin } => Some(View { table, origin }),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn str(&self, key: &str) -> Option<&'a str> {
+        match &self.table.get(key)?.value {
+            Tree::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn integer(&self, key: &str) -> Option<i64> {
+        match self.table.get(key)?.value {
+            Tree::Integer(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn float(&self, key: &str) -> Option<f64> {
+        match self.table.get(key)?.value {
+            Tree::Float(number) => Some(number),
+            Tree::Integer(number) => Some(number as f64),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn span(&self, key: &str) -> Option<Span> {
+        self.str(key)?.parse().ok()
+    }
+
+    pub(crate) fn size(&self, key: &str) -> Option<u64> {
+        spec::parse_size(self.str(key)?)
+    }
+
+    /// The strings of a list, each with its place.
+    pub(crate) fn strings(&self, key: &str) -> Vec<(&'a str, &'a Origin)> {
+        self.table.get(key).map(strings).unwrap_or_default()
+    }
+
+    /// The tables of a list.
+    pub(crate) fn tables(&self, key: &str) -> Vec<View<'a>> {
+        let Some(Node { value: Tree::List(items), .. }) = self.table.get(key) else { return Vec::new() };
+        let tables = items.iter().filter_map(|item| match &item.value {
+            Tree::Table(table) => Some(View { table, origin: &item.origin }),
+            _ => None,
+        });
+        tables.collect()
+    }
+
+    pub(crate) fn bool(&self, key: &str) -> Option<bool> {
+        match self.table.get(key)?.value {
+            Tree::Bool(truth) => Some(truth),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn time(&self, key: &str) -> Option<Time> {
+        spec::time(&self.table.get(key)?.value)
+    }
+
+    /// The entries of a set, each with its place.
+    pub(crate) fn entries(&self, key: &str) -> Vec<(String, &'a Origin)> {
+        let Some(Node { value: Tree::List(items), .. }) = self.table.get(key) else { return Vec::new() };
+        let entries = items.iter().filter_map(|item| match &item.value {
+            Tree::String(text) => Some((text.clone(), &item.origin)),
+            Tree::Integer(integer) => Some((integer.to_string(), &item.origin)),
+            _ => None,
+        });
+        entries.collect()
+    }
+
+    /// The keys of a map section with their places, and their values as texts.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = (&'a str, &'a Origin, &'a str, &'a Origin)> {
+        self.table.entries.iter().filter_map(|entry| match &entry.node.value {
+            Tree::String(text) => {
+                Some((entry.key.as_str(), &entry.key_origin, text.as_str(), &entry.node.origin))
+            }
+            _ => None,
+        })
+    }
+
+    /// The keys of a map section with their places, and their values as constants.
+    pub(crate) fn constants(&self) -> impl Iterator<Item = (&'a str, &'a Origin, Constant)> {
+        let entries = self.table.entries.iter();
+        entries
+            .filter_map(|entry| Some((entry.key.as_str(), &entry.key_origin, constant(&entry.node.value)?)))
+    }
+
+    /// The keys of a table, and their values as those of facts.
+    pub(crate) fn facts(&self) -> Vec<(String, Value)> {
+        let entries = self.table.entries.iter();
+        entries.filter_map(|entry| Some((entry.key.clone(), spec::fact_value(&entry.node.value)?))).collect()
+    }
+
+    /// The entries of a map section: key, its place, and the strings of its list.
+    pub(crate) fn map(&self) -> impl Iterator<Item = (&'a str, &'a Origin, Vec<(&'a str, &'a Origin)>)> {
+        self.table.entries.iter().map(|entry| (entry.key.as_str(), &entry.key_origin, strings(&entry.node)))
+    }
+}
+
+fn constant(value: &Tree) -> Option<Constant> {
+    Some(match value {
+        Tree::String(text) => Constant::String(text.clone()),
+        Tree::Integer(integer) => Constant::Integer(*integer),
+        Tree::Float(float) => Constant::Float(*float),
+        Tree::Bool(truth) => Constant::Bool(*truth),
+        Tree::List(items) => {
+            Constant::List(items.iter().map(|item| constant(&item.value)).collect::<Option<_>>()?)
+        }
+        Tree::Date(_) | Tree::Table(_) => return None,
+    })
+}
+
+fn strings(node: &Node) -> Vec<(&str, &Origin)> {
+    let Tree::List(items) = &node.value else { return Vec::new() };
+    let strings = items.iter().filter_map(|item| match &item.value {
+        Tree::String(text) => Some((text.as_str(), &item.origin)),
+        _ => None,
+    });
+    strings.collect()
+}

@@ -1,0 +1,72 @@
+//! Columns that events fill: those of an input, and those of declared fields.
+
+use content::authentication::AuthColumns;
+use event::{Column, ColumnError, Schema, SchemaBuilder, Slot, Type};
+
+use super::entries;
+use super::pipeline::{ContentColumns, EventColumns, Input, InputColumns};
+use crate::config::{Document, Origin, Problems, expected};
+
+/// Adds the columns that an input fills by itself.
+fn input_columns(input: Input, builder: &mut SchemaBuilder) -> (EventColumns, ContentColumns) {
+    let mut register = || -> Result<_, ColumnError> {
+        let event = EventColumns::register(builder)?;
+        let content = match input {
+            Input::Message => ContentColumns::Message {
+                envelope: content::message::EnvelopeColumns::register(builder)?,
+                mail: Box::new(content::message::MailColumns::register(builder)?),
+                auth: Box::new(AuthColumns::register(builder)?),
+            },
+            Input::AccessLog => {
+                ContentColumns::AccessLog(Box::new(content::log::HttpColumns::register(builder)?))
+            }
+            Input::Json => ContentColumns::Json,
+        };
+        Ok((event, content))
+    };
+    // The columns of an input have names of their own: every test that compiles a preset holds them to that.
+    register().unwrap_or_else(|error| unreachable!("columns of {input:?}: {error}"))
+}
+
+/// The facts that events of an input bring, before readings and declared fields.
+pub(crate) fn input_facts(input: Input) -> Schema {
+    let mut builder = SchemaBuilder::default();
+    input_columns(input, &mut builder);
+    builder.finish()
+}
+
+pub(super) fn columns(
+    document: &Document,
+    input: Input,
+    builder: &mut SchemaBuilder,
+    problems: &mut Problems,
+) -> InputColumns {
+    let (event, content) = input_columns(input, builder);
+    let mut networks = Vec::new();
+    for view in entries(document, "field", problems) {
+        let (Some(name), Some(kind)) =
+            (view.str("name"), view.str("type").and_then(|kind| kind.parse().ok()))
+        else {
+            continue;
+        };
+        let doc = view.str("description").unwrap_or_default().to_owned();
+        let mut add = |name: String, kind: Type, doc: String| {
+            let added = builder.add(Column { name: name.clone(), kind, doc, journalled: true });
+            added.map_err(|error| problems.add(view.origin("name"), format!("`{name}`: {error}"), None)).ok()
+        };
+        let Some(slot) = add(name.to_owned(), kind, doc) else { continue };
+        if kind == Type::Ip {
+            let doc = format!("The network of {name}");
+            networks.extend(add(format!("{name}_net"), Type::String, doc).map(|net| (slot, net)));
+        }
+    }
+    InputColumns { event, networks, content, count: builder.schema().columns().len() }
+}
+
+pub(super) fn fact(schema: &Schema, name: &str, origin: &Origin, problems: &mut Problems) -> Slot {
+    schema.slot(name).unwrap_or_else(|| {
+        let names = schema.columns().iter().map(|column| column.name.as_str());
+        problems.add(origin, format!("there is no fact `{name}`"), Some(expected(name, names)));
+        Slot(u16::MAX)
+    })
+}

@@ -1,0 +1,125 @@
+//! Settings of the node: `[node]`, `[ledger]`, `[journal]`, `[server]`.
+
+use std::net::SocketAddr;
+
+use event::Span;
+use stats::Durability;
+
+use super::{ClusterPlan, DnsPlan, ListenerPlan};
+use crate::config::{Document, Problems};
+
+/// Settings of the node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodePlan {
+    /// How often a server looks whether files of the configuration have changed; `None` for never.
+    pub watch: Option<Span>,
+    /// Versions of each pipeline that are kept.
+    pub versions: usize,
+    /// What is promised of statistics and journal after a crash.
+    pub durability: Durability,
+    /// The cluster that statistics live in; `None` if they live in the data directory.
+    pub cluster: Option<ClusterPlan>,
+    /// Bytes of cells and of the directory of keys: what the configured memory leaves beside the sketches.
+    pub ledger_memory: usize,
+    /// The configured memory.
+    pub ledger_configured: usize,
+    /// Bytes of a ledger segment.
+    pub ledger_segment: u32,
+    /// The journal.
+    pub journal: JournalPlan,
+    /// Name service.
+    pub dns: DnsPlan,
+    /// The HTTP listener.
+    pub server: ServerPlan,
+    /// Listeners of other protocols.
+    pub listeners: Vec<ListenerPlan>,
+}
+
+/// Settings of the journal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JournalPlan {
+    /// Bytes at which a segment is closed.
+    pub segment: u64,
+    /// Age at which a segment is closed.
+    pub rotate: Span,
+    /// Age at which a closed segment is deleted.
+    pub keep: Span,
+    /// Bytes of the whole journal above which closed segments are deleted, oldest first.
+    pub keep_bytes: u64,
+}
+
+/// Settings of the HTTP listener.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerPlan {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Bearer tokens, one of which a request must carry; none means that none is asked for.
+    pub tokens: Vec<String>,
+    /// Bytes of a request body.
+    pub body_max: u64,
+    /// Events of one batch.
+    pub batch_max: usize,
+    /// Requests at work at once.
+    pub requests_max: usize,
+    /// Open connections.
+    pub connections_max: usize,
+    /// Time for one request.
+    pub timeout: Span,
+}
+
+impl NodePlan {
+    pub(super) fn compile(document: &Document, problems: &mut Problems) -> NodePlan {
+        // The defaults are part of every document, so a value that is absent here is one that failed its check
+        // and what stands in for it is never used.
+        let size = |section: &str, key: &str| {
+            document.section(section).and_then(|view| view.size(key)).unwrap_or(1 << 20)
+        };
+        let span = |section: &str, key: &str| {
+            document.section(section).and_then(|view| view.span(key)).unwrap_or(Span::days(1))
+        };
+        let server = document.section("server");
+        let count = |key: &str| {
+            let number = server.and_then(|view| view.integer(key)).unwrap_or(1);
+            usize::try_from(number).unwrap_or(1)
+        };
+        let listen = server.and_then(|view| view.str("listen")?.parse().ok());
+        let listen: SocketAddr = listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let tokens: Vec<String> = server
+            .map(|view| view.strings("tokens").into_iter().map(|(token, _)| token.to_owned()).collect())
+            .unwrap_or_default();
+        if let (Some(view), false, true) = (server, listen.ip().is_loopback(), tokens.is_empty()) {
+            let message = format!("{listen} can be reached from outside and no token is asked for");
+            let help = "add tokens = [\"...\"] to [server], or listen on a loopback address".to_owned();
+            problems.add(view.origin("listen"), message, Some(help));
+        }
+        let durability = document.section("ledger").and_then(|view| view.str("durability")?.parse().ok());
+        let of_node = document.section("node");
+        let versions = of_node.and_then(|view| usize::try_from(view.integer("versions")?).ok());
+        NodePlan {
+            watch: of_node.and_then(|view| view.span("watch")),
+            versions: versions.unwrap_or(1),
+            durability: durability.unwrap_or(Durability::Sync),
+            cluster: ClusterPlan::compile(document, problems),
+            ledger_memory: usize::try_from(size("ledger", "memory")).unwrap_or(usize::MAX),
+            ledger_configured: usize::try_from(size("ledger", "memory")).unwrap_or(usize::MAX),
+            ledger_segment: u32::try_from(size("ledger", "segment")).unwrap_or(u32::MAX),
+            journal: JournalPlan {
+                segment: size("journal", "segment"),
+                rotate: span("journal", "rotate"),
+                keep: span("journal", "keep"),
+                keep_bytes: size("journal", "keep_bytes"),
+            },
+            dns: DnsPlan::compile(document, problems),
+            server: ServerPlan {
+                listen,
+                tokens,
+                body_max: size("server", "body_max"),
+                batch_max: count("batch_max"),
+                requests_max: count("requests_max"),
+                connections_max: count("connections_max"),
+                timeout: span("server", "timeout"),
+            },
+            listeners: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! What conditions can name, and the columns that come of it.
+
+use event::{Column, SchemaBuilder, Slot, Span, Type};
+use judge::{CounterSum, Diagnostic, Mode, Names, ReadingRequest, Scope, ScopeError, TrackValue};
+
+use super::draft::Draft;
+use super::pipeline::{KindPlan, LabelPlan, ReadingColumn, ReadingSource};
+use super::statistic::Kept;
+use super::{ModelPlan, inside};
+use crate::config::{Origin, Problems, expected};
+
+/// What rules can name: facts of the schema, and readings, which get a column when first asked for.
+pub(super) struct PlanScope<'d, 'a, 'b> {
+    pub(super) draft: &'d mut Draft<'a>,
+    pub(super) builder: &'b mut SchemaBuilder,
+}
+
+impl PlanScope<'_, '_, '_> {
+    pub(super) fn is_of_model(&self, slot: Slot) -> bool {
+        self.draft.pipeline.models.iter().any(|model| model.slots().any(|other| other == slot))
+    }
+
+    /// The column of a reading, named as rules write it.
+    fn column_of(
+        &mut self,
+        request: &ReadingRequest<'_>,
+        doc: String,
+        source: ReadingSource,
+    ) -> Result<Slot, ScopeError> {
+        if let Some(known) = self.draft.pipeline.readings.iter().find(|column| column.source == source) {
+            return Ok(known.slot);
+        }
+        let column = Column { name: request.to_string(), kind: request.column_type(), doc, journalled: true };
+        let slot = self.builder.add(column).map_err(|error| ScopeError::Unavailable(error.to_string()))?;
+        self.draft.pipeline.readings.push(ReadingColumn { slot, source });
+        Ok(slot)
+    }
+
+    /// The index of a kind that has a statistic.
+    fn kind(&self, name: &str) -> Result<usize, ScopeError> {
+        let kind = self.draft.pipeline.kinds.iter().position(|kind| kind.name == name);
+        kind.filter(|kind| self.draft.statistic_of[*kind].is_some()).ok_or_else(|| {
+            let mend = "name it in the `keys` of a [[statistic]]";
+            ScopeError::Unavailable(format!("nothing is counted for the kind `{name}`: {mend}"))
+        })
+    }
+
+    fn counter_of(&self, kind: usize, name: &str) -> Result<usize, ScopeError> {
+        let known = &self.draft.pipeline.kinds[kind].counters;
+        known
+            .iter()
+            .position(|counter| counter == name)
+            .ok_or_else(|| ScopeError::Counter { name: name.to_owned(), known: known.clone() })
+    }
+
+    /// Makes sure that the readings of a kind carry a window; none named is the longest that is kept.
+    fn window(&mut self, kind: usize, window: Option<Span>) -> Result<Span, ScopeError> {
+        let statistic = self.draft.statistic_of[kind].and_then(|index| self.draft.statistics.get(index));
+        let statistic = statistic.ok_or_else(|| ScopeError::Unavailable("nothing is counted".to_owned()))?;
+        let Kept::Windows { tiers, .. } = &statistic.kept else {
+            return Err(ScopeError::Window("a track has no windows".to_owned()));
+        };
+        let longest = tiers.iter().map(|tier| tier.span()).max().unwrap_or_default();
+        let window = window.unwrap_or(longest);
+        statistic.measure(vec![window]).map_err(|error| ScopeError::Window(error.to_string()))?;
+        let windows = &mut self.draft.pipeline.kinds[kind].windows;
+        if !windows.contains(&window) {
+            windows.push(window);
+        }
+        Ok(window)
+    }
+
+    /// The place among the values of a kind's track of the first that is wanted.
+    fn column(
+        &self,
+        kind: usize,
+        name: &str,
+        wanted: impl Fn(&stats::Column) -> bool,
+    ) -> Result<usize, ScopeError> {
+        let KindPlan { name: kind_name, track, .. } = &self.draft.pipeline.kinds[kind];
+        track.iter().position(wanted).ok_or_else(|| {
+            let mend = format!("add \"{name}\" to `track` of its [[statistic]]");
+            ScopeError::Unavailable(format!("the track of `{kind_name}` does not keep `{name}`: {mend}"))
+        })
+    }
+
+    fn half_life(&self, kind: usize, wanted: Span) -> Result<usize, ScopeError> {
+        let KindPlan { name, track, .. } = &self.draft.pipeline.kinds[kind];
+        let half_lives = || {
+            track.iter().zip(0..).filter_map(|(column, index)| match column {
+                stats::Column::Decayed { half_life, .. } => Some((*half_life, index)),
+                _ => None,
+            })
+        };
+        half_lives().find(|(half_life, _)| *half_life == wanted).map(|(_, index)| index).ok_or_else(|| {
+            let known: Vec<String> = half_lives().map(|(half_life, _)| half_life.to_string()).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let mend = format!("it has {known}, and more may be added to `decay` of its [[statistic]]");
+            ScopeError::Window(format!("the track of `{name}` has no half-life {wanted}: {mend}"))
+        })
+    }
+
+    /// Refuses an age that a track is not to keep; other statistics have both.
+    fn age(&self, kind: usize, name: &str, wanted: stats::Column) -> Result<usize, ScopeError> {
+        if !self.draft.pipeline.kinds[kind].track.is_empty() {
+            self.column(kind, name, |column| *column == wanted)?;
+        }
+        Ok(kind)
+    }
+
+    fn sum(&mut self, kind: usize, sum: &CounterSum<'_>) -> Result<Vec<(usize, Span)>, ScopeError> {
+        let window = self.window(kind, sum.window)?;
+        sum.counters.iter().map(|counter| Ok((self.counter_of(kind, counter)?, window))).collect()
+    }
+}
+
+impl Scope for PlanScope<'_, '_, '_> {
+    fn fact(&self, name: &str) -> Option<(Slot, Type)> {
+        let schema = self.builder.schema();
+        // Columns of readings and models are not named as facts: rules ask for the reading, or for the model.
+        let slot = schema.slot(name).filter(|slot| !name.contains('(') && !self.is_of_model(*slot))?;
+        Some((slot, schema.column(slot).kind))
+    }
+
+    fn model(&self, name: &str) -> Option<(Slot, Mode)> {
+        let (model, slot) =
+            self.draft.pipeline.models.iter().find_map(|model| Some((model, model.output(name)?)))?;
+        Some((slot, self.draft.model_mode(model)))
+    }
+
+    fn reading(&mut self, request: &ReadingRequest<'_>) -> Result<Slot, ScopeError> {
+        if self.draft.frozen {
+            return self.known_reading(request);
+        }
+        let source = self.source(request)?;
+        let over = "from before the event; the most telling of the event's keys";
+        self.column_of(request, format!("Reading `{request}`, {over}"), source)
+    }
+
+    fn is_kind(&self, name: &str) -> bool {
+        self.draft.pipeline.kinds.iter().any(|kind| kind.name == name)
+    }
+
+    fn is_track(&self, kind: &str) -> bool {
+        self.draft.pipeline.kinds.iter().any(|plan| plan.name == kind && !plan.track.is_empty())
+    }
+
+    fn is_distinct(&self, name: &str) -> bool {
+        self.draft.pipeline.distincts.iter().any(|distinct| distinct.name == name)
+    }
+
+    fn counter(&self, kind: &str, counter: &str) -> Result<(), ScopeError> {
+        let index = self.kind(kind)?;
+        if !self.draft.pipeline.kinds[index].track.is_empty() {
+            let why =
+                format!("`{kind}` has a track and no counters: every event is added to it, and nothing else");
+            return Err(ScopeError::Unavailable(why));
+        }
+        self.counter_of(index, counter).map(|_| ())
+    }
+
+    fn label(&self, kind: &str, label: &str) -> Result<Span, ScopeError> {
+        self.label_of(kind, label).map(|index| self.draft.pipeline.labels[index].keep)
+    }
+
+    fn names(&self, of: Names) -> Vec<String> {
+        let pipeline = &self.draft.pipeline;
+        match of {
+            Names::Fact => {
+                let columns = self.builder.schema().columns().iter().zip((0..).map(Slot));
+                let facts =
+                    columns.filter(|(column, slot)| !column.name.contains('(') && !self.is_of_model(*slot));
+                facts.map(|(column, _)| column.name.clone()).collect()
+            }
+            Names::Kind => pipeline.kinds.iter().map(|kind| kind.name.clone()).collect(),
+            Names::Distinct => pipeline.distincts.iter().map(|distinct| distinct.name.clone()).collect(),
+            Names::Model => pipeline.models.iter().flat_map(ModelPlan::names).map(str::to_owned).collect(),
+        }
+    }
+}
+
+impl PlanScope<'_, '_, '_> {
+    /// The column of a reading that the enforced rules have filled, by whatever name; nothing is added.
+    fn known_reading(&mut self, request: &ReadingRequest<'_>) -> Result<Slot, ScopeError> {
+        let pipeline = &self.draft.pipeline;
+        let kinds: Vec<usize> = pipeline.kinds.iter().map(|kind| kind.windows.len()).collect();
+        let distincts: Vec<usize> =
+            pipeline.distincts.iter().map(|distinct| distinct.windows.len()).collect();
+        let read: Vec<bool> = pipeline.labels.iter().map(|label| label.is_read).collect();
+        let limits = pipeline.limits.len();
+        let source = self.source(request);
+        let pipeline = &mut self.draft.pipeline;
+        pipeline.limits.truncate(limits);
+        // What was asked for on the way is not kept.
+        pipeline.kinds.iter_mut().zip(kinds).for_each(|(kind, count)| kind.windows.truncate(count));
+        pipeline.distincts.iter_mut().zip(distincts).for_each(|(plan, count)| plan.windows.truncate(count));
+        pipeline.labels.iter_mut().zip(read).for_each(|(label, read)| label.is_read = read);
+        let source = source?;
+        let known = pipeline.readings.iter().find(|column| column.source == source);
+        known.map(|column| column.slot).ok_or_else(|| {
+            let mend = "let a rule in shadow read it first, or post the candidate as the rules";
+            ScopeError::Unavailable(format!("the pipeline does not fill `{request}`: {mend}"))
+        })
+    }
+
+    /// What a reading is taken from.
+    fn source(&mut self, request: &ReadingRequest<'_>) -> Result<ReadingSource, ScopeError> {
+        Ok(match request {
+            ReadingRequest::Count { kind, counter, window } => {
+                let kind = self.kind(kind)?;
+                let counter = self.counter_of(kind, counter)?;
+                ReadingSource::Count { kind, counter, window: self.window(kind, *window)? }
+            }
+            ReadingRequest::Ratio { kind, numerator, denominator, at_least } => {
+                let kind = self.kind(kind)?;
+                let (over, under) = (self.sum(kind, numerator)?, self.sum(kind, denominator)?);
+                ReadingSource::Ratio { kind, over, under, at_least: *at_least }
+            }
+            ReadingRequest::FirstAge { kind } => {
+                let kind = self.age(self.kind(kind)?, "first", stats::Column::First)?;
+                ReadingSource::FirstAge { kind }
+            }
+            ReadingRequest::LastAge { kind } => {
+                let kind = self.age(self.kind(kind)?, "last", stats::Column::Last)?;
+                ReadingSource::LastAge { kind }
+            }
+            ReadingRequest::Track { kind, value } => {
+                let kind = self.kind(kind)?;
+                let of = |name: &str, wanted| self.column(kind, name, |column| *column == wanted);
+                let column = match value {
+                    TrackValue::Count => of("count", stats::Column::Count)?,
+                    TrackValue::Sum => of("sum", stats::Column::Sum)?,
+                    TrackValue::Min => of("min", stats::Column::Min)?,
+                    TrackValue::Max => of("max", stats::Column::Max)?,
+                    TrackValue::Decayed(half_life) => self.half_life(kind, *half_life)?,
+                };
+                ReadingSource::Track { kind, column }
+            }
+            ReadingRequest::Distinct { name, window } => {
+                let distincts = &mut self.draft.pipeline.distincts;
+                let index = distincts.iter().position(|distinct| distinct.name == *name);
+                let (index, plan) = index
+                    .and_then(|index| Some((index, distincts.get_mut(index)?)))
+                    .ok_or_else(|| ScopeError::Unavailable(format!("nothing distinct is called `{name}`")))?;
+                plan.measure(vec![*window]).check().map_err(|error| ScopeError::Window(error.to_string()))?;
+                if !plan.windows.contains(window) {
+                    plan.windows.push(*window);
+                }
+                ReadingSource::Distinct { distinct: index, window: *window }
+            }
+            ReadingRequest::Marked { kind, label } => {
+                let label = self.label_of(kind, label)?;
+                self.draft.pipeline.labels[label].is_read = true;
+                ReadingSource::Marked { label }
+            }
+            ReadingRequest::Limit { name, value } => {
+                ReadingSource::Limit { limit: self.limit(name)?, value: *value }
+            }
+            ReadingRequest::Estimated(of) => match self.source(of)? {
+                ReadingSource::Count { kind, .. }
+                | ReadingSource::Ratio { kind, .. }
+                | ReadingSource::FirstAge { kind }
+                | ReadingSource::LastAge { kind }
+                | ReadingSource::Track { kind, .. }
+                | ReadingSource::Estimated { kind } => ReadingSource::Estimated { kind },
+                ReadingSource::Distinct { distinct, .. } | ReadingSource::EstimatedDistinct { distinct } => {
+                    ReadingSource::EstimatedDistinct { distinct }
+                }
+                ReadingSource::Limit { .. } => {
+                    return Err(ScopeError::Unavailable("a limit is never an estimate".to_owned()));
+                }
+                ReadingSource::Marked { .. } => {
+                    return Err(ScopeError::Unavailable("a label is never an estimate".to_owned()));
+                }
+            },
+        })
+    }
+
+    /// The place of a limit whose fields are facts of the pipeline.
+    fn limit(&mut self, name: &str) -> Result<usize, ScopeError> {
+        let limits = self.draft.limits;
+        let Some(limit) = limits.iter().find(|limit| *limit.name == *name) else {
+            let help = expected(name, limits.iter().map(|limit| &*limit.name));
+            return Err(ScopeError::Unavailable(format!("there is no limit `{name}`: {help}")));
+        };
+        let unknown = limit.key.iter().find(|field| self.fact(&field.name).is_none());
+        if let Some(field) = unknown {
+            let why =
+                format!("the limit `{name}` counts by `{}`, which is no fact of this pipeline", field.name);
+            return Err(ScopeError::Unavailable(why));
+        }
+        let used = &mut self.draft.pipeline.limits;
+        Ok(used.iter().position(|known| known == name).unwrap_or_else(|| {
+            used.push(name.to_owned());
+            used.len() - 1
+        }))
+    }
+
+    /// The index of a label that the keys of a kind can have.
+    fn label_of(&self, kind: &str, label: &str) -> Result<usize, ScopeError> {
+        let pipeline = &self.draft.pipeline;
+        let is_of = |plan: &LabelPlan| pipeline.kinds.get(plan.of).is_some_and(|of| of.name == kind);
+        let found = pipeline.labels.iter().position(|plan| is_of(plan) && plan.name == label);
+        found.ok_or_else(|| ScopeError::Label {
+            name: label.to_owned(),
+            known: pipeline.labels.iter().filter(|plan| is_of(plan)).map(|plan| plan.name.clone()).collect(),
+        })
+    }
+}
+
+pub(super) fn scope_error(error: ScopeError) -> String {
+    match error {
+        ScopeError::Counter { name, known } => format!("no counter `{name}` among {}", known.join(", ")),
+        ScopeError::Label { name, known } => format!("no label `{name}` among {}", known.join(", ")),
+        ScopeError::Window(why) | ScopeError::Unavailable(why) => why,
+    }
+}
+
+/// What is wrong with the condition of a rule or a kind.
+pub(super) fn report(
+    diagnostics: Vec<Diagnostic>,
+    origin: &Origin,
+    when: &str,
+    name: &str,
+    problems: &mut Problems,
+) {
+    for diagnostic in diagnostics {
+        let place = inside(origin, when, diagnostic.range);
+        problems.push(
+            diagnostic.severity,
+            &place,
+            format!("`{name}`: {}", diagnostic.message),
+            diagnostic.help,
+        );
+    }
+}

@@ -1,0 +1,274 @@
+//! A topic of Kafka, to a server. The brokers are those that the client's own tests use: in memory, over real sockets.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use krafka::testing::{ApiKey, Control, FakeBroker};
+use krafka::{Kafka, Record};
+use rustix::process::Signal;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::follow::{Ends, end, line, seen, wait};
+use crate::program::{Data, Ran, Server, run};
+
+const TOPIC: &str = "logs";
+/// How long is waited for what must come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Broker {
+    broker: FakeBroker,
+    runtime: Runtime,
+}
+
+impl Broker {
+    /// A broker that has the topic.
+    fn start(partitions: i32) -> Broker {
+        let runtime = Runtime::new().unwrap();
+        let broker = runtime.block_on(FakeBroker::start()).unwrap();
+        assert!(broker.create_topic(TOPIC, partitions));
+        Broker { broker, runtime }
+    }
+
+    fn url(&self) -> String {
+        format!("kafka://{}/{TOPIC}", self.broker.bootstrap_servers())
+    }
+
+    /// Appends records, each a batch of its own.
+    fn publish(&self, records: impl IntoIterator<Item = Record>) {
+        self.runtime.block_on(async {
+            let kafka = Kafka::builder(self.broker.bootstrap_servers()).connect().await.unwrap();
+            let producer = kafka.producer().build().await.unwrap();
+            for record in records {
+                let kept = producer.send(record).await.unwrap();
+                assert_eq!(kept.topic, TOPIC);
+            }
+            producer.close().await.unwrap();
+        });
+    }
+
+    /// Appends lines to a partition.
+    fn append(&self, partition: i32, seconds: std::ops::Range<i64>) {
+        self.publish(seconds.map(|second| Record::new(TOPIC, line(second, "a")).partition(partition)));
+    }
+}
+
+/// A follower with its position and what it says.
+struct Follower {
+    server: String,
+    url: String,
+    parent: TempDir,
+}
+
+impl Follower {
+    fn new(server: &Server, broker: &Broker) -> Follower {
+        Follower { server: server.url.clone(), url: broker.url(), parent: tempfile::tempdir().unwrap() }
+    }
+
+    fn position(&self) -> PathBuf {
+        self.parent.path().join("position")
+    }
+
+    fn start(&self) -> Ends {
+        let said = File::options().create(true).append(true).open(self.parent.path().join("said")).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_tollhouse"))
+            .args(["follow", "--server", &self.server, &self.url, "--position"])
+            .arg(self.position())
+            .stdout(Stdio::null())
+            .stderr(said)
+            .spawn();
+        Ends(child.unwrap())
+    }
+
+    /// Takes what is there.
+    fn once(&self) -> Ran {
+        let position = self.position();
+        let position = position.to_str().unwrap();
+        run(["follow", "--once", "--server", &self.server, "--position", position, &self.url], "").expect(0)
+    }
+
+    #[track_caller]
+    fn wait_until_said(&self, text: &str) {
+        let began = Instant::now();
+        loop {
+            let said = fs::read_to_string(self.parent.path().join("said")).unwrap();
+            if said.contains(text) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "`{text}` was not said: {said}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+#[test]
+fn a_topic_is_consumed_once_whatever_is_killed() {
+    let data = Data::new(&["web"]);
+    let server = Server::start(&data.path(), &[]);
+    let broker = Broker::start(3);
+    let follower = Follower::new(&server, &broker);
+    let mut sent = 0;
+    for _ in 0..3 {
+        for partition in 0..3 {
+            broker.append(partition, 1..101);
+        }
+        sent += 300;
+        let before = seen(&server);
+        let child = follower.start();
+        let began = Instant::now();
+        while seen(&server) == before {
+            assert!(began.elapsed() < PATIENCE, "nothing was taken after {before}");
+        }
+        end(child, Signal::KILL);
+    }
+    let child = follower.start();
+    wait(&server, sent);
+    // A server that was killed has what it answered, and is asked again until it is there.
+    broker.append(1, 1..3);
+    wait(&server, sent + 2);
+    end(child, Signal::TERM);
+    let said = follower.once();
+    assert!(said.stderr.contains("0 events, 0 lines that were none"), "{}", said.stderr);
+    // A position that was lost: all that the topic has is sent again, and counts once.
+    fs::remove_file(follower.position()).unwrap();
+    let said = follower.once();
+    assert!(said.stderr.contains(&format!("{} events", sent + 2)), "{}", said.stderr);
+    assert_eq!(seen(&server), sent + 2);
+}
+
+#[test]
+fn what_a_topic_does_not_have_is_said_and_passed_over() {
+    let data = Data::new(&["web"]);
+    let server = Server::start(&data.path(), &[]);
+    let broker = Broker::start(1);
+    let follower = Follower::new(&server, &broker);
+    broker.append(0, 0..4);
+    follower.once();
+    assert_eq!(seen(&server), 4);
+    // Kept for a while only, and not long enough.
+    broker.append(0, 4..7);
+    broker.broker.with_state(|state| {
+        let partition = &mut state.topics.get_mut(TOPIC).unwrap().partitions[0];
+        partition.log.drain(..6);
+        partition.log_start_offset = 6;
+    });
+    let said = follower.once().stderr;
+    assert!(said.contains("logs:0: offsets 4 to 5 are gone"), "{said}");
+    assert_eq!(seen(&server), 5);
+    // No line, and no value at all.
+    broker.publish([Record::new(TOPIC, "nothing"), Record::tombstone(TOPIC, "key")]);
+    broker.append(0, 7..8);
+    let said = follower.once().stderr;
+    assert!(said.contains("logs:0:8: the record has no value"), "{said}");
+    assert!(said.contains("1 events, 2 lines that were none"), "{said}");
+    assert_eq!(seen(&server), 6);
+    // Damaged on its way, and then for good. The next has another batch, so it is only this one that is lost.
+    broker.append(0, 8..9);
+    broker.broker.on_once(ApiKey::Fetch, |_| Control::CorruptRecords);
+    let said = follower.once().stderr;
+    assert!(said.contains("1 events, 0 lines that were none"), "{said}");
+    broker.append(0, 9..11);
+    broker.broker.on_times(ApiKey::Fetch, 3, |_| Control::CorruptRecords);
+    let said = follower.once().stderr;
+    assert!(said.contains("logs:0:11: the record is damaged"), "{said}");
+    assert!(said.contains("1 events, 1 lines that were none"), "{said}");
+    assert_eq!(seen(&server), 8);
+    // Made anew, with the same offsets.
+    assert!(broker.broker.delete_topic(TOPIC) && broker.broker.create_topic(TOPIC, 1));
+    broker.append(0, 11..15);
+    let said = follower.once().stderr;
+    assert!(said.contains("the topic `logs` was made anew"), "{said}");
+    assert_eq!(seen(&server), 12);
+}
+
+#[test]
+fn a_topic_that_changes_is_followed() {
+    let data = Data::new(&["web"]);
+    let server = Server::start(&data.path(), &[]);
+    let broker = Broker::start(1);
+    let follower = Follower::new(&server, &broker);
+    broker.append(0, 0..2);
+    let child = follower.start();
+    wait(&server, 2);
+    broker.broker.crash(0);
+    follower.wait_until_said("it is asked again until it answers");
+    broker.broker.restart(0);
+    broker.append(0, 2..3);
+    wait(&server, 3);
+    follower.wait_until_said("Kafka answers again");
+    assert_eq!(broker.broker.add_partitions(TOPIC, 2), 1);
+    broker.append(1, 3..5);
+    wait(&server, 5);
+    assert!(broker.broker.delete_topic(TOPIC) && broker.broker.create_topic(TOPIC, 2));
+    follower.wait_until_said("the topic `logs` was made anew");
+    broker.append(0, 5..9);
+    wait(&server, 9);
+    end(child, Signal::TERM);
+    let said = follower.once().stderr;
+    assert!(said.contains("0 events, 0 lines that were none"), "{said}");
+    assert_eq!(seen(&server), 9);
+}
+
+#[test]
+fn a_topic_that_is_not_there_is_an_error() {
+    let data = Data::new(&["web"]);
+    let server = Server::start(&data.path(), &[]);
+    let broker = Broker::start(1);
+    let follower = Follower::new(&server, &broker);
+    follower.once();
+    let position = follower.position();
+    let other = format!("kafka://{}/other", broker.broker.bootstrap_servers());
+    let fails = |args: &[&str], says: &str| {
+        let all = ["follow", "--server", &server.url].into_iter().chain(args.iter().copied());
+        let ran = run(all, "").expect(2);
+        assert!(ran.stderr.contains(says), "{}", ran.stderr);
+    };
+    fails(&[&other], "other");
+    fails(&["--position", position.to_str().unwrap(), &other], "kept of the topic `logs`");
+    fails(&["kafka://127.0.0.1:1/logs"], "Kafka");
+    fails(&["kafka://127.0.0.1"], "expected kafka://HOST");
+}
+
+/// Accepts connections for as long as the test runs.
+fn listen(answer: impl Fn(TcpStream) + Send + Sync + Copy + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            thread::spawn(move || answer(connection));
+        }
+    });
+    format!("kafka://{address}/logs")
+}
+
+#[test]
+fn what_is_no_broker_is_told_from_one() {
+    let garbage = |mut connection: TcpStream| {
+        let junk: Vec<u8> = (0..=u8::MAX).cycle().take(64 << 10).collect();
+        let _ = connection.write_all(&junk);
+        let _ = connection.read_to_end(&mut Vec::new());
+    };
+    let endless = |mut connection: TcpStream| {
+        let _ = connection.write_all(&i32::MAX.to_be_bytes());
+        while connection.write_all(&[0; 4096]).is_ok() {}
+    };
+    let silent = |mut connection: TcpStream| {
+        let _ = connection.read_to_end(&mut Vec::new());
+    };
+    let http = |mut connection: TcpStream| {
+        let _ = connection.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+    };
+    let urls = [listen(garbage), listen(endless), listen(silent), listen(http)];
+    let ends = urls.map(|url| {
+        thread::spawn(move || run(["follow", "--server", "http://127.0.0.1:1", &url], "").expect(2).stderr)
+    });
+    for end in ends {
+        let said = end.join().unwrap();
+        assert!(said.contains("Kafka: "), "{said}");
+    }
+}

@@ -1,0 +1,60 @@
+//! Any bytes are a message of gRPC that asks for a batch to be decided, or for limits: refused, or the same once it is
+//! written again; and each event of a batch has a row in the answer.
+#![no_main]
+
+use std::sync::{Arc, OnceLock};
+
+use engine::batch::Batch;
+use engine::{Config, Engine, Overrides, Pipeline, Plan};
+use event::{Event, Time};
+use libfuzzer_sys::fuzz_target;
+use prost::Message;
+use server::arrow::{Limits, batch, read, write};
+use server::grpc::proto::envoy::service::ratelimit::v3::RateLimitRequest;
+use server::grpc::proto::tollhouse::batch::v1::BatchRequest;
+use server::grpc::proto::tollhouse::batch::v1::batch_request::Events;
+
+static ENGINE: OnceLock<Engine> = OnceLock::new();
+
+const ROWS_MAX: usize = 1000;
+
+fn again<M: Message + Default + PartialEq>(bytes: &[u8]) -> Option<M> {
+    let message = M::decode(bytes).ok()?;
+    assert_eq!(M::decode(message.encode_to_vec().as_slice()).unwrap(), message);
+    Some(message)
+}
+
+fn decide(engine: &Engine, pipeline: &Arc<Pipeline>, batch: &Batch<'_>) -> server::arrow::Judged {
+    let asked = engine.decide_batch(pipeline, batch, Time::from_seconds(1_779_012_000));
+    let (decisions, answer) = pollster::block_on(asked).unwrap();
+    assert_eq!((decisions.len(), answer.rows), (batch.rows, batch.rows));
+    (Some(decisions), answer)
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    again::<RateLimitRequest>(bytes);
+    let Some(request) = again::<BatchRequest>(bytes) else { return };
+    let engine = ENGINE.get_or_init(|| {
+        let config = Config::from_preset("analytics", &Overrides::default());
+        Engine::ephemeral(Plan::compile(&config).unwrap()).unwrap()
+    });
+    let pipeline = Arc::clone(&engine.plan().pipelines[0]);
+    match request.events {
+        Some(Events::Arrow(body)) => {
+            let Ok(records) = read(body, Limits { rows_max: ROWS_MAX }) else { return };
+            let answers: Vec<_> =
+                records.iter().map(|record| decide(engine, &pipeline, &batch(record))).collect();
+            if !answers.is_empty() {
+                write(answers).unwrap();
+            }
+        }
+        Some(Events::Ndjson(body)) => {
+            let lines = body.split(|byte| *byte == b'\n').take(ROWS_MAX);
+            let events: Vec<Event> = lines
+                .filter_map(|line| Some(content::json::event(line, &pipeline.schema).ok()?.event))
+                .collect();
+            decide(engine, &pipeline, &Batch::of_events(events));
+        }
+        None => {}
+    }
+});
