@@ -252,7 +252,8 @@ impl Wire {
         self.inner.settings.partitions.of(shingle)
     }
 
-    /// Removes cells, if they are there.
+    /// Removes cells, if they are there; and who wrote last to their partitions, so that no node takes its images for what
+    /// the cluster has.
     pub(crate) async fn remove(
         &self,
         cells: &[(Partition, Name)],
@@ -261,7 +262,7 @@ impl Wire {
         let inner = &self.inner;
         let errand = |(partition, name): &(Partition, Name)| {
             let mut command = cmd("DEL");
-            command.arg(inner.names.named(*partition, *name));
+            command.arg(inner.names.named(*partition, *name)).arg(inner.names.writer(*partition));
             Errand { partition: *partition, command }
         };
         let errands: Vec<Errand> = cells.iter().map(errand).collect();

@@ -1,11 +1,12 @@
 //! What a node says of servers that it cannot use, and that it works with TLS and the least rights. Where waiting helps
 //! nothing it does not wait: these nodes would wait for an hour.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use cluster::remote::{Ask, Change, Claim, Image, Remote, Round, Written};
+use cluster::remote::{Ask, Change, Claim, Image, Partition, Remote, Round, Written};
 use cluster::wire::{OpenError, Settings, Tls, Wire};
 use event::{Span, Time};
 use stats::limit::Take;
@@ -213,6 +214,12 @@ fn a_node_works_with_tls_and_the_least_rights() {
     };
     assert!(pollster::block_on(wired.wire.take(vec![round], WITHIN)).remove(0).is_ok());
     assert!(pollster::block_on(wired.wire.numbers(WITHIN)).iter().all(Result::is_ok));
+    assert_eq!(pollster::block_on(wired.wire.renew(vec![Partition(1)], WITHIN)), Ok(()));
+    let found = pollster::block_on(wired.wire.generations(0, WITHIN)).unwrap();
+    assert!(found.is_some_and(|found| found.partitions.contains_key(&Partition(1))));
+    let shingles = HashSet::from([one.key.shingle]);
+    let erased = wired.wait(async |wire| cluster::erase(wire, &shingles, false, &mut |_| ()).await);
+    assert_eq!(erased, Ok(1));
     let counters = wired.wire.counters();
     assert_eq!(counters.damaged.load(std::sync::atomic::Ordering::Relaxed), 0);
 }
