@@ -28,6 +28,8 @@ pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
 
 /// Cells whose lines are asked for at once.
 const TOGETHER: usize = 64;
+/// Dirty cells for which a list keeps room in any case.
+const SPARE: usize = 4096;
 /// Entries that one look at the budget visits.
 const EVICT_STEPS: u32 = 4096;
 
@@ -214,6 +216,8 @@ pub(crate) struct Shard {
     cells: Cells,
     /// Cells that became dirty, by the parity of their epoch.
     dirty: [Vec<Dirty>; 2],
+    /// The most of them that a look of the flush has found which is under way.
+    dirty_most: usize,
     /// How many of the first of them may lie somewhere else by now.
     unsure: [usize; 2],
     dirty_words: usize,
@@ -274,6 +278,7 @@ impl Shard {
             durable,
             cells: Cells::new(memory.cells.clone(), memory.slab_bits),
             dirty: Default::default(),
+            dirty_most: 0,
             unsure: [0; 2],
             dirty_words: 0,
             before: Vec::new(),
@@ -664,6 +669,7 @@ impl Shard {
         }
         let parity = old as usize & 1;
         let mut ahead = self.dirty[parity].len();
+        self.dirty_most = self.dirty_most.max(ahead);
         let end = ahead.saturating_sub(limit);
         while ahead > end {
             let start = end.max(ahead.saturating_sub(TOGETHER));
@@ -698,10 +704,22 @@ impl Shard {
         }
         self.dirty[parity].truncate(ahead);
         self.unsure[parity] = self.unsure[parity].min(ahead);
-        if ahead == 0 && self.dirty[parity].capacity() > 4096 {
-            self.dirty[parity] = Vec::new();
+        if ahead == 0 {
+            self.spare(parity);
         }
         Ok(ahead > 0)
+    }
+
+    /// After all cells of a dirty list were collected: keeps its memory if it was used, as taking it anew for each flush and
+    /// letting it grow costs more than what is put there. What is not used is given back by the next flush.
+    fn spare(&mut self, parity: usize) {
+        let used = std::mem::take(&mut self.dirty_most);
+        for (at, list) in self.dirty.iter_mut().enumerate().filter(|(_, list)| list.is_empty()) {
+            let used = if at == parity { used } else { 0 };
+            if list.capacity() > SPARE.max(4 * used) {
+                *list = Vec::new();
+            }
+        }
     }
 
     /// Where some of the cells of a dirty list lie, and asks for their lines; `None` where there is none any more.

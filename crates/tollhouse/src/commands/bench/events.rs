@@ -37,6 +37,10 @@ const TEXTS: [usize; 2] = [1, 2];
 const ADDRESS: usize = 0;
 /// Linux tells processes' times in units of a hundredth of a second on every architecture but Alpha and Itanium.
 const TICKS_PER_SECOND: u64 = 100;
+/// A flush begins a second after the one before it.
+const FLUSHED: Duration = Duration::from_millis(1500);
+/// As long as is waited for the server to come to rest.
+const LONGEST: Duration = Duration::from_secs(60);
 /// Rules of a decision.
 const RULES: usize = 30;
 
@@ -194,7 +198,7 @@ fn measure(args: &Args, drawn: Drawn, interrupt: &Interrupt) -> Result<Measured,
             / of_a_kind.max(1) as f64,
         batch_p50_ms: at(0.50),
         batch_p99_ms: at(0.99),
-        memory_bytes_per_key: per_key(metric(&server, "tollhouse_ledger_memory_bytes")?),
+        memory_bytes_per_key: per_key(memory_at_rest(&server)?),
         disk_bytes_per_key: per_key(metric(&server, "tollhouse_ledger_disk_bytes")?),
     })
 }
@@ -346,14 +350,26 @@ fn agent() -> Agent {
 
 /// Waits until what was counted is written.
 fn settle(server: &Served) -> Result<(), Failure> {
-    const LONGEST: Duration = Duration::from_secs(60);
     let started = Instant::now();
-    // A flush begins a second after the one before it.
-    thread::sleep(Duration::from_millis(1500));
+    thread::sleep(FLUSHED);
     while metric(server, "tollhouse_ledger_dirty_bytes")? > 0.0 && started.elapsed() < LONGEST {
         thread::sleep(Duration::from_millis(100));
     }
     Ok(())
+}
+
+/// The ledger's memory once flushes have given back what they needed for the last events.
+fn memory_at_rest(server: &Served) -> Result<f64, Failure> {
+    let started = Instant::now();
+    let mut before = f64::INFINITY;
+    loop {
+        let now = metric(server, "tollhouse_ledger_memory_bytes")?;
+        if now >= before || started.elapsed() > LONGEST {
+            return Ok(now);
+        }
+        before = now;
+        thread::sleep(FLUSHED);
+    }
 }
 
 fn metric(server: &Served, name: &str) -> Result<f64, Failure> {
