@@ -2,6 +2,7 @@
 //! written again; and each event of a batch has a row in the answer.
 #![no_main]
 
+use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 
 use engine::batch::Batch;
@@ -18,7 +19,7 @@ static ENGINE: OnceLock<Engine> = OnceLock::new();
 
 const ROWS_MAX: usize = 1000;
 
-fn again<M: Message + Default + PartialEq>(bytes: &[u8]) -> Option<M> {
+fn again<M: Message + Debug + Default + PartialEq>(bytes: &[u8]) -> Option<M> {
     let message = M::decode(bytes).ok()?;
     assert_eq!(M::decode(message.encode_to_vec().as_slice()).unwrap(), message);
     Some(message)
