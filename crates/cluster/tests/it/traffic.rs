@@ -300,7 +300,9 @@ impl Bench {
                 }
                 // All are sent before the first is waited for.
                 for (pipeline, server) in pipelines.iter().zip(&mut servers) {
-                    server.send_packed_command(&pipeline.get_packed_pipeline()).unwrap();
+                    if !pipeline.is_empty() {
+                        server.send_packed_command(&pipeline.get_packed_pipeline()).unwrap();
+                    }
                 }
                 for (pipeline, server) in pipelines.iter().zip(&mut servers) {
                     (0..pipeline.len()).for_each(|_| drop(server.recv_response().unwrap()));
