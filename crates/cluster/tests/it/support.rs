@@ -122,5 +122,5 @@ pub(crate) fn batch(partition: Partition, number: u64, horizon: Time, writes: Ve
 
 /// Settings of a node of this number, for a cluster of one server.
 pub(crate) fn settings(nodes: Vec<String>, node: u8) -> Settings {
-    Settings { replicas: 0, open_within: Duration::from_secs(10), ..Settings::new(nodes, [node; 16]) }
+    Settings { replicas: 0, open_within: Duration::from_secs(60), ..Settings::new(nodes, [node; 16]) }
 }
