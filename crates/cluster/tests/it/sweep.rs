@@ -3,12 +3,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cluster::remote::{Cell, Change, Form, Image};
-use cluster::{Sweep, Swept};
-use event::{Span, Time};
-use stats::Plan;
+use std::time::Duration;
 
-use crate::servers::Cluster;
+use cluster::remote::{Cell, Change, Form, Image};
+use cluster::wire::Wire;
+use cluster::{Surroundings, Sweep, Swept, Task, Threads};
+use event::{Span, Time};
+use sim::suite::{self, MASS};
+use stats::{Ledger, Plan};
+use store::MemoryDevice;
+
+use crate::servers::{Cluster, wait};
 use crate::support::{Random, Wired, assert_made, batch, cell, form, measures, settings};
 
 const START: Time = Time::from_seconds(1_750_000_000);
@@ -85,4 +90,63 @@ fn readings_stay_what_they_were() {
         }
     }
     assert!(removed > 0);
+}
+
+/// Threads on which an hour is over soon.
+struct Hurried(Threads);
+
+impl Surroundings for Hurried {
+    fn now(&self) -> Duration {
+        self.0.now()
+    }
+
+    fn spawn(&self, task: Task) {
+        self.0.spawn(task);
+    }
+
+    fn sleep(&self, time: Duration) -> Task {
+        self.0.sleep(time.min(Duration::from_millis(20)))
+    }
+
+    fn block(&self, job: Box<dyn FnOnce() + Send>) {
+        self.0.block(job);
+    }
+
+    fn seed(&self) -> u64 {
+        self.0.seed()
+    }
+}
+
+#[test]
+fn a_node_sweeps_by_itself() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let threads = Threads::new(1).unwrap();
+    let wires = settings(cluster.addresses(), 1);
+    let runtime = threads.handle().unwrap();
+    let wire = runtime.block_on(Wire::open(wires.clone(), runtime.clone())).unwrap();
+    let settings = cluster::Settings::new(wires.partitions);
+    let device = Arc::new(MemoryDevice::new());
+    let remote = Arc::new(wire.clone());
+    let node = cluster::Cluster::open(remote, device, suite::catalog(), settings, Arc::new(Hurried(threads)))
+        .unwrap();
+    let key = suite::key(MASS, 1);
+    let events = [20, 32, 43].map(|later| suite::add(key, START + Span::seconds(later), [(0, 1)]));
+    suite::observe(&node, &[suite::request(events.to_vec())]);
+    wait("all is in the cluster", || {
+        let metrics = node.metrics();
+        metrics.pending_bytes == 0 && metrics.waiting_partitions == 0
+    });
+    let later = START + Span::minutes(2);
+    node.maintain(later).unwrap();
+    let read = || suite::observe_one(&node, suite::request(vec![suite::peek(key, later)])).readings;
+    let before = read();
+    node.sweep(&wire, 0);
+    node.sweep(&wire, 1_000_000);
+    wait("what has aged out is swept", || node.metrics().aged > 0);
+    // Three fine buckets of a minute have become one coarse one.
+    assert_eq!(node.metrics().aged, 2);
+    assert_eq!(read(), before);
+    let swept = node.metrics().swept;
+    wait("it goes on", || node.metrics().swept > swept);
+    assert_eq!(node.metrics().aged, 2);
 }
