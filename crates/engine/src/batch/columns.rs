@@ -298,41 +298,71 @@ impl<T: Copy + Default> Spread<T> {
 
 /// The decimal digits of an integer.
 struct Digits {
-    bytes: [u8; 20],
-    start: usize,
+    bytes: [u8; 24],
+    length: usize,
 }
 
 impl Digits {
+    /// Made in registers and written whole: a hash that reads eight bytes where single ones were just written waits until all
+    /// stores before them are done.
     #[inline]
     fn of(integer: i64) -> Digits {
-        let mut digits = Digits { bytes: [0; 20], start: 20 };
-        let mut rest = integer.unsigned_abs();
-        // A division is most of it, so two digits at a time.
-        while rest >= 10 {
-            let pair = (rest % 100) as u8;
-            rest /= 100;
-            digits.start -= 2;
-            digits.bytes[digits.start..][..2].copy_from_slice(&[b'0' + pair / 10, b'0' + pair % 10]);
+        const EIGHT: u64 = 100_000_000;
+        let rest = integer.unsigned_abs();
+        let digits = match (rest / EIGHT / EIGHT, rest / EIGHT % EIGHT, rest % EIGHT) {
+            (0, 0, low) => [0, 0, eight(low)],
+            (0, middle, low) => [0, eight(middle), eight(low)],
+            (high, middle, low) => [eight(high), eight(middle), eight(low)],
+        };
+        // The first digit that is not 0, or the last one.
+        let leading = match digits {
+            [0, 0, low] => 16 + (low.trailing_zeros() / 8).min(7),
+            [0, middle, _] => 8 + middle.trailing_zeros() / 8,
+            [high, ..] => high.trailing_zeros() / 8,
+        };
+        let mut words = digits.map(|digits| digits | u64::from_le_bytes([b'0'; 8]));
+        let is_negative = integer < 0;
+        let start = leading - u32::from(is_negative);
+        if is_negative {
+            let shift = start % 8 * 8;
+            let word = &mut words[start as usize / 8];
+            *word = *word & !(0xff << shift) | u64::from(b'-') << shift;
         }
-        if rest > 0 || digits.start == digits.bytes.len() {
-            digits.start -= 1;
-            digits.bytes[digits.start] = b'0' + rest as u8;
+        let [first, second, third] = match start / 8 {
+            0 => words,
+            1 => [words[1], words[2], 0],
+            _ => [words[2], 0, 0],
+        };
+        let (shift, back) = (start % 8 * 8, 64 - start % 8 * 8);
+        let above = |word: u64| word.checked_shl(back).unwrap_or(0);
+        let mut bytes = [0; 24];
+        let words = [first >> shift | above(second), second >> shift | above(third), third >> shift];
+        for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
+            *bytes = word.to_le_bytes();
         }
-        if integer < 0 {
-            digits.start -= 1;
-            digits.bytes[digits.start] = b'-';
-        }
-        digits
+        Digits { bytes, length: 24 - start as usize }
     }
 
     fn as_bytes(&self) -> &[u8] {
-        &self.bytes[self.start..]
+        &self.bytes[..self.length]
     }
 
     fn as_str(&self) -> &str {
         // They are ASCII.
         std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
+}
+
+/// The digits of a number below a hundred million, one a byte, the first one lowest.
+#[inline(always)]
+fn eight(number: u64) -> u64 {
+    // Four digits each in a half of the word, two each in a quarter, one in a byte: the quotient below, the rest above. For
+    // numbers as small as these the products with rounded reciprocals have the quotients exactly.
+    let fours = number / 10_000 | (number % 10_000) << 32;
+    let hundreds = (fours * 10_486 >> 20) & 0x7f_0000_007f;
+    let twos = hundreds | (fours - hundreds * 100) << 16;
+    let tens = (twos * 103 >> 10) & 0x000f_000f_000f_000f;
+    tens | (twos - tens * 10) << 8
 }
 
 impl Batch<'_> {
@@ -416,6 +446,27 @@ mod tests {
             present: Some(vec![true, true, true, false]),
         };
         check(&coded, 4, Type::String, Exact);
+    }
+
+    #[test]
+    fn digits_are_those_of_the_integer() {
+        let check = |integer: i64| assert_eq!(Digits::of(integer).as_str(), integer.to_string());
+        (0..=19).map(|digits| 10i64.saturating_pow(digits)).for_each(|power| {
+            [power - 1, power, power + 1, 2 * (power / 2) + 7].map(|number| {
+                check(number);
+                check(-number);
+            });
+        });
+        [i64::MIN, i64::MIN + 1, i64::MAX].map(check);
+        for part in 0..10_000 {
+            [part, part * 10_000, part * 10_001, part * 100_000_000 + 9, part * 100_010_001].map(check);
+            assert_eq!(eight(part as u64 * 10_001).to_le_bytes()[..4], eight(part as u64).to_le_bytes()[4..]);
+        }
+        let mut random = 1u64;
+        for _ in 0..100_000 {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            check(random.cast_signed() >> (random >> 58));
+        }
     }
 
     #[test]

@@ -63,7 +63,9 @@ impl Base {
         Base { last: time.0, first: time.0, count: 1, at: 0 }
     }
 
-    #[inline]
+    /// Always inlined: what is returned through memory by parts and read back whole waits until all stores before it have
+    /// reached their lines, those of other cells included.
+    #[inline(always)]
     fn read(words: &[u64]) -> Option<Base> {
         let word = |at: usize| words.get(at).copied().unwrap_or(0);
         let zero = word(0);
