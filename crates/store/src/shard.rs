@@ -565,6 +565,38 @@ impl Shard {
         entry
     }
 
+    /// Changes a cell whose size stays, if it has this tag and all of its image is known; notes that it was used. `change` may
+    /// refuse by answering `None`, having changed nothing. What a flush has still to write as it is, is left to
+    /// [`Shard::change`].
+    #[inline(always)]
+    pub(crate) fn update<T>(
+        &mut self,
+        place: Place,
+        (hash, tag, epoch): (Hash, u16, u64),
+        change: impl FnOnce(&mut [u64]) -> Option<T>,
+    ) -> Option<T> {
+        let Entry { reference, class, .. } = place.entry();
+        let (header, words) = self.cells.cell_mut(reference, class).split_first_mut()?;
+        let before = *header;
+        let is_dirty = before & DIRTY != 0;
+        if (before >> TAG_SHIFT) as u16 != tag
+            || before & MISSING != 0
+            || is_dirty && before & PARITY != parity_bit(epoch)
+        {
+            return None;
+        }
+        let changed = change(words)?;
+        let touched = before + u64::from(before & TOUCHED != TOUCHED) * TOUCHED_ONE;
+        if is_dirty || !self.durable {
+            *header = touched;
+        } else {
+            *header = touched & !PARITY | DIRTY | parity_bit(epoch);
+            self.dirty_words += class_words(class);
+            self.dirty[epoch as usize & 1].push(Dirty::new(hash, reference, class));
+        }
+        Some(changed)
+    }
+
     #[cold]
     fn keep_before(&mut self, hash: Hash, reference: u64, class: u8) {
         let cell = self.cell(reference, class);

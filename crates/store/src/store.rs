@@ -718,6 +718,19 @@ impl Keys<'_> {
         self.shard.change(place, hash, *self.run.epoch)
     }
 
+    /// Changes the words of a cell that keeps its size, if it has this tag and its image could be read, and notes that it is
+    /// used. `None` if `change` says so, which must not have changed anything then, or if it takes [`Keys::change`].
+    #[inline(always)]
+    pub fn update<T>(
+        &mut self,
+        place: Place,
+        hash: Hash,
+        tag: u16,
+        change: impl FnOnce(&mut [u64]) -> Option<T>,
+    ) -> Option<T> {
+        self.shard.update(place, (hash, tag, *self.run.epoch), change)
+    }
+
     /// The words of a cell to be changed that keeps its size, with zeros at the end.
     #[inline(always)]
     pub fn words_mut(&mut self, place: Place, hash: Hash) -> &mut [u64] {

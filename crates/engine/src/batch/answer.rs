@@ -170,6 +170,16 @@ macro_rules! fill {
     }};
 }
 
+/// The one that there is, or what both are together.
+#[inline(always)]
+fn either<T>(one: Option<T>, other: Option<T>, both: impl FnOnce(T, T) -> T) -> Option<T> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(both(one, other)),
+        (one, None) => one,
+        (None, other) => other,
+    }
+}
+
 /// Notes that a row has no value.
 #[cold]
 fn absent(present: &mut Option<Vec<bool>>, row: usize) {
@@ -219,19 +229,19 @@ impl What {
             What::First => {
                 // When a key that is not admitted yet came first, nobody knows.
                 let own = (added.counts && quality == Quality::Exact).then_some(added.time);
-                Word::Time(seen.first().into_iter().chain(own).min()?.0)
+                Word::Time(either(seen.first(), own, Time::min)?.0)
             }
             What::Last => {
                 let own = added.counts.then_some(added.time);
-                Word::Time(seen.last().into_iter().chain(own).max()?.0)
+                Word::Time(either(seen.last(), own, Time::max)?.0)
             }
             What::Count(column) => Word::Count(seen.sum(0, *column).saturating_add(one)),
             What::Sum(column) => {
                 let before = integer(*column, Kept::Sum).unwrap_or(0);
                 Word::Integer(before.saturating_add(value.unwrap_or(0)))
             }
-            What::Min(column) => Word::Integer(integer(*column, Kept::Min).into_iter().chain(value).min()?),
-            What::Max(column) => Word::Integer(integer(*column, Kept::Max).into_iter().chain(value).max()?),
+            What::Min(column) => Word::Integer(either(integer(*column, Kept::Min), value, i64::min)?),
+            What::Max(column) => Word::Integer(either(integer(*column, Kept::Max), value, i64::max)?),
             What::Decayed { column, half_life, counts } => {
                 let before = f64::from_bits(seen.sum(0, *column));
                 let weight = if *counts { one as f64 } else { value.unwrap_or(0) as f64 };

@@ -308,39 +308,36 @@ impl Digits {
     #[inline]
     fn of(integer: i64) -> Digits {
         const EIGHT: u64 = 100_000_000;
+        const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
         let rest = integer.unsigned_abs();
-        let digits = match (rest / EIGHT / EIGHT, rest / EIGHT % EIGHT, rest % EIGHT) {
-            (0, 0, low) => [0, 0, eight(low)],
-            (0, middle, low) => [0, eight(middle), eight(low)],
-            (high, middle, low) => [eight(high), eight(middle), eight(low)],
-        };
-        // The first digit that is not 0, or the last one.
-        let leading = match digits {
-            [0, 0, low] => 16 + (low.trailing_zeros() / 8).min(7),
-            [0, middle, _] => 8 + middle.trailing_zeros() / 8,
-            [high, ..] => high.trailing_zeros() / 8,
-        };
-        let mut words = digits.map(|digits| digits | u64::from_le_bytes([b'0'; 8]));
-        let is_negative = integer < 0;
-        let start = leading - u32::from(is_negative);
-        if is_negative {
-            let shift = start % 8 * 8;
-            let word = &mut words[start as usize / 8];
-            *word = *word & !(0xff << shift) | u64::from(b'-') << shift;
+        if rest < EIGHT && integer >= 0 {
+            let digits = eight(rest);
+            // The first digit that is not 0, or the last one.
+            let leading = (digits.trailing_zeros() / 8).min(7);
+            return Digits::new([(digits | ZEROS) >> (leading * 8), 0, 0], 8 - leading as usize);
         }
-        let [first, second, third] = match start / 8 {
-            0 => words,
-            1 => [words[1], words[2], 0],
-            _ => [words[2], 0, 0],
-        };
-        let (shift, back) = (start % 8 * 8, 64 - start % 8 * 8);
-        let above = |word: u64| word.checked_shl(back).unwrap_or(0);
+        let mut words = [rest / EIGHT / EIGHT, rest / EIGHT % EIGHT, rest % EIGHT].map(eight);
+        let leading = words.iter().position(|word| *word != 0).unwrap_or(2);
+        let mut start = leading * 8 + (words[leading].trailing_zeros() as usize / 8).min(7);
+        words.iter_mut().for_each(|word| *word |= ZEROS);
+        if integer < 0 {
+            start -= 1;
+            let shift = start % 8 * 8;
+            words[start / 8] = words[start / 8] & !(0xff << shift) | u64::from(b'-') << shift;
+        }
+        let word = |at: usize| words.get(start / 8 + at).copied().unwrap_or(0);
+        let shift = (start % 8 * 8) as u32;
+        let shifted = |at: usize| word(at) >> shift | word(at + 1).checked_shl(64 - shift).unwrap_or(0);
+        Digits::new([0, 1, 2].map(shifted), 24 - start)
+    }
+
+    #[inline(always)]
+    fn new(words: [u64; 3], length: usize) -> Digits {
         let mut bytes = [0; 24];
-        let words = [first >> shift | above(second), second >> shift | above(third), third >> shift];
         for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
             *bytes = word.to_le_bytes();
         }
-        Digits { bytes, length: 24 - start as usize }
+        Digits { bytes, length }
     }
 
     fn as_bytes(&self) -> &[u8] {

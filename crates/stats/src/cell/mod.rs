@@ -173,10 +173,22 @@ impl Plan {
         }
     }
 
-    /// As [`Plan::add_value`], if that needs no more words than there are; else nothing is changed, and it is false.
+    /// [`Plan::read`], then [`Plan::add_value`], of a track's cell that has seen something and needs no more words than there
+    /// are. Answers the first and the last event before. `None` if it is otherwise, or `is_gone` says so of the last event:
+    /// then nothing is changed.
     #[inline(always)]
-    pub(crate) fn add_value_in_place(&self, words: &mut [u64], time: Time, value: Option<i64>) -> bool {
-        matches!(&self.0, Form::Track(plan) if plan.add_in_place(words, time, value))
+    pub(crate) fn observe_in_place(
+        &self,
+        words: &mut [u64],
+        time: Time,
+        value: Option<i64>,
+        is_gone: impl FnOnce(Time) -> bool,
+        out: &mut [u64],
+    ) -> Option<(Time, Time)> {
+        match &self.0 {
+            Form::Track(plan) => plan.observe_in_place(words, time, value, is_gone, out),
+            _ => None,
+        }
     }
 
     /// Brings the greatest value of a track down to this, if it is above. Other statistics do not change.

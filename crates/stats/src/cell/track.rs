@@ -102,7 +102,7 @@ impl Base {
         if compact { 2 } else { 3 }
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(&self, words: &mut [u64]) {
         match (self.at, words) {
             (2, [zero, one, ..]) => {
@@ -118,6 +118,7 @@ impl Base {
         }
     }
 
+    #[inline(always)]
     fn see(&mut self, first: i64, last: i64, count: u64) {
         self.first = self.first.min(first);
         self.last = self.last.max(last);
@@ -239,10 +240,35 @@ impl TrackPlan {
         self.put(room, Base::of(time), Values::of(time, value));
     }
 
-    /// As [`TrackPlan::add`], if that needs no more words than there are; else nothing is changed, and it is false.
+    /// See [`super::Plan::observe_in_place`].
     #[inline(always)]
-    pub(super) fn add_in_place(&self, words: &mut [u64], time: Time, value: Option<i64>) -> bool {
-        self.put_in_place(words, Base::of(time), || Values::of(time, value))
+    pub(super) fn observe_in_place(
+        &self,
+        words: &mut [u64],
+        time: Time,
+        value: Option<i64>,
+        is_gone: impl FnOnce(Time) -> bool,
+        out: &mut [u64],
+    ) -> Option<(Time, Time)> {
+        let before = Base::read(words)?;
+        if is_gone(Time(before.last)) {
+            return None;
+        }
+        let base = self.seen_in_place(words, before, Base::of(time))?;
+        self.fill(words, &before, time, out);
+        base.write(words);
+        if self.values > 0 {
+            let kept = &mut words[base.at..base.at + self.values];
+            self.gather(kept, base.last, before.last, Values::of(time, value));
+        }
+        Some((Time(before.first), Time(before.last)))
+    }
+
+    /// What the base is after it has seen more; `None` if the cell has no room for that.
+    #[inline(always)]
+    fn seen_in_place(&self, words: &[u64], mut base: Base, seen: Base) -> Option<Base> {
+        base.see(seen.first, seen.last, seen.count);
+        (base.fit() == base.at && words.len() >= base.at + self.values).then_some(base)
     }
 
     /// Brings the greatest value down to this, if it is above.
@@ -271,25 +297,13 @@ impl TrackPlan {
 
     #[inline]
     fn put(&self, room: &mut impl Room, seen: Base, values: Values<'_>) {
-        if !self.put_in_place(room.words_mut(), seen, || values) {
-            self.put_anew(room, seen, values);
-        }
-    }
-
-    #[inline(always)]
-    fn put_in_place<'a>(&self, words: &mut [u64], seen: Base, values: impl FnOnce() -> Values<'a>) -> bool {
-        let Some(mut base) = Base::read(words) else { return false };
-        let before = base.last;
-        base.see(seen.first, seen.last, seen.count);
-        if base.fit() != base.at || words.len() < base.at + self.values {
-            return false;
-        }
+        let words = room.words_mut();
+        let Some(before) = Base::read(words) else { return self.put_anew(room, seen, values) };
+        let Some(base) = self.seen_in_place(words, before, seen) else {
+            return self.put_anew(room, seen, values);
+        };
         base.write(words);
-        if self.values > 0 {
-            let kept = &mut words[base.at..base.at + self.values];
-            self.gather(kept, base.last, before, values());
-        }
-        true
+        self.gather(&mut words[base.at..base.at + self.values], base.last, before.last, values);
     }
 
     /// The same for a cell that may have to grow.
@@ -346,12 +360,17 @@ impl TrackPlan {
             out.iter_mut().zip(&self.columns).for_each(|(out, column)| *out = column.neutral());
             return;
         };
+        self.fill(words, &base, now, out);
+    }
+
+    #[inline(always)]
+    fn fill(&self, words: &[u64], base: &Base, now: Time, out: &mut [u64]) {
         for (at, (out, column)) in out.iter_mut().zip(&self.columns).enumerate() {
             *out = match column {
                 Column::First => base.first.cast_unsigned(),
                 Column::Last => base.last.cast_unsigned(),
                 Column::Count => base.count,
-                _ => self.kept(at, &base, words, now),
+                _ => self.kept(at, base, words, now),
             };
         }
     }

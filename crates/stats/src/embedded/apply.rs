@@ -413,6 +413,27 @@ impl Cells<'_, '_> {
         change(planned, &mut self.keys.change(at, hash));
     }
 
+    /// All of it for a key of a track whose cell is there and keeps its size; false if it is otherwise, and nothing was done.
+    #[inline(always)]
+    fn observe_track(
+        &mut self,
+        place: &Place,
+        planned: &Planned,
+        time: Time,
+        value: Option<i64>,
+        brief: &mut Brief,
+    ) -> bool {
+        let Some(at) = self.keys.again(place.hash, place.found) else { return false };
+        let (horizon, out) = (self.horizon, self.values.next(planned));
+        let observed = self.keys.update(at, place.hash, planned.number, |words| {
+            planned.plan.observe_in_place(words, time, value, |last| planned.is_gone(last, horizon), out)
+        });
+        let Some((first, last)) = observed else { return false };
+        self.values.take(planned, brief);
+        (brief.first, brief.last) = (first.0, last.0);
+        true
+    }
+
     /// Fills the reading of a new key, where it lies: a copy would wait until its small parts are written.
     #[inline]
     fn observe(
@@ -425,6 +446,12 @@ impl Cells<'_, '_> {
         let world = self.world;
         let planned = &world.plans[usize::from(place.plan)];
         brief.columns = planned.columns;
+        if let Add::Value(value) = add
+            && adds
+            && self.observe_track(place, planned, *time, *value, brief)
+        {
+            return;
+        }
         let found = self.find(place.hash, place.found, planned, 0, |cell, values| {
             let mut as_of = *time;
             if let Some((first, last)) = cell.times {
@@ -476,11 +503,6 @@ impl Cells<'_, '_> {
                 planned.plan.add(&mut self.keys.change(at, place.hash), *time, amounts.iter());
             }
             Add::Value(value) => {
-                if let Some(at) = found
-                    && planned.plan.add_value_in_place(self.keys.words_mut(at, place.hash), *time, *value)
-                {
-                    return;
-                }
                 let at = self.at(found, place, planned);
                 let mut cell = self.keys.change(at, place.hash);
                 // What the sketch has seen of it goes with it: a count does not start again.
@@ -585,11 +607,22 @@ impl<'a> Values<'a> {
     /// Appends those of a reading.
     #[inline]
     fn fill(&mut self, planned: &Planned, words: &[u64], time: Time, brief: &mut Brief) {
+        planned.plan.read(words, time, self.next(planned));
+        self.take(planned, brief);
+    }
+
+    /// Room for those of the next reading.
+    #[inline(always)]
+    fn next(&mut self, planned: &Planned) -> &mut [u64] {
+        &mut self.list[self.used..self.used + planned.reading]
+    }
+
+    /// Makes it a reading's.
+    #[inline(always)]
+    fn take(&mut self, planned: &Planned, brief: &mut Brief) {
         brief.start = self.used as u32;
         brief.width = planned.reading as u16;
-        let end = self.used + planned.reading;
-        planned.plan.read(words, time, &mut self.list[self.used..end]);
-        self.used = end;
+        self.used += planned.reading;
     }
 
     /// Those of a reading.

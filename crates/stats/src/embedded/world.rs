@@ -142,14 +142,20 @@ impl World {
             let planned = self.planned(once.key.space, once.key.kind)?;
             planned.statistic.check_mark()?;
         }
-        let mut last: Option<(Space, Kind, u16)> = None;
+        let mut last = 0;
         for observation in &request.observations {
             let Key { space, kind, .. } = observation.key;
+            let is_of = |number: u16| {
+                let plan = self.plans.get(usize::from(number));
+                plan.is_some_and(|plan| plan.space == space && plan.kind == kind)
+            };
+            // An event's keys mostly come in the order of the catalog, or several of one kind.
             let number = match last {
-                Some((last_space, last_kind, number)) if (last_space, last_kind) == (space, kind) => number,
+                last if is_of(last + 1) => last + 1,
+                last if is_of(last) => last,
                 _ => self.find(space, kind)?,
             };
-            last = Some((space, kind, number));
+            last = number;
             self.plans[usize::from(number)].statistic.check(observation)?;
             plans.push(number);
         }
