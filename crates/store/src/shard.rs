@@ -339,7 +339,14 @@ impl Shard {
         self.index.prefetch(hash);
     }
 
-    /// Finds a key's entry, and asks for its cell.
+    /// Asks for the lines of a cell.
+    #[inline(always)]
+    pub(crate) fn prefetch_cell(&self, place: Place) {
+        let Entry { reference, class, .. } = place.entry();
+        self.cells.prefetch(reference, class);
+    }
+
+    /// Finds a key's entry.
     #[inline(always)]
     pub(crate) fn find(&self, hash: Hash) -> Found {
         let Some(entry) = self.index.find(hash) else { return Found::Absent };
@@ -348,7 +355,6 @@ impl Shard {
         if !entry.is_hot {
             return Found::Cold(place, Position::from_bits(reference), class_words(class) - 1);
         }
-        self.cells.prefetch(reference, class);
         Found::Hot(place)
     }
 

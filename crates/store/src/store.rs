@@ -677,7 +677,13 @@ impl Keys<'_> {
         self.shard.prefetch(hash);
     }
 
-    /// Finds a key, and asks for its cell's line.
+    /// Asks for the lines of a cell that was found.
+    #[inline(always)]
+    pub fn prefetch_cell(&self, place: Place) {
+        self.shard.prefetch_cell(place);
+    }
+
+    /// Finds a key.
     #[inline(always)]
     pub fn find(&self, hash: Hash) -> Found {
         self.shard.find(hash)

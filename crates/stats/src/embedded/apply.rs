@@ -115,7 +115,7 @@ impl Inner {
         let mut missing = Vec::new();
         groups.visit(run, |shard, group, mut keys| {
             keys.pin();
-            for place in &mut places[group] {
+            for place in &mut places[group.clone()] {
                 place.found = match keys.find(place.hash) {
                     store::Found::Hot(found) => Some(found),
                     store::Found::Absent => {
@@ -135,6 +135,7 @@ impl Inner {
                     }
                 };
             }
+            places[group].iter().filter_map(|place| place.found).for_each(|found| keys.prefetch_cell(found));
         });
         // The same key may be there several times.
         missing.sort_unstable_by_key(|cold| cold.position);
