@@ -415,14 +415,12 @@ fn slot_of(bucket: &Bucket, hash: Hash) -> Option<usize> {
     // waits for the line.
     let mut hits = 0u32;
     for slot in 0..SLOTS {
-        let high = high_of(bucket, slot) == hash.high();
-        let low = bucket[slot] >> (REFERENCE_BITS + 1) == hash.low();
-        hits |= u32::from(high & low) << slot;
+        hits |= u32::from(high_of(bucket, slot) == hash.high()) << slot;
     }
-    // What was removed leaves its hash behind.
+    // Hardly ever more than one. What was removed leaves its hash behind.
     while hits != 0 {
         let slot = hits.trailing_zeros() as usize % SLOTS;
-        if class_of(bucket, slot) != 0 {
+        if bucket[slot] >> (REFERENCE_BITS + 1) == hash.low() && class_of(bucket, slot) != 0 {
             return Some(slot);
         }
         hits &= hits - 1;

@@ -25,10 +25,24 @@ const TIME_BITS: u32 = 52;
 const COUNT_BITS: u32 = 26;
 const COUNT_MAX: u64 = (1 << 62) - 1;
 
+/// A column that is no part of the base.
+const KEPT: u8 = u8::MAX;
+
+fn of_base(column: &Column) -> u8 {
+    match column {
+        Column::First => 0,
+        Column::Last => 1,
+        Column::Count => 2,
+        _ => KEPT,
+    }
+}
+
 /// The operations on the cells of a track.
 #[derive(Clone, Debug)]
 pub(crate) struct TrackPlan {
     columns: Vec<Column>,
+    /// For each column which part of the base it is, or [`KEPT`].
+    of_base: Vec<u8>,
     keep: Span,
     /// Where the words of a kept value are, after the base.
     sum: Option<usize>,
@@ -184,6 +198,7 @@ impl TrackPlan {
     pub(super) fn new(track: &Track) -> TrackPlan {
         let mut plan = TrackPlan {
             columns: track.columns().to_vec(),
+            of_base: track.columns().iter().map(of_base).collect(),
             keep: track.keep(),
             sum: None,
             min: None,
@@ -365,12 +380,11 @@ impl TrackPlan {
 
     #[inline(always)]
     fn fill(&self, words: &[u64], base: &Base, now: Time, out: &mut [u64]) {
-        for (at, (out, column)) in out.iter_mut().zip(&self.columns).enumerate() {
-            *out = match column {
-                Column::First => base.first.cast_unsigned(),
-                Column::Last => base.last.cast_unsigned(),
-                Column::Count => base.count,
-                _ => self.kept(at, base, words, now),
+        let of_base = [base.first.cast_unsigned(), base.last.cast_unsigned(), base.count];
+        for (at, (out, of)) in out.iter_mut().zip(&self.of_base).enumerate() {
+            *out = match of_base.get(usize::from(*of)) {
+                Some(value) => *value,
+                None => self.kept(at, base, words, now),
             };
         }
     }
