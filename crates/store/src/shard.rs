@@ -47,6 +47,9 @@ const TAG_SHIFT: u32 = 48;
 pub struct Hash(u64);
 
 impl Hash {
+    /// One of them.
+    pub const ZERO: Hash = Hash(0);
+
     /// Which shard a key belongs to, and its hash in there.
     #[inline(always)]
     pub fn of(space: u16, kind: u16, shingle: u64) -> (usize, Hash) {

@@ -1,7 +1,7 @@
 //! Events as columns, and the shingles of a column.
 
 use std::borrow::Cow;
-use std::fmt::Write;
+use std::io::Write;
 use std::net::IpAddr;
 
 use content::network::{self, Prefixes};
@@ -195,20 +195,20 @@ impl<'a> Column<'a> {
                 self.spread(rows, cells.iter().map(hash).collect())
             }
             Cells::Ips(cells) if exact && matches!(wanted, Type::String | Type::Ip) => {
-                let mut text = String::new();
+                let mut text = Vec::new();
                 let mut hash = |ip: &IpAddr| {
                     text.clear();
                     match ip.to_canonical() {
                         IpAddr::V4(ip) => {
                             for (at, octet) in ip.octets().into_iter().enumerate() {
-                                text.push_str(if at > 0 { "." } else { "" });
-                                text.push_str(Digits::of(octet.into()).as_str());
+                                text.extend_from_slice(if at > 0 { b"." } else { b"" });
+                                text.extend_from_slice(Digits::of(octet.into()).as_bytes());
                             }
                         }
-                        // Writing to a string cannot fail.
+                        // Writing to a vector cannot fail.
                         IpAddr::V6(ip) => _ = write!(text, "{ip}"),
                     }
-                    Some(secret.shingle(text.as_bytes()))
+                    Some(secret.shingle(&text))
                 };
                 self.spread(rows, cells.iter().map(&mut hash).collect())
             }
@@ -343,11 +343,6 @@ impl Digits {
     fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
-
-    fn as_str(&self) -> &str {
-        // They are ASCII.
-        std::str::from_utf8(self.as_bytes()).unwrap_or_default()
-    }
 }
 
 /// The digits of a number below a hundred million, one a byte, the first one lowest.
@@ -447,7 +442,7 @@ mod tests {
 
     #[test]
     fn digits_are_those_of_the_integer() {
-        let check = |integer: i64| assert_eq!(Digits::of(integer).as_str(), integer.to_string());
+        let check = |integer: i64| assert_eq!(Digits::of(integer).as_bytes(), integer.to_string().as_bytes());
         (0..=19).map(|digits| 10i64.saturating_pow(digits)).for_each(|power| {
             [power - 1, power, power + 1, 2 * (power / 2) + 7].map(|number| {
                 check(number);

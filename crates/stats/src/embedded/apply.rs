@@ -48,11 +48,22 @@ struct Place {
     hash: Hash,
     /// Where its cell was found.
     found: Option<store::Place>,
-    shard: u16,
     plan: u16,
     role: Role,
     request: u32,
     observation: u32,
+}
+
+impl Place {
+    /// Of no key.
+    const NONE: Place = Place {
+        hash: Hash::ZERO,
+        found: None,
+        plan: 0,
+        role: Role::Observed,
+        request: 0,
+        observation: 0,
+    };
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -68,7 +79,6 @@ type Images = HashMap<(usize, Hash), (store::Position, Option<Record>)>;
 /// Memory that runs use one after the other.
 #[derive(Default)]
 pub(super) struct Scratch {
-    unsorted: Vec<Place>,
     places: Vec<Place>,
     groups: Groups,
     starts: Vec<u32>,
@@ -214,59 +224,19 @@ impl Inner {
 impl Scratch {
     /// Lists the places of a run by shard. Within a shard, and so for any one key, the order stays.
     fn arrange(&mut self, world: &World, requests: &[Request], plans: &[u16]) {
-        self.unsorted.clear();
         let counts = &mut self.groups.0;
         counts.fill(0);
-        let mut plans = plans.iter();
-        let mut push = |place: Place| {
-            counts[usize::from(place.shard) + 1] += 1;
-            self.unsorted.push(place);
-        };
-        for (request, number) in requests.iter().zip(0..) {
-            if let Some(Once { key, .. }) = &request.once
-                && let Ok(plan) = world.find(key.space, key.kind)
-            {
-                let (shard, hash) = Hash::of(key.space.0, key.kind.0, key.shingle.0);
-                let role = Role::Mark;
-                let shard = shard as u16;
-                push(Place { hash, found: None, shard, plan, role, request: number, observation: 0 });
-            }
-            for ((observation, plan), at) in request.observations.iter().zip(&mut plans).zip(0..) {
-                let key = &observation.key;
-                let (shard, hash) = Hash::of(key.space.0, key.kind.0, key.shingle.0);
-                let shard = shard as u16;
-                let place = Place {
-                    hash,
-                    found: None,
-                    shard,
-                    plan: *plan,
-                    role: Role::Observed,
-                    request: number,
-                    observation: at,
-                };
-                push(place);
-                if let Add::Distinct { pair } = &observation.add
-                    && !world.plans[usize::from(*plan)].is_approx
-                {
-                    let (_, hash) = Hash::of(key.space.0, key.kind.0 | PAIR, pair.0);
-                    push(Place { hash, role: Role::Pair, ..place });
-                }
-            }
-        }
+        each_place(world, requests, plans, |shard, _| counts[shard + 1] += 1);
         for at in 1..counts.len() {
             counts[at] += counts[at - 1];
         }
-        // Every place is written below.
-        if let Some(first) = self.unsorted.first() {
-            self.places.resize(self.unsorted.len(), *first);
-        }
-        self.places.truncate(self.unsorted.len());
         let mut next = *counts;
-        for place in &self.unsorted {
-            let at = &mut next[usize::from(place.shard)];
-            self.places[*at as usize] = *place;
-            *at += 1;
-        }
+        // Every place is written below.
+        self.places.resize(next[Store::SHARDS] as usize, Place::NONE);
+        each_place(world, requests, plans, |shard, place| {
+            self.places[next[shard] as usize] = place;
+            next[shard] += 1;
+        });
     }
 
     fn ask(&self, run: &Run<'_>) {
@@ -314,6 +284,32 @@ impl Groups {
         }
         for (shard, group) in self.iter().filter(|(shard, _)| later >> shard & 1 == 1) {
             each(shard, group, run.shard(shard));
+        }
+    }
+}
+
+/// Calls `each` with the places of requests and their shards, in the order of the requests.
+#[inline(always)]
+fn each_place(world: &World, requests: &[Request], plans: &[u16], mut each: impl FnMut(usize, Place)) {
+    let mut plans = plans.iter();
+    for (request, number) in requests.iter().zip(0..) {
+        if let Some(Once { key, .. }) = &request.once
+            && let Ok(plan) = world.find(key.space, key.kind)
+        {
+            let (shard, hash) = Hash::of(key.space.0, key.kind.0, key.shingle.0);
+            each(shard, Place { hash, plan, role: Role::Mark, request: number, ..Place::NONE });
+        }
+        for ((observation, plan), at) in request.observations.iter().zip(&mut plans).zip(0..) {
+            let key = &observation.key;
+            let (shard, hash) = Hash::of(key.space.0, key.kind.0, key.shingle.0);
+            let place = Place { hash, plan: *plan, request: number, observation: at, ..Place::NONE };
+            each(shard, place);
+            if let Add::Distinct { pair } = &observation.add
+                && !world.plans[usize::from(*plan)].is_approx
+            {
+                let (_, hash) = Hash::of(key.space.0, key.kind.0 | PAIR, pair.0);
+                each(shard, Place { hash, role: Role::Pair, ..place });
+            }
         }
     }
 }
