@@ -1,8 +1,7 @@
 //! Events as columns, and the shingles of a column.
 
 use std::borrow::Cow;
-use std::io::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use content::network::{self, Prefixes};
 use content::piece::{self, Normalise};
@@ -195,22 +194,16 @@ impl<'a> Column<'a> {
                 self.spread(rows, cells.iter().map(hash).collect())
             }
             Cells::Ips(cells) if exact && matches!(wanted, Type::String | Type::Ip) => {
-                let mut text = Vec::new();
-                let mut hash = |ip: &IpAddr| {
-                    text.clear();
-                    match ip.to_canonical() {
+                let hash = |ip: &IpAddr| {
+                    Some(match ip.to_canonical() {
                         IpAddr::V4(ip) => {
-                            for (at, octet) in ip.octets().into_iter().enumerate() {
-                                text.extend_from_slice(if at > 0 { b"." } else { b"" });
-                                text.extend_from_slice(Digits::of(octet.into()).as_bytes());
-                            }
+                            let (text, length) = dotted(ip);
+                            secret.shingle(&text[..length])
                         }
-                        // Writing to a vector cannot fail.
-                        IpAddr::V6(ip) => _ = write!(text, "{ip}"),
-                    }
-                    Some(secret.shingle(&text))
+                        IpAddr::V6(ip) => secret.shingle(ip.to_string().as_bytes()),
+                    })
                 };
-                self.spread(rows, cells.iter().map(&mut hash).collect())
+                self.spread(rows, cells.iter().map(hash).collect())
             }
             cells => {
                 let hash = |cell| {
@@ -345,6 +338,39 @@ impl Digits {
     }
 }
 
+/// The text of an address and its length, made in a register as [`Digits`] are.
+fn dotted(ip: Ipv4Addr) -> ([u8; 16], usize) {
+    let (mut text, mut length) = (0, 0);
+    for (at, octet) in ip.octets().into_iter().enumerate() {
+        if at > 0 {
+            text |= u128::from(b'.') << (8 * length);
+            length += 1;
+        }
+        let [digits @ .., count] = OCTETS[usize::from(octet)];
+        let [first, second, third] = digits;
+        text |= u128::from(u32::from_le_bytes([first, second, third, 0])) << (8 * length);
+        length += usize::from(count);
+    }
+    (text.to_le_bytes(), length)
+}
+
+/// The digits of each octet, zeros behind them, and how many there are.
+const OCTETS: [[u8; 4]; 256] = {
+    let mut octets = [[0; 4]; 256];
+    let mut octet = 0;
+    while octet < octets.len() {
+        let [hundreds, tens, ones] = [octet / 100, octet / 10 % 10, octet % 10];
+        let [hundreds, tens, ones] = [b'0' + hundreds as u8, b'0' + tens as u8, b'0' + ones as u8];
+        octets[octet] = match octet {
+            0..10 => [ones, 0, 0, 1],
+            10..100 => [tens, ones, 0, 2],
+            _ => [hundreds, tens, ones, 3],
+        };
+        octet += 1;
+    }
+    octets
+};
+
 /// The digits of a number below a hundred million, one a byte, the first one lowest.
 #[inline(always)]
 fn eight(number: u64) -> u64 {
@@ -443,21 +469,37 @@ mod tests {
     #[test]
     fn digits_are_those_of_the_integer() {
         let check = |integer: i64| assert_eq!(Digits::of(integer).as_bytes(), integer.to_string().as_bytes());
-        (0..=19).map(|digits| 10i64.saturating_pow(digits)).for_each(|power| {
-            [power - 1, power, power + 1, 2 * (power / 2) + 7].map(|number| {
+        for power in (0..=18).map(|digits| 10i64.pow(digits)) {
+            for number in [power - 1, power, power + 1, 2 * (power / 2) + 7] {
                 check(number);
                 check(-number);
-            });
-        });
-        [i64::MIN, i64::MIN + 1, i64::MAX].map(check);
+            }
+        }
+        [i64::MIN, i64::MIN + 1, i64::MAX].into_iter().for_each(check);
         for part in 0..10_000 {
-            [part, part * 10_000, part * 10_001, part * 100_000_000 + 9, part * 100_010_001].map(check);
-            assert_eq!(eight(part as u64 * 10_001).to_le_bytes()[..4], eight(part as u64).to_le_bytes()[4..]);
+            let around = [part, part * 10_000, part * 10_001, part * 100_000_000 + 9, part * 100_010_001];
+            around.into_iter().for_each(check);
+            let [first @ .., _, _, _, _] = eight(part as u64 * 10_001).to_le_bytes();
+            let [_, _, _, _, last @ ..] = eight(part as u64).to_le_bytes();
+            assert_eq!(first, last, "{part}");
         }
         let mut random = 1u64;
         for _ in 0..100_000 {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             check(random.cast_signed() >> (random >> 58));
+        }
+    }
+
+    #[test]
+    fn addresses_are_dotted_as_they_are_shown() {
+        let check = |octets: [u8; 4]| {
+            let ip = Ipv4Addr::from(octets);
+            let (text, length) = dotted(ip);
+            assert_eq!(text[..length], *ip.to_string().as_bytes());
+        };
+        for octet in 0..=255 {
+            check([octet, 0, 9, 255]);
+            check([255, 10, octet, octet]);
         }
     }
 
