@@ -129,28 +129,26 @@ impl Answers {
         self.head(sign, i64::try_from(length).unwrap_or(i64::MAX));
     }
 
-    /// A sign, a number and the line's end, put together beside the answers: most of an answer are such lines, and each
-    /// append costs more than its bytes.
+    /// A sign, a number and the line's end. Most of an answer are such lines, so each is put together in bytes of a known
+    /// number, which cost less to append than as many as are wanted, and what is too much is cut off.
     fn head(&mut self, sign: u8, number: i64) {
         const BYTES: usize = 24;
-        let (mut line, mut at, mut rest) = ([0; BYTES], BYTES - 2, number.unsigned_abs());
-        line[at..].copy_from_slice(b"\r\n");
-        let mut put = |byte: u8| {
-            at -= 1;
-            line[at] = byte;
-        };
-        loop {
-            put(b'0' + (rest % 10) as u8);
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
+        let mut line = [sign; BYTES];
+        let mut rest = number.unsigned_abs();
+        let mut at = 1;
         if number < 0 {
-            put(b'-');
+            line[at] = b'-';
+            at += 1;
         }
-        put(sign);
-        self.bytes.extend_from_slice(&line[at..]);
+        let end = at + rest.checked_ilog10().map_or(1, |digits| digits as usize + 1);
+        for digit in line[at..end].iter_mut().rev() {
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        line[end..end + 2].copy_from_slice(b"\r\n");
+        let before = self.bytes.len();
+        self.bytes.extend_from_slice(&line);
+        self.bytes.truncate(before + end + 2);
     }
 
     fn end(&mut self) {
