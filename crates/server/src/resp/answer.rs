@@ -129,26 +129,27 @@ impl Answers {
         self.head(sign, i64::try_from(length).unwrap_or(i64::MAX));
     }
 
-    /// A sign, a number and the line's end. Most of an answer are such lines, so each is put together in bytes of a known
-    /// number, which cost less to append than as many as are wanted, and what is too much is cut off.
+    /// A sign, a number and the line's end. Most of an answer are such lines, so each is written in its place: bytes of a
+    /// known number are cheap to append, and what is too much is cut off. (Put together elsewhere, byte by byte, they could
+    /// not be copied before all of them have arrived in memory.)
     fn head(&mut self, sign: u8, number: i64) {
         const BYTES: usize = 24;
-        let mut line = [sign; BYTES];
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[sign; BYTES]);
+        let line = &mut self.bytes[start..];
         let mut rest = number.unsigned_abs();
-        let mut at = 1;
+        let digits = rest.checked_ilog10().map_or(1, |digits| digits as usize + 1);
+        let (mut at, mut end) = (1, 1 + digits);
         if number < 0 {
-            line[at] = b'-';
-            at += 1;
+            line[1] = b'-';
+            (at, end) = (at + 1, end + 1);
         }
-        let end = at + rest.checked_ilog10().map_or(1, |digits| digits as usize + 1);
         for digit in line[at..end].iter_mut().rev() {
             *digit = b'0' + (rest % 10) as u8;
             rest /= 10;
         }
         line[end..end + 2].copy_from_slice(b"\r\n");
-        let before = self.bytes.len();
-        self.bytes.extend_from_slice(&line);
-        self.bytes.truncate(before + end + 2);
+        self.bytes.truncate(start + end + 2);
     }
 
     fn end(&mut self) {

@@ -21,8 +21,8 @@ use super::session::in_time;
 use super::take::Asked;
 use crate::mail::{Face, Trouble};
 
-/// Takes that are decided as one batch.
-pub(super) const TAKES_MAX: usize = 1024;
+/// Takes that are decided as one batch: what is made of them stays in the processor's caches.
+pub(super) const TAKES_MAX: usize = 256;
 
 thread_local! {
     /// The round that conversations of this thread join. Weak, so that it ends with the last of them.
