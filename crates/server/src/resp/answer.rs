@@ -129,28 +129,27 @@ impl Answers {
         self.head(sign, i64::try_from(length).unwrap_or(i64::MAX));
     }
 
-    /// A sign, a number and the line's end, put together beside the answers: most of an answer are such lines, and each
-    /// append costs more than its bytes.
+    /// A sign, a number and the line's end. Most of an answer are such lines, so each is written in its place: bytes of a
+    /// known number are cheap to append, and what is too much is cut off. (Put together elsewhere, byte by byte, they could
+    /// not be copied before all of them have arrived in memory.)
     fn head(&mut self, sign: u8, number: i64) {
         const BYTES: usize = 24;
-        let (mut line, mut at, mut rest) = ([0; BYTES], BYTES - 2, number.unsigned_abs());
-        line[at..].copy_from_slice(b"\r\n");
-        let mut put = |byte: u8| {
-            at -= 1;
-            line[at] = byte;
-        };
-        loop {
-            put(b'0' + (rest % 10) as u8);
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[sign; BYTES]);
+        let line = &mut self.bytes[start..];
+        let mut rest = number.unsigned_abs();
+        let digits = rest.checked_ilog10().map_or(1, |digits| digits as usize + 1);
+        let (mut at, mut end) = (1, 1 + digits);
         if number < 0 {
-            put(b'-');
+            line[1] = b'-';
+            (at, end) = (at + 1, end + 1);
         }
-        put(sign);
-        self.bytes.extend_from_slice(&line[at..]);
+        for digit in line[at..end].iter_mut().rev() {
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        line[end..end + 2].copy_from_slice(b"\r\n");
+        self.bytes.truncate(start + end + 2);
     }
 
     fn end(&mut self) {

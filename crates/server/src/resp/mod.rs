@@ -6,12 +6,14 @@
 //! ```
 //!
 //! What is pipelined is decided together: all takes that stand next to each other in what was read are one batch of the
-//! engine, and their answers one write. A client that does not read what it asked for is let go.
+//! engine, with those of other connections that were read at the same moment, and their answers one write. A client that
+//! does not read what it asked for is let go.
 
 mod answer;
 pub mod codec;
 mod event;
 mod info;
+mod round;
 mod session;
 mod table;
 mod take;
@@ -82,10 +84,11 @@ pub(crate) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop
 
 /// Answers all commands that are whole.
 async fn hear(session: &mut Session<'_>, decoder: &mut Decoder, stream: &mut Stream) -> ControlFlow<()> {
+    let plan = session.face.node.engine.plan();
     let mut going = ControlFlow::Continue(());
     while going.is_continue() {
         match decoder.next_command(session.limits()) {
-            Ok(Some(command)) => going = session.take_in(command).await,
+            Ok(Some(command)) => going = session.take_in(command, &plan).await,
             Ok(None) => break,
             Err(error) => {
                 session.settle().await;

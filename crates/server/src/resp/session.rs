@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use ::event::Time;
-use engine::limit::{Take, Taken};
-use engine::{Engine, EngineError, Pipeline, Prepared, Said};
+use engine::limit::Taken;
+use engine::{Engine, EngineError, Pipeline, Plan, Prepared, Said};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 use serde::Serialize;
@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use super::answer::{Answers, quoted};
 use super::codec::{Command, Limits};
+use super::round::{Seat, TAKES_MAX};
 use super::table::{self, Name};
 use super::take::{self, Asked, Buckets, Words};
 use super::{event, info};
@@ -29,15 +30,13 @@ use crate::problem::Failure;
 
 /// Longest name of a connection.
 const NAME_BYTES_MAX: usize = 256;
-/// Takes that are decided as one batch.
-const TAKES_MAX: usize = 1024;
 /// Events that are decided as one batch.
 const EVENTS_MAX: usize = 256;
 /// The pipeline that the listener names, as commands name it.
 const LISTENERS_OWN: &[u8] = b"-";
 
 pub(super) struct Session<'f> {
-    pub(super) face: &'f Face,
+    pub(super) face: &'f Arc<Face>,
     pub(super) answers: Answers,
     /// Its number among all connections since the start.
     pub(super) id: i64,
@@ -55,7 +54,7 @@ pub(super) struct Session<'f> {
 }
 
 impl<'f> Session<'f> {
-    pub(super) fn new(face: &'f Face) -> Session<'f> {
+    pub(super) fn new(face: &'f Arc<Face>) -> Session<'f> {
         let metrics = &face.node.metrics;
         let known = face.plan.password.is_none();
         let command_bytes_max = usize::try_from(face.plan.body_max).unwrap_or(usize::MAX);
@@ -78,8 +77,8 @@ impl<'f> Session<'f> {
         Limits { known: self.known, ..self.limits }
     }
 
-    /// Takes in a command: answers it, or has it wait for [`Session::settle`].
-    pub(super) async fn take_in(&mut self, command: Command<'_>) -> ControlFlow<()> {
+    /// Takes in a command: answers it, or has it wait for [`Session::settle`]. Limits are those of the plan.
+    pub(super) async fn take_in(&mut self, command: Command<'_>, plan: &Plan) -> ControlFlow<()> {
         self.commands.inc();
         let name = command.get(0).unwrap_or_default();
         let refused = match table::find(name) {
@@ -100,7 +99,7 @@ impl<'f> Session<'f> {
                     self.answers.error(&error);
                 }
             },
-            Ok(name @ (Name::Take | Name::Peek)) => self.take_or_peek(name, command).await,
+            Ok(name @ (Name::Take | Name::Peek)) => self.take_or_peek(name, command, plan).await,
             Ok(Name::Decide) => {
                 if let Err(error) = self.decide_later(command).await {
                     self.settle().await;
@@ -136,28 +135,18 @@ impl<'f> Session<'f> {
         self.takes.push(asked);
     }
 
-    /// Takes all that waits as one batch.
+    /// Takes all that waits, together with what other conversations take at this moment.
     async fn take(&mut self) {
-        let started = Instant::now();
-        let asked = std::mem::take(&mut self.takes);
-        let takes: Vec<Take<'_>> = asked.iter().map(Asked::take).collect();
-        match self.in_time(|engine, now| async move { engine.take_each(&takes, now).await }).await {
-            Ok(taken) => {
-                for (asked, taken) in asked.iter().zip(&taken) {
-                    asked.answer(taken, &mut self.answers);
-                }
-            }
-            Err(error) => asked.iter().for_each(|_| self.answers.error(&error)),
+        let seat = Seat::join(self.face, &mut self.takes).await;
+        match seat.taken(&self.batches).await {
+            Ok(taken) => taken.for_each(|(asked, taken)| asked.answer(taken, &mut self.answers)),
+            Err(error) => (0..seat.len()).for_each(|_| self.answers.error(error)),
         }
-        self.batches.observe(started.elapsed().as_secs_f64());
-        self.takes = asked;
-        self.takes.clear();
     }
 
     /// `TOLL.TAKE` and `TOLL.PEEK`.
-    async fn take_or_peek(&mut self, name: Name, command: Command<'_>) {
-        let plan = self.face.node.engine.plan();
-        let words = match Words::read(command, "cost", &self.face.node.engine, &plan) {
+    async fn take_or_peek(&mut self, name: Name, command: Command<'_>, plan: &Plan) {
+        let words = match Words::read(command, "cost", &self.face.node.engine, plan) {
             Ok(words) => words,
             Err(error) => {
                 self.settle().await;
@@ -166,11 +155,11 @@ impl<'f> Session<'f> {
         };
         let peeks = words.peek || name == Name::Peek;
         if !peeks && words.also.is_empty() {
-            return self.take_later(Asked::toll(&words)).await;
+            return self.take_later(Asked::toll(words)).await;
         }
         self.settle().await;
         let takes = words.takes();
-        let taken = self.in_time(|engine, now| async move {
+        let taken = in_time(self.face, |engine, now| async move {
             if peeks { engine.peek_limits(&takes, now).await } else { engine.take(&takes, now).await }
         });
         match taken.await {
@@ -196,7 +185,7 @@ impl<'f> Session<'f> {
             return Err("ERR syntax error".to_owned());
         }
         let takes = words.takes();
-        let corrected = self.in_time(|engine, now| async move {
+        let corrected = in_time(self.face, |engine, now| async move {
             for take in takes {
                 match name {
                     Name::Refund => engine.refund(take, None, now).await?,
@@ -207,20 +196,6 @@ impl<'f> Session<'f> {
             Ok(())
         });
         corrected.await?.map_err(|error: EngineError| event::failed(&Failure::from(error)))
-    }
-
-    /// Has the engine do something in time, if there is a place for it. What is not done by then is left.
-    async fn in_time<'e, T, W>(&'e self, work: impl FnOnce(&'e Engine, Time) -> W) -> Result<T, String>
-    where
-        W: Future<Output = T>,
-    {
-        let _place = self.face.place().map_err(|_| BUSY.to_owned())?;
-        let node = &self.face.node;
-        timeout(self.face.patience(), work(&node.engine, node.now())).await.map_err(|_| {
-            let trouble = Trouble::Slow;
-            node.metrics.listener_trouble(&self.face.plan.name, trouble.word());
-            format!("TRYAGAIN {trouble}")
-        })
     }
 
     async fn answer(&mut self, name: Name, command: Command<'_>) -> ControlFlow<()> {
@@ -478,6 +453,23 @@ impl<'f> Session<'f> {
             }
         }
     }
+}
+
+/// Has the engine do something in time, if there is a place for it. What is not done by then is left.
+pub(super) async fn in_time<'e, T, W>(
+    face: &'e Face,
+    work: impl FnOnce(&'e Engine, Time) -> W,
+) -> Result<T, String>
+where
+    W: Future<Output = T>,
+{
+    let _place = face.place().map_err(|_| BUSY.to_owned())?;
+    let node = &face.node;
+    timeout(face.patience(), work(&node.engine, node.now())).await.map_err(|_| {
+        let trouble = Trouble::Slow;
+        node.metrics.listener_trouble(&face.plan.name, trouble.word());
+        format!("TRYAGAIN {trouble}")
+    })
 }
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::limit::{LimitKey, LimitPlan, Take, Taken};
+use engine::limit::{FIELDS_MAX, LimitKey, LimitPlan, Take, Taken};
 use engine::{Engine, Plan};
 use event::Span;
 
@@ -101,9 +101,9 @@ impl Asked {
     }
 
     /// What a `TOLL.TAKE` asks that takes nothing else with it.
-    pub(super) fn toll(words: &Words) -> Asked {
+    pub(super) fn toll(words: Words) -> Asked {
         let Words { limit, key, amount, .. } = words;
-        Asked { limit: Arc::clone(limit), key: *key, cost: *amount, form: Form::Toll }
+        Asked { limit, key, cost: amount, form: Form::Toll }
     }
 
     pub(super) fn take(&self) -> Take<'_> {
@@ -173,14 +173,17 @@ impl Words {
             let known = if known.is_empty() { "none is configured".to_owned() } else { known.join(", ") };
             return Err(format!("ERR there is no limit '{}'; there are: {known}", quoted(name.as_bytes())));
         };
-        command.from(2).take(limit.key.len()).try_for_each(|value| text(value).map(drop))?;
+        let mut values = [""; FIELDS_MAX];
+        for (value, word) in values.iter_mut().zip(command.from(2).take(limit.key.len())) {
+            *value = text(word)?;
+        }
         if command.len() < 2 + limit.key.len() {
             let fields: Vec<&str> = limit.key.iter().map(|field| field.name.as_str()).collect();
             return Err(format!("ERR the key of '{name}' has {} words: {}", fields.len(), fields.join(", ")));
         }
         let value = |field: &str| {
             let at = limit.key.iter().position(|known| known.name == field)?;
-            command.get(2 + at).and_then(|value| std::str::from_utf8(value).ok())
+            values.get(at).copied()
         };
         let key =
             |limit: &LimitPlan| engine.limit_key_of(limit, value).map_err(|error| format!("ERR {error}"));

@@ -299,6 +299,44 @@ fn what_is_pipelined_is_answered_in_order() {
 }
 
 #[test]
+fn takes_of_many_connections_are_decided_together() {
+    const CONNECTIONS: usize = 40;
+    const ROUNDS: usize = 25;
+    with_resp(&[], |server| {
+        // Own keys tell whether each connection hears what it asked, the shared one whether takes get lost or count twice,
+        // and words that are wrong whether what stands between is answered in its place.
+        let answers = std::thread::scope(|scope| {
+            let talks: Vec<_> = (0..CONNECTIONS)
+                .map(|own| {
+                    scope.spawn(move || {
+                        let mut client = client(server);
+                        let mut left = Vec::new();
+                        for round in 0..ROUNDS {
+                            let mut pipe = redis::pipe();
+                            pipe.cmd("CL.THROTTLE").arg(format!("own{own}")).arg(ROUNDS).arg(1).arg(3600);
+                            pipe.cmd("CL.THROTTLE").arg("shared").arg(99).arg(1).arg(3600);
+                            pipe.cmd("ECHO").arg(own);
+                            pipe.cmd("CL.THROTTLE").arg("shared").arg(99).arg(1).arg(3600);
+                            let (mine, first, echo, second): ([i64; 5], [i64; 5], usize, [i64; 5]) =
+                                pipe.query(&mut client).unwrap();
+                            assert_eq!((mine[0], mine[2], echo), (0, (ROUNDS - round) as i64, own));
+                            left.extend(
+                                [first, second].iter().filter(|take| take[0] == 0).map(|take| take[2]),
+                            );
+                        }
+                        left
+                    })
+                })
+                .collect();
+            talks.into_iter().flat_map(|talk| talk.join().unwrap()).collect::<Vec<i64>>()
+        });
+        let mut left = answers;
+        left.sort_unstable();
+        assert_eq!(left, (0..100).collect::<Vec<i64>>(), "each of the hundred was given to one");
+    });
+}
+
+#[test]
 fn a_client_cannot_cost_too_much() {
     with_resp(&[("listener.m.body_max", "1KiB")], |server| {
         check(server, "*2\r\n$4\r\nECHO\r\n$1024\r\n", "-ERR Protocol error: invalid bulk length\r\n");

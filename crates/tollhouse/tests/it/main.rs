@@ -14,6 +14,8 @@ mod keeping;
 mod limits;
 mod live;
 mod program;
+#[path = "../../../server/tests/it/python.rs"]
+mod python;
 mod rules;
 mod serve;
 #[expect(dead_code, reason = "the cluster's own tests use all of it")]
