@@ -376,10 +376,10 @@ const OCTETS: [[u8; 4]; 256] = {
 fn eight(number: u64) -> u64 {
     // Four digits each in a half of the word, two each in a quarter, one in a byte: the quotient below, the rest above. For
     // numbers as small as these the products with rounded reciprocals have the quotients exactly.
-    let fours = number / 10_000 | (number % 10_000) << 32;
-    let hundreds = (fours * 10_486 >> 20) & 0x7f_0000_007f;
+    let fours = number / 10_000 + ((number % 10_000) << 32);
+    let hundreds = ((fours * 10_486) >> 20) & 0x7f_0000_007f;
     let twos = hundreds | (fours - hundreds * 100) << 16;
-    let tens = (twos * 103 >> 10) & 0x000f_000f_000f_000f;
+    let tens = ((twos * 103) >> 10) & 0x000f_000f_000f_000f;
     tens | (twos - tens * 10) << 8
 }
 

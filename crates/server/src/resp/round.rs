@@ -104,7 +104,7 @@ impl Round {
     async fn decide(&self, batches: &Histogram) -> Result<Decided, String> {
         let started = Instant::now();
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Only after a panic of whoever was to decide.
+        // Only where whoever was to decide has panicked, or was given up meanwhile: whether anything was taken is not known.
         let asked = asked.ok_or_else(|| format!("TRYAGAIN {}", Trouble::Defect))?;
         let takes: Vec<Take<'_>> = asked.iter().map(Asked::take).collect();
         let taken =

@@ -56,14 +56,8 @@ struct Place {
 
 impl Place {
     /// Of no key.
-    const NONE: Place = Place {
-        hash: Hash::ZERO,
-        found: None,
-        plan: 0,
-        role: Role::Observed,
-        request: 0,
-        observation: 0,
-    };
+    const NONE: Place =
+        Place { hash: Hash::ZERO, found: None, plan: 0, role: Role::Observed, request: 0, observation: 0 };
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
