@@ -183,25 +183,26 @@ fn blocks(path: &Path) -> Result<impl Iterator<Item = Result<Block, JournalError
 
 /// Whether the columns have every record as the rows have it: `false` if it was stopped before all were compared.
 fn same(path: &Path, columns: &Arc<Columns>, stop: &dyn Fn() -> bool) -> Result<bool, JournalError> {
-    let (mut groups, mut written) = (0..columns.groups(), Vec::new());
+    let (mut groups, mut written, mut at) = (0..columns.groups(), Vec::new(), 0);
     let mut is_same = true;
     for block in blocks(path)? {
         let bytes = block?.bytes().map_err(segment_error(path))?;
-        while written.len() < bytes.len()
+        while written.len() - at < bytes.len()
             && let Some(number) = groups.next()
         {
+            written.drain(..std::mem::take(&mut at));
             columns.rows(number, |_| true, &mut written).map_err(segment_error(path))?;
         }
-        is_same = written.starts_with(&bytes);
+        is_same = written[at..].starts_with(&bytes);
         if !is_same {
             break;
         }
-        written.drain(..bytes.len());
+        at += bytes.len();
         if stop() {
             return Ok(false);
         }
     }
-    if is_same && written.is_empty() && groups.next().is_none() {
+    if is_same && at == written.len() && groups.next().is_none() {
         return Ok(true);
     }
     same_records(path, columns, stop)
