@@ -155,8 +155,9 @@ pub(super) fn decompress(frame: &[u8], bytes: usize) -> io::Result<Vec<u8>> {
 
 /// For what is kept: zstd's own default.
 pub(super) const LEVEL: i32 = 3;
-/// For rows, which become columns before long: faster, for somewhat more bytes.
-pub(super) const LEVEL_ROWS: i32 = 1;
+/// For rows, which become columns before long: the strongest of zstd's fast levels, for a tenth more bytes than level 1 in
+/// two thirds of its time.
+pub(super) const LEVEL_ROWS: i32 = -1;
 
 /// One zstd frame of these bytes. Here, too, each thread keeps its context: clearing the memory of a new one costs more
 /// than to compress a block.
