@@ -257,12 +257,23 @@ pub(crate) struct Records {
 }
 
 impl Records {
+    /// Memory that is kept for the next records.
+    const KEPT_BYTES_MAX: usize = 1 << 20;
+
     /// Makes room for so many, each about as long as the first of them.
     pub(crate) fn expect(&mut self, count: usize) {
         if self.ends.len() == 1 {
             self.bytes.reserve(self.bytes.len() * count);
             self.ends.reserve(count);
         }
+    }
+
+    /// None any more, but the memory is kept unless it is much.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(Records::KEPT_BYTES_MAX);
+        self.ends.clear();
+        self.versions.clear();
     }
 
     /// How many there are.
