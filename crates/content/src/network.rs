@@ -1,6 +1,6 @@
 //! Networks: the neighbourhood that an address shares with those its holder could move to.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
 /// How many leading bits make a network. One subscriber commonly holds a whole IPv6 /64, and an abuser moves
 /// within an IPv4 /24 first.
@@ -25,12 +25,27 @@ pub fn network(ip: IpAddr, prefixes: Prefixes) -> String {
         IpAddr::V4(ip) => {
             let bits = prefixes.v4.min(32);
             let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
-            format!("{}/{bits}", Ipv4Addr::from_bits(ip.to_bits() & mask))
+            // Every event with an address has such a text, so it is not left to the formatter.
+            let mut text = String::with_capacity("255.255.255.255/32".len());
+            for (number, separator) in (ip.to_bits() & mask).to_be_bytes().into_iter().zip(".../".chars()) {
+                push_decimal(&mut text, number);
+                text.push(separator);
+            }
+            push_decimal(&mut text, bits);
+            text
         }
         IpAddr::V6(ip) => {
             let bits = prefixes.v6.min(128);
             let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
             format!("{}/{bits}", Ipv6Addr::from_bits(ip.to_bits() & mask))
+        }
+    }
+}
+
+fn push_decimal(text: &mut String, number: u8) {
+    for (place, from) in [(100, 100), (10, 10), (1, 0)] {
+        if number >= from {
+            text.push(char::from(b'0' + number / place % 10));
         }
     }
 }
@@ -74,6 +89,18 @@ mod tests {
             ("2001:db8::1", 24, 200, "2001:db8::1/128"),
         ] {
             assert_eq!(network(ip.parse().unwrap(), Prefixes { v4, v6 }), expected);
+        }
+    }
+
+    #[test]
+    fn networks_are_written_as_addresses_are() {
+        for octet in 0..=255 {
+            for bits in 0..=32u8 {
+                let ip = std::net::Ipv4Addr::new(octet, 255 - octet, octet / 2, octet);
+                let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
+                let expected = format!("{}/{bits}", std::net::Ipv4Addr::from_bits(ip.to_bits() & mask));
+                assert_eq!(network(ip.into(), Prefixes { v4: bits, v6: 64 }), expected);
+            }
         }
     }
 

@@ -30,9 +30,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use event::{Event, Key, Secret, Shingle, Slot, Span, Time, Value};
+use event::{Event, Key, Secret, Shingle, Span, Time, Value};
 use futures_util::future::join;
-use judge::{Action, Reason, Verdict};
+use judge::{Action, Outcome, Reason, Verdict};
 use stats::{Census, Embedded, Ledger, LedgerError, Quality, Request, Timeline};
 
 pub use candidate::{Candidate, Comparison, Example, Judged};
@@ -125,7 +125,8 @@ pub struct Engine {
     snapshot: Mutex<()>,
     school: teach::School,
     ids: IdSource,
-    batches: batch::Pool,
+    batches: batch::Pool<Vec<Request>>,
+    records: batch::Pool<Records>,
     told: Register,
     /// The latest arrival of an event, in microseconds.
     latest: AtomicI64,
@@ -337,6 +338,7 @@ impl Engine {
             school: teach::School::default(),
             ids,
             batches: batch::Pool::default(),
+            records: batch::Pool::default(),
             told: Register::open(&directory.told_path()).map_err(OpenError::Device)?,
             latest: AtomicI64::new(i64::MIN),
             metrics: Metrics::default(),
@@ -366,6 +368,7 @@ impl Engine {
             school: teach::School::default(),
             ids: IdSource::default(),
             batches: batch::Pool::default(),
+            records: batch::Pool::default(),
             told: Register::default(),
             latest: AtomicI64::new(i64::MIN),
             metrics: Metrics::default(),
@@ -543,7 +546,9 @@ impl Engine {
 
     /// Stage 5. What verdicts ask for is put behind what is due.
     fn judge_all(&self, observed: &[Observed], due: &mut Due) -> Vec<Verdict> {
-        let verdicts: Vec<Verdict> = observed.iter().map(|observed| self.judge(observed)).collect();
+        let mut outcome = Outcome::default();
+        let verdicts: Vec<Verdict> =
+            observed.iter().map(|observed| self.judge(observed, &mut outcome)).collect();
         self.count_verdicts(observed, &verdicts);
         due.adds.extend(settle::requests(observed, &verdicts));
         due.told.extend(settle::told(observed, &verdicts));
@@ -582,11 +587,12 @@ impl Engine {
         observe::observe_one(&*self.ledger, prepared, Some(&limits), what).await
     }
 
-    /// Stage 5 for one row, with the pipeline's word for lost statistics.
-    fn judge(&self, observed: &Observed) -> Verdict {
+    /// Stage 5 for one row, with the pipeline's word for lost statistics. The memory of `outcome` is used again.
+    fn judge(&self, observed: &Observed, outcome: &mut Outcome) -> Verdict {
         let pipeline = &observed.prepared.row.pipeline;
         let row = &observed.prepared.row.facts;
-        let mut verdict = judge::judge(&pipeline.rules, row);
+        pipeline.rules.evaluate(row, outcome);
+        let mut verdict = pipeline.rules.verdict(outcome);
         pipeline.rules.explain(&mut verdict, row);
         if observed.failed && pipeline.on_error == OnError::Closed {
             verdict.action = Action::Throttle;
@@ -610,7 +616,7 @@ impl Engine {
     ) -> Result<Vec<Decision>, EngineError> {
         let count = observed.len();
         let mut decisions = Vec::with_capacity(count);
-        let mut records = Records::default();
+        let mut records = self.records.take();
         for (mut observed, verdict) in observed.into_iter().zip(verdicts) {
             let row = &observed.prepared.row;
             let id = self.ids.next(row.arrival);
@@ -625,10 +631,8 @@ impl Engine {
             self.compare(&observed, &decision);
             if self.journal.is_some() {
                 let facts = &mut observed.prepared.row.facts;
-                for (column, slot) in decision.pipeline.schema.columns().iter().zip(0..) {
-                    if !column.journalled {
-                        facts.clear(Slot(slot));
-                    }
+                for slot in decision.pipeline.schema.transient() {
+                    facts.clear(*slot);
                 }
                 let known = observed.known();
                 let keys: Vec<KnownKey<'_>> =
@@ -648,6 +652,8 @@ impl Engine {
             journal.append_all(&records).await?;
             self.metrics.journal_records.inc_by(records.len() as u64);
         }
+        records.clear();
+        self.records.give(records);
         Ok(decisions)
     }
 

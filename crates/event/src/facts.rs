@@ -30,6 +30,8 @@ pub struct Column {
 pub struct Schema {
     columns: Vec<Column>,
     by_name: HashMap<String, Slot>,
+    /// Columns that are not journalled.
+    transient: Vec<Slot>,
 }
 
 /// Collects columns; each stage adds its own.
@@ -67,6 +69,9 @@ impl SchemaBuilder {
         }
         let slot = Slot(self.0.columns.len() as u16);
         self.0.by_name.insert(column.name.clone(), slot);
+        if !column.journalled {
+            self.0.transient.push(slot);
+        }
         self.0.columns.push(column);
         Ok(slot)
     }
@@ -91,12 +96,19 @@ impl Schema {
     pub fn from_columns(columns: Vec<Column>) -> Schema {
         let by_name =
             columns.iter().zip(0..).map(|(column, slot)| (column.name.clone(), Slot(slot))).collect();
-        Schema { columns, by_name }
+        let of = columns.iter().zip(0..).filter(|(column, _)| !column.journalled);
+        let transient = of.map(|(_, slot)| Slot(slot)).collect();
+        Schema { columns, by_name, transient }
     }
 
     /// The columns in order.
     pub fn columns(&self) -> &[Column] {
         &self.columns
+    }
+
+    /// The columns whose values the journal does not keep.
+    pub fn transient(&self) -> &[Slot] {
+        &self.transient
     }
 
     /// The slot of a column, if there is one of this name.
@@ -212,7 +224,11 @@ mod tests {
         let column = |kind| Column { name: "a".into(), kind, doc: String::new(), journalled: true };
         let slot = builder.add(column(Type::Integer)).unwrap();
         assert_eq!(builder.add(column(Type::Bool)), Err(ColumnError::Taken(Type::Integer)));
+        let large = Column { name: "b".into(), kind: Type::String, doc: String::new(), journalled: false };
+        let large = builder.add(large).unwrap();
         let schema = builder.finish();
+        assert_eq!(schema.transient(), [large]);
+        assert_eq!(Schema::from_columns(schema.columns().to_vec()).transient(), [large]);
         assert_eq!(schema.slot("a"), Some(slot));
         let mut row = schema.empty_row();
         assert_eq!(row.get(slot), None);

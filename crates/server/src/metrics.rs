@@ -385,6 +385,7 @@ impl Collector for Holdings {
                 u64::from(journal.full),
             ),
             ("journal_segments", "Files of the journal", journal.segments as u64),
+            ("journal_columnar", "Files of the journal by columns", journal.columnar as u64),
             ("journal_bytes", "Length of the journal's files", journal.bytes),
             ("journal_pending_bytes", "Records that are not written yet", journal.pending_bytes as u64),
         ];

@@ -33,22 +33,28 @@ use keys::Keyed;
 const AT_ONCE: usize = 4 << 10;
 /// Events that are decided at once: all that is made of them on the way fits into the processor's caches.
 const DECIDED_AT_ONCE: usize = 256;
-/// Lists of requests that are kept for the next batches.
+/// Lists of a sort that are kept for the next batches.
 const POOL_MAX: usize = 16;
 
-/// Requests of batches that are over: their lists are filled again.
-#[derive(Debug, Default)]
-pub(crate) struct Pool(Mutex<Vec<Vec<Request>>>);
+/// Lists of batches that are over, to be filled again.
+#[derive(Debug)]
+pub(crate) struct Pool<T>(Mutex<Vec<T>>);
 
-impl Pool {
-    fn take(&self) -> Vec<Request> {
+impl<T> Default for Pool<T> {
+    fn default() -> Pool<T> {
+        Pool(Mutex::default())
+    }
+}
+
+impl<T: Default> Pool<T> {
+    pub(crate) fn take(&self) -> T {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
-    fn give(&self, requests: Vec<Request>) {
+    pub(crate) fn give(&self, list: T) {
         let mut pool = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if pool.len() < POOL_MAX {
-            pool.push(requests);
+            pool.push(list);
         }
     }
 }

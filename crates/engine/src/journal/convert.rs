@@ -18,12 +18,10 @@ use event::{Facts, Slot, Time};
 
 use super::columns::{Columns, Form, Layout, Writer};
 use super::files::{self, SegmentBlocks};
-use super::segment::{Summary, VERSION};
+use super::segment::{SegmentError, Summary, VERSION};
 use super::slim::{Decided, Head, Look};
 use super::writer::is_full;
-use super::{
-    Block, JournalError, Record, Shared, State, io_error, read_description, segment_error, sync_directory,
-};
+use super::{Block, JournalError, Shared, State, io_error, read_description, segment_error, sync_directory};
 use crate::id::RecordId;
 
 /// How long it waits for room on a full disk before it tries again.
@@ -150,11 +148,9 @@ fn write(
     let mut writer = Writer::create(half, Layout::of(&versions), Form::Sealed)?;
     for block in blocks(path)? {
         let block = block?;
-        let records = block.records().map_err(segment_error(path))?;
-        // Those of a block are about as long as one another, and groups only have to be about as large.
-        let bytes = block.raw_bytes() / records.len().max(1);
-        for (id, record) in records {
-            writer.push(id, &record, bytes, block.head.arrival)?;
+        let bytes = block.bytes().map_err(segment_error(path))?;
+        if writer.push_all(&bytes, block.head.arrival)? != block.head.count {
+            return Err(segment_error(path)(SegmentError::Damaged(block.head.at)));
         }
         if stop() {
             return Ok(None);
@@ -187,39 +183,50 @@ fn blocks(path: &Path) -> Result<impl Iterator<Item = Result<Block, JournalError
 
 /// Whether the columns have every record as the rows have it: `false` if it was stopped before all were compared.
 fn same(path: &Path, columns: &Arc<Columns>, stop: &dyn Fn() -> bool) -> Result<bool, JournalError> {
-    let other = || io_error(path)(io::Error::other("the columns that were written of it say something else"));
-    let mut groups = (0..columns.groups()).map(|number| columns.records(number, |_| true));
-    let mut group = Vec::new().into_iter();
-    let mut next = || loop {
-        match group.next() {
-            Some(written) => break Ok::<_, JournalError>(Some(written)),
-            None => match groups.next() {
-                Some(next) => group = next.map_err(segment_error(path))?.into_iter(),
-                None => break Ok(None),
-            },
-        }
-    };
-    let (mut written, mut bytes) = (Vec::new(), Vec::new());
+    let (mut groups, mut written, mut at) = (0..columns.groups(), Vec::new(), 0);
+    let mut is_same = true;
     for block in blocks(path)? {
-        let block = block?;
-        written.clear();
-        bytes.clear();
-        for _ in 0..block.head.count {
-            let (id, record) = next()?.ok_or_else(other)?;
-            record.encode_into(id, &mut bytes);
-            written.push((id, record));
+        let bytes = block?.bytes().map_err(segment_error(path))?;
+        while written.len() - at < bytes.len()
+            && let Some(number) = groups.next()
+        {
+            written.drain(..std::mem::take(&mut at));
+            columns.rows(number, |_| true, &mut written).map_err(segment_error(path))?;
         }
-        // By their bytes: a float that is no number does not equal itself.
-        let is_same = block.holds(&bytes).map_err(segment_error(path))? || {
-            // An earlier release may have said the same with other bytes.
-            let records = block.records().map_err(segment_error(path))?;
-            let same = |((id, record), (other, it)): (&(RecordId, Record), &(RecordId, Record))| {
-                id == other && record.encode(*id) == it.encode(*id)
-            };
-            records.len() == written.len() && records.iter().zip(&written).all(same)
-        };
+        is_same = written[at..].starts_with(&bytes);
         if !is_same {
-            return Err(other());
+            break;
+        }
+        at += bytes.len();
+        if stop() {
+            return Ok(false);
+        }
+    }
+    if is_same && at == written.len() && groups.next().is_none() {
+        return Ok(true);
+    }
+    same_records(path, columns, stop)
+}
+
+/// The same record by record: an earlier release may have said the same with other bytes.
+fn same_records(path: &Path, columns: &Arc<Columns>, stop: &dyn Fn() -> bool) -> Result<bool, JournalError> {
+    let other = || io_error(path)(io::Error::other("the columns that were written of it say something else"));
+    let mut groups = 0..columns.groups();
+    let mut written = Vec::new().into_iter();
+    let mut next = || loop {
+        if let Some(record) = written.next() {
+            break Ok::<_, JournalError>(Some(record));
+        }
+        let Some(number) = groups.next() else { break Ok(None) };
+        written = columns.records(number, |_| true).map_err(segment_error(path))?.into_iter();
+    };
+    for block in blocks(path)? {
+        for (id, record) in block?.records().map_err(segment_error(path))? {
+            let (of, it) = next()?.ok_or_else(other)?;
+            // By their bytes: a float that is no number does not equal itself.
+            if of != id || it.encode(of) != record.encode(id) {
+                return Err(other());
+            }
         }
         if stop() {
             return Ok(false);

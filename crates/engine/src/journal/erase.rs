@@ -141,15 +141,11 @@ impl Anew {
     fn write(&mut self, records: &[(RecordId, Record)], arrival: Time) -> Result<(), JournalError> {
         let ids = || records.iter().map(|(id, _)| *id);
         let (Some(first), Some(last)) = (ids().min(), ids().max()) else { return Ok(()) };
+        let bytes: Vec<u8> = records.iter().flat_map(|(id, record)| record.encode(*id)).collect();
         match self {
-            Anew::Rows(writer) => {
-                let bytes: Vec<u8> = records.iter().flat_map(|(id, record)| record.encode(*id)).collect();
-                // As many as the block had, or fewer.
-                writer.write(first, last, arrival, records.len() as u32, &bytes).map(drop)
-            }
-            Anew::Columns(writer) => records
-                .iter()
-                .try_for_each(|(id, record)| writer.push(*id, record, record.encode(*id).len(), arrival)),
+            // As many as the block had, or fewer.
+            Anew::Rows(writer) => writer.write(first, last, arrival, records.len() as u32, &bytes).map(drop),
+            Anew::Columns(writer) => writer.push_all(&bytes, arrival).map(drop),
         }
     }
 

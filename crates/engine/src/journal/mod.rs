@@ -12,6 +12,7 @@ mod archive;
 mod block;
 mod columns;
 mod convert;
+mod encoding;
 mod erase;
 pub mod export;
 mod files;

@@ -6,6 +6,7 @@ use judge::{Consequence, Verdict};
 use serde::{Deserialize, Serialize};
 use stats::Reading;
 
+use super::encoding::Put;
 use crate::Decision;
 use crate::id::RecordId;
 use crate::plan::Pipeline;
@@ -256,12 +257,23 @@ pub(crate) struct Records {
 }
 
 impl Records {
+    /// Memory that is kept for the next records.
+    const KEPT_BYTES_MAX: usize = 1 << 20;
+
     /// Makes room for so many, each about as long as the first of them.
     pub(crate) fn expect(&mut self, count: usize) {
         if self.ends.len() == 1 {
             self.bytes.reserve(self.bytes.len() * count);
             self.ends.reserve(count);
         }
+    }
+
+    /// None any more, but the memory is kept unless it is much.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(Records::KEPT_BYTES_MAX);
+        self.ends.clear();
+        self.versions.clear();
     }
 
     /// How many there are.
@@ -326,35 +338,8 @@ impl Records {
     }
 }
 
-/// A vector behind whose bytes more are written.
-struct Behind<'a>(&'a mut Vec<u8>);
-
-impl postcard::ser_flavors::Flavor for Behind<'_> {
-    type Output = ();
-
-    #[inline]
-    fn try_extend(&mut self, data: &[u8]) -> postcard::Result<()> {
-        self.0.extend_from_slice(data);
-        Ok(())
-    }
-
-    #[inline]
-    fn try_push(&mut self, data: u8) -> postcard::Result<()> {
-        self.0.push(data);
-        Ok(())
-    }
-
-    fn finalize(self) -> postcard::Result<()> {
-        Ok(())
-    }
-}
-
 fn encode<R: Serialize>(id: RecordId, written: &Written<'_, R>, into: &mut Vec<u8>) {
-    let start = into.len();
-    // Writing to a vector cannot fail, and no type here refuses to be written.
-    if postcard::serialize_with_flavor(&(id, written), Behind(into)).is_err() {
-        into.truncate(start);
-    }
+    into.put_made(&(id, written));
 }
 
 /// A record as it is read.

@@ -15,6 +15,9 @@ use crate::id::RecordId;
 /// How long records wait for their block without a durability that asks for less.
 const GATHER: Duration = Duration::from_secs(1);
 
+/// Memory for records that is kept for the next ones: what gathers while a busy disk writes.
+const SPARE_BYTES_MAX: usize = 4 << 20;
+
 /// Records on their way.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
@@ -129,7 +132,7 @@ impl Shared {
             // Somebody may be reading it.
             if let Some(Pending { mut bytes, .. }) = Arc::into_inner(batch) {
                 bytes.clear();
-                bytes.shrink_to(2 * BLOCK_BYTES);
+                bytes.shrink_to(SPARE_BYTES_MAX);
                 spare = bytes;
             }
             self.written.notify(usize::MAX);

@@ -16,11 +16,10 @@ mod write;
 
 use std::collections::{HashMap, HashSet};
 
-use event::{Shingle, Time, Type, Value};
-use judge::{Consequence, Next};
+use event::{Shingle, Time, Type};
 use serde::{Deserialize, Serialize};
 
-use super::{Description, KeyReading, Replaced};
+use super::{Description, Replaced};
 use crate::id::RecordId;
 
 pub(super) use check::check;
@@ -146,21 +145,6 @@ impl Group {
     }
 }
 
-/// What of a decision has no column of its own.
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Detail {
-    /// Facts, missing ones included.
-    facts: u32,
-    /// Facts that fit into no column, and which they are.
-    extras: Vec<(u32, Value)>,
-    keys: Vec<KeyReading>,
-    /// Of the rules in `rules` and `shadow_rules`.
-    reasons: Vec<DetailReason>,
-    shadow: Vec<DetailReason>,
-    next: Option<Next>,
-    effects: Vec<Consequence>,
-}
-
 /// What of a report has no column of its own.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct ReportDetail {
@@ -171,14 +155,6 @@ struct ReportDetail {
     limited: bool,
     counters: Vec<String>,
     replaced: Option<Replaced>,
-}
-
-/// Of a reason all but its rule.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct DetailReason {
-    score: f64,
-    detail: String,
-    values: Vec<(String, Option<Value>)>,
 }
 
 impl Layout {

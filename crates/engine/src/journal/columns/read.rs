@@ -7,18 +7,18 @@ use std::net::IpAddr;
 use std::os::unix::fs::FileExt;
 
 use event::{Facts, Slot, Time, Type, Value};
-use judge::{Action, Reason, Verdict};
+use judge::Action;
 
 use super::pages::{self, Chunk, Values};
 use super::{
-    Detail, DetailReason, Form, Group, HEAD_BYTES, INDEX_BYTES_MAX, Index, MAGIC, OWN, PARQUET, ROWS_MAX,
-    ReportDetail, own,
+    Form, Group, HEAD_BYTES, INDEX_BYTES_MAX, Index, MAGIC, OWN, PARQUET, ROWS_MAX, ReportDetail, own,
 };
 use crate::id::RecordId;
 use crate::journal::block::decompress;
+use crate::journal::encoding::{Put, Reader, variant};
 use crate::journal::segment::{SegmentError, VERSION};
 use crate::journal::slim::{Decided, Head, Look};
-use crate::journal::{Feedback, Record, Report, Row};
+use crate::journal::{Feedback, Record, Report};
 
 /// Memory that the columns of a group take while they are read, about.
 const BUDGET: usize = 512 << 20;
@@ -172,40 +172,58 @@ impl Columns {
         wanted: impl Fn(RecordId) -> bool,
     ) -> Result<Vec<(RecordId, Record)>, SegmentError> {
         let Some(group) = self.index.groups.get(number) else { return Ok(Vec::new()) };
+        let mut bytes = Vec::new();
+        let count = self.rows(number, wanted, &mut bytes)?;
+        let records = Record::decode_all(&bytes);
+        if records.len() == count { Ok(records) } else { Err(SegmentError::Damaged(group.at)) }
+    }
+
+    /// Puts the bytes of these records behind others, as rows have them, and answers how many records they are.
+    pub(in crate::journal) fn rows(
+        &self,
+        number: usize,
+        wanted: impl Fn(RecordId) -> bool,
+        into: &mut Vec<u8>,
+    ) -> Result<usize, SegmentError> {
+        let Some(group) = self.index.groups.get(number) else { return Ok(0) };
         let damaged = || SegmentError::Damaged(group.at);
         let mut budget = BUDGET;
         let mut ids = self.cursor(group, own::ID, &mut budget)?;
         let ids = (0..group.rows).map(|_| ids.next().text()?.parse::<RecordId>().ok());
         let ids: Vec<RecordId> = ids.collect::<Option<_>>().ok_or_else(damaged)?;
         if !ids.iter().any(|id| wanted(*id)) {
-            return Ok(Vec::new());
+            return Ok(0);
         }
         let columns = 0..group.chunks.len();
         let mut columns: Vec<Cursor> =
             columns.map(|column| self.cursor(group, column, &mut budget)).collect::<Result<_, _>>()?;
-        let mut records = Vec::new();
+        let mut count = 0;
         for id in ids {
-            let row: Vec<Entry<'_>> = columns.iter_mut().map(Cursor::next).collect();
-            if wanted(id) {
-                records.push((id, self.record(&row).ok_or_else(damaged)?));
+            if !wanted(id) {
+                columns.iter_mut().for_each(Cursor::pass);
+                continue;
             }
+            let row: Vec<Entry<'_>> = columns.iter_mut().map(Cursor::next).collect();
+            self.row(id, &row, into).ok_or_else(damaged)?;
+            count += 1;
         }
-        Ok(records)
+        Ok(count)
     }
 
-    /// The record of a row.
-    fn record(&self, row: &[Entry<'_>]) -> Option<Record> {
+    /// Puts the bytes of a record there. `None` if it is none; that it is one shows when it is decoded.
+    fn row(&self, id: RecordId, row: &[Entry<'_>], into: &mut Vec<u8>) -> Option<()> {
         let owned = |column: usize| row[column].text().map(str::to_owned);
         let time = Time(row[own::TIME].integer()?);
-        match row[own::WHAT].text()? {
-            super::FEEDBACK => Some(Record::Feedback(Feedback {
-                decision: row[own::DECISION].text()?.parse().ok()?,
-                class: owned(own::CLASS)?,
-                time,
-            })),
-            super::REPORT => {
+        match row[own::WHAT].bytes()? {
+            what if what == super::DECISION.as_bytes() => return self.decision(id, row, into),
+            what if what == super::FEEDBACK.as_bytes() => {
+                let decision = row[own::DECISION].text()?.parse().ok()?;
+                Record::Feedback(Feedback { decision, class: owned(own::CLASS)?, time })
+                    .encode_into(id, into);
+            }
+            what if what == super::REPORT.as_bytes() => {
                 let detail: ReportDetail = postcard::from_bytes(row[own::DETAIL].bytes()?).ok()?;
-                Some(Record::Report(Report {
+                let report = Report {
                     decision: row[own::DECISION].text()?.parse().ok()?,
                     class: owned(own::CLASS).or(detail.class),
                     time,
@@ -214,55 +232,70 @@ impl Columns {
                     limited: detail.limited,
                     counters: detail.counters,
                     replaced: detail.replaced,
-                }))
-            }
-            super::DECISION => {
-                let detail: Detail = postcard::from_bytes(row[own::DETAIL].bytes()?).ok()?;
-                let version = row[own::VERSION].text()?;
-                let verdict = Verdict {
-                    score: row[own::SCORE].float()?,
-                    action: row[own::ACTION].text()?.parse().ok()?,
-                    reasons: reasons(&row[own::RULES], detail.reasons)?,
-                    shadow: reasons(&row[own::SHADOW], detail.shadow)?,
-                    next: detail.next,
-                    effects: detail.effects,
                 };
-                Some(Record::Decision(Box::new(Row {
-                    pipeline: owned(own::PIPELINE)?,
-                    event_id: owned(own::EVENT_ID),
-                    time,
-                    arrival: Time(row[own::ARRIVAL].integer()?),
-                    duplicate: row[own::DUPLICATE].truth()?,
-                    facts: self.facts(row, version, detail.facts, detail.extras)?,
-                    keys: detail.keys,
-                    verdict,
-                    version: version.to_owned(),
-                })))
+                Record::Report(report).encode_into(id, into);
             }
-            _ => None,
+            _ => return None,
         }
+        Some(())
     }
 
-    /// A row's facts, of which there are so many.
-    fn facts(
-        &self,
-        row: &[Entry<'_>],
-        version: &str,
-        count: u32,
-        extras: Vec<(u32, Value)>,
-    ) -> Option<Facts> {
-        let slots = self.index.layout.version(version).map_or(&[][..], |layout| &layout.slots);
-        let count = usize::try_from(count).ok().filter(|count| *count <= usize::from(u16::MAX))?;
-        let mut values: Vec<Option<Value>> = vec![None; count];
-        for (value, column) in values.iter_mut().zip(slots) {
-            if let Some(column) = column {
-                *value = row.get(OWN.len() + *column as usize)?.value()?;
+    fn decision(&self, id: RecordId, row: &[Entry<'_>], into: &mut Vec<u8>) -> Option<()> {
+        let detail = Detail::read(row[own::DETAIL].bytes()?)?;
+        into.put_varint(id.0);
+        into.put_varint(if detail.effects == Detail::NO_EFFECTS { 0 } else { 2 });
+        let version = row[own::VERSION].bytes()?;
+        into.put_content(row[own::PIPELINE].bytes()?);
+        into.put_content(version);
+        match row[own::EVENT_ID].bytes() {
+            None => into.push(0),
+            Some(name) => {
+                into.push(1);
+                into.put_content(name);
             }
         }
-        for (fact, value) in extras {
-            *values.get_mut(fact as usize)? = Some(value);
+        into.put_signed(row[own::TIME].integer()?);
+        into.put_signed(row[own::ARRIVAL].integer()?);
+        into.push(u8::from(row[own::DUPLICATE].truth()?));
+        into.put_varint(detail.facts);
+        let known = self.index.layout.versions.iter().find(|known| known.version.as_bytes() == version);
+        let mut slots = known.map_or(&[][..], |known| &known.slots).iter();
+        let mut extras = detail.extras.iter().peekable();
+        for fact in 0..detail.facts {
+            let slot = slots.next().copied().flatten();
+            match (extras.next_if(|(extra, _)| *extra == fact), slot) {
+                (Some((_, value)), _) => {
+                    into.push(1);
+                    into.extend_from_slice(value);
+                }
+                (None, Some(slot)) => row.get(OWN.len() + slot as usize)?.put(into)?,
+                (None, None) => into.push(0),
+            }
         }
-        Some(Facts::from_values(values))
+        if extras.next().is_some() {
+            return None;
+        }
+        into.extend_from_slice(detail.keys);
+        into.extend_from_slice(&row[own::SCORE].float()?.to_le_bytes());
+        into.put_made(&row[own::ACTION].text()?.parse::<Action>().ok()?);
+        for (rules, (count, mut reasons)) in
+            [&row[own::RULES], &row[own::SHADOW]].into_iter().zip(detail.reasons)
+        {
+            let (first, end) = rules.values;
+            if (end - first) as u64 != count {
+                return None;
+            }
+            into.put_varint(count);
+            for rule in first..end {
+                into.put_content(rules.chunk.bytes(rule)?);
+                into.extend_from_slice(reasons.passed(Reader::pass_reason).ok()?);
+            }
+        }
+        into.extend_from_slice(detail.next);
+        if detail.effects != Detail::NO_EFFECTS {
+            into.extend_from_slice(detail.effects);
+        }
+        Some(())
     }
 
     /// Shows a group to `look`, and reads no more than that wants.
@@ -430,24 +463,54 @@ impl Wanted<'_> {
     }
 
     fn set_extras(&self, detail: Entry<'_>, row: &mut Facts) -> Option<()> {
-        let Detail { extras, .. } = postcard::from_bytes(detail.bytes()?).ok()?;
+        let Detail { extras, .. } = Detail::read(detail.bytes()?)?;
         for (fact, value) in extras {
-            if let Some(slot) = self.facts.get(fact as usize).copied().flatten() {
-                row.set(slot, value);
+            let slot = usize::try_from(fact).ok().and_then(|fact| self.facts.get(fact).copied().flatten());
+            if let Some(slot) = slot {
+                row.set(slot, postcard::from_bytes::<Value>(value).ok()?);
             }
         }
         Some(())
     }
 }
 
-/// Reasons, of their rules and what else there is.
-fn reasons(rules: &Entry<'_>, details: Vec<DetailReason>) -> Option<Vec<Reason>> {
-    let mut rules = rules.items();
-    let reasons = details.into_iter().map(|DetailReason { score, detail, values }| {
-        Some(Reason { rule: rules.next()??.to_owned(), score, detail, values })
-    });
-    let reasons = reasons.collect::<Option<Vec<_>>>()?;
-    rules.next().is_none().then_some(reasons)
+/// What of a decision has no column of its own, and where in its bytes.
+struct Detail<'b> {
+    /// Facts, missing ones included.
+    facts: u64,
+    /// Facts without a column, rising, and their values.
+    extras: Vec<(u64, &'b [u8])>,
+    keys: &'b [u8],
+    /// Of the rules that fired, enforced and in shadow: how many, and all but their names.
+    reasons: [(u64, Reader<'b>); 2],
+    next: &'b [u8],
+    effects: &'b [u8],
+}
+
+impl<'b> Detail<'b> {
+    /// An empty list.
+    const NO_EFFECTS: &'static [u8] = &[0];
+
+    fn read(bytes: &'b [u8]) -> Option<Detail<'b>> {
+        let mut reader = Reader::new(bytes);
+        let facts = reader.varint().ok().filter(|facts| *facts <= u64::from(u16::MAX))?;
+        let mut extras = Vec::new();
+        for _ in 0..reader.varint().ok()? {
+            extras.push((reader.varint().ok()?, reader.passed(Reader::pass_value).ok()?));
+        }
+        let keys = reader.passed(Reader::pass_keys).ok()?;
+        let mut reasons = [(0, reader); 2];
+        for of in &mut reasons {
+            let count = reader.varint().ok()?;
+            *of = (count, reader);
+            for _ in 0..of.0 {
+                reader.pass_reason().ok()?;
+            }
+        }
+        let next = reader.passed(Reader::pass_next).ok()?;
+        let effects = reader.passed(Reader::effects).ok()?;
+        reader.is_at_end().then_some(Detail { facts, extras, keys, reasons, next, effects })
+    }
 }
 
 impl Index {
@@ -561,6 +624,53 @@ impl<'c> Entry<'c> {
         let chunk = self.chunk;
         (self.values.0..self.values.1)
             .map(move |value| chunk.bytes(value).and_then(|item| std::str::from_utf8(item).ok()))
+    }
+
+    /// Puts the bytes of the value there, which may be missing. `None` if it is none of its type.
+    fn put(&self, into: &mut Vec<u8>) -> Option<()> {
+        if self.is_missing() {
+            into.push(0);
+            return Some(());
+        }
+        let mut begin = |variant| into.extend_from_slice(&[1, variant]);
+        match self.kind {
+            Type::String => {
+                begin(variant::STRING);
+                into.put_content(self.bytes()?);
+            }
+            Type::Integer => {
+                begin(variant::INTEGER);
+                into.put_signed(self.integer()?);
+            }
+            Type::Float => {
+                begin(variant::FLOAT);
+                into.extend_from_slice(&self.float()?.to_le_bytes());
+            }
+            Type::Bool => {
+                begin(variant::BOOL);
+                into.push(u8::from(self.truth()?));
+            }
+            Type::Time => {
+                begin(variant::TIME);
+                into.put_signed(self.integer()?);
+            }
+            Type::Ip => {
+                begin(variant::IP);
+                into.put_made(&self.text()?.parse::<IpAddr>().ok()?);
+            }
+            Type::Bytes => {
+                begin(variant::BYTES);
+                into.put_content(self.bytes()?);
+            }
+            Type::List => {
+                begin(variant::LIST);
+                into.put_varint((self.values.1 - self.values.0) as u64);
+                for item in self.values.0..self.values.1 {
+                    into.put_content(self.chunk.bytes(item)?);
+                }
+            }
+        }
+        Some(())
     }
 
     /// The value, which may be missing. `None` if it is none of its type.

@@ -1,7 +1,7 @@
 //! Records come back from columns as they were, and damage is found.
 
-use event::{Column, Facts, Slot, Span};
-use judge::Effect;
+use event::{Column, Facts, Slot, Span, Value};
+use judge::{Consequence, Effect};
 use proptest::prelude::*;
 
 use super::*;
@@ -69,8 +69,9 @@ fn written(form: Form, versions: &[Vec<Type>], records: &[(RecordId, Record)], p
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.half");
     let mut writer = Writer::create(&path, Layout::of(&known), form).unwrap();
-    for (id, record) in records {
-        writer.push(*id, record, (8 << 20) / per_group, Time(5)).unwrap();
+    for group in records.chunks(per_group) {
+        assert_eq!(writer.push_all(&encoded(group).concat(), Time(5)).unwrap() as usize, group.len());
+        writer.flush().unwrap();
     }
     assert_eq!(writer.finish().unwrap(), std::fs::metadata(&path).unwrap().len());
     std::fs::read(&path).unwrap()

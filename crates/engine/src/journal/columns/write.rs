@@ -1,13 +1,14 @@
 //! Writes records by columns.
 
 use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use event::{Time, Type, Value};
-use judge::Reason;
+use event::{Time, Type};
+use judge::{Action, Consequence};
 use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
 use parquet::column::writer::{ColumnCloseResult, ColumnWriter, get_column_writer};
 use parquet::data_type::ByteArray;
@@ -17,13 +18,15 @@ use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedW
 use parquet::schema::types::{ColumnDescPtr, ColumnPath, SchemaDescPtr, Type as SchemaType, TypePtr};
 
 use super::{
-    DECISION, Detail, DetailReason, FEEDBACK, Form, Group, HEAD_BYTES, INDEX_BYTES_MAX, ITEMS_MAX, Index,
-    Layout, MAGIC, OWN, REPORT, ReportDetail, own,
+    DECISION, FEEDBACK, Form, Group, HEAD_BYTES, INDEX_BYTES_MAX, ITEMS_MAX, Index, Layout, MAGIC, OWN,
+    REPORT, ReportDetail, own,
 };
 use crate::id::RecordId;
 use crate::journal::block::{LEVEL, compress};
+use crate::journal::encoding::{self, Arrived, Put, Reader, Seen, Start};
 use crate::journal::segment::VERSION;
-use crate::journal::{JournalError, Record, Report, Row, io_error};
+use crate::journal::slim::Head;
+use crate::journal::{JournalError, Report, io_error};
 
 /// Rows of a group.
 const GROUP_ROWS: usize = 8192;
@@ -54,6 +57,8 @@ struct Gathered {
     ids: Option<(RecordId, RecordId)>,
     arrival: Time,
     extras: bool,
+    /// Of the row that is being added: its facts without a column, and its reasons.
+    aside: [Vec<u8>; 2],
 }
 
 /// What a column has of a group.
@@ -70,7 +75,15 @@ enum Values {
     Bools(Vec<bool>),
     Integers(Vec<i64>),
     Floats(Vec<f64>),
-    Texts(Vec<ByteArray>),
+    Texts(Texts),
+}
+
+/// Texts or bytes, one behind the other.
+#[derive(Default)]
+struct Texts {
+    arena: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<usize>,
 }
 
 impl Writer {
@@ -121,47 +134,28 @@ impl Writer {
         })
     }
 
-    /// Adds a record, of which so many bytes are known to be in rows, and when it arrived, about.
-    pub(in crate::journal) fn push(
+    /// Adds records, as rows have them, and when they arrived, about. Answers how many: bytes that are no record end them,
+    /// and then the file is of no use.
+    pub(in crate::journal) fn push_all(
         &mut self,
-        id: RecordId,
-        record: &Record,
-        bytes: usize,
+        records: &[u8],
         arrival: Time,
-    ) -> Result<(), JournalError> {
-        let full = |gathered: &Gathered| {
-            gathered.rows >= GROUP_ROWS
-                || gathered.bytes + bytes > GROUP_BYTES
-                || gathered.items >= GROUP_ITEMS
-        };
-        if self.gathered.rows > 0 && full(&self.gathered) {
-            self.flush()?;
-        }
-        let gathered = &mut self.gathered;
-        match record {
-            Record::Decision(row) => gathered.decision(row, &self.index.layout),
-            Record::Feedback(feedback) => {
-                gathered.columns[own::WHAT].text(FEEDBACK);
-                gathered.columns[own::TIME].integer(feedback.time.0);
-                gathered.columns[own::DECISION].text(&feedback.decision.to_string());
-                gathered.columns[own::CLASS].text(&feedback.class);
+    ) -> Result<u32, JournalError> {
+        let (mut reader, mut count) = (Reader::new(records), 0);
+        while !reader.is_at_end() {
+            if self.gathered.is_full() {
+                self.flush()?;
             }
-            Record::Report(report) => gathered.report(report),
+            if self.gathered.push(&mut reader, &self.index.layout, arrival).is_err() {
+                break;
+            }
+            count += 1;
         }
-        gathered.columns[own::ID].text(&id.to_string());
-        gathered.rows += 1;
-        gathered.bytes += bytes;
-        gathered.ids = match gathered.ids {
-            None => Some((id, id)),
-            Some((first, last)) => Some((first.min(id), last.max(id))),
-        };
-        gathered.arrival = gathered.arrival.max(arrival);
-        gathered.end_row();
-        Ok(())
+        Ok(count)
     }
 
     /// Writes what was gathered.
-    fn flush(&mut self) -> Result<(), JournalError> {
+    pub(super) fn flush(&mut self) -> Result<(), JournalError> {
         let gathered = std::mem::replace(&mut self.gathered, Gathered::new(&self.index.layout));
         let Some((first, last)) = gathered.ids else { return Ok(()) };
         let path = self.path.clone();
@@ -282,59 +276,130 @@ impl Gathered {
     fn new(layout: &Layout) -> Gathered {
         let columns = layout.columns().map(|(_, kind)| Column::new(kind)).collect();
         let arrival = Time(i64::MIN);
-        Gathered { columns, rows: 0, bytes: 0, items: 0, ids: None, arrival, extras: false }
+        let aside = [Vec::new(), Vec::new()];
+        Gathered { columns, rows: 0, bytes: 0, items: 0, ids: None, arrival, extras: false, aside }
     }
 
-    fn decision(&mut self, row: &Row, layout: &Layout) {
-        let known = layout.version(&row.version);
-        let mut detail = Detail { facts: row.facts.values().len() as u32, ..Detail::default() };
-        for (fact, value) in (0..).zip(row.facts.values()) {
-            let Some(value) = value else { continue };
-            let column = known.and_then(|known| known.slots.get(fact as usize).copied().flatten());
-            match column.and_then(|column| self.columns.get_mut(OWN.len() + column as usize)) {
-                Some(column) if column.takes(value) => column.value(value, &mut self.items),
-                _ => detail.extras.push((fact, value.clone())),
+    fn is_full(&self) -> bool {
+        self.rows >= GROUP_ROWS || self.bytes >= GROUP_BYTES || self.items >= GROUP_ITEMS
+    }
+
+    /// Adds the next record.
+    fn push(&mut self, reader: &mut Reader<'_>, layout: &Layout, arrival: Time) -> encoding::Result<()> {
+        let mut id = None;
+        let bytes = reader.passed(|reader| {
+            let (of, start) = reader.start()?;
+            id = Some(of);
+            match start {
+                Start::Decision { head, arrived, has_effects } => {
+                    return self.decision(&head, &arrived, has_effects, reader, layout);
+                }
+                Start::Feedback { decision, class, time } => {
+                    self.columns[own::WHAT].text(FEEDBACK);
+                    self.columns[own::TIME].integer(time.0);
+                    self.columns[own::DECISION].make(|text| drop(write!(text, "{decision}")));
+                    self.columns[own::CLASS].text(class);
+                }
+                Start::Report(report) => self.report(&report),
+            }
+            Ok(())
+        })?;
+        let id = id.ok_or(encoding::Broken)?;
+        // Writing to a vector cannot fail.
+        self.columns[own::ID].make(|text| drop(write!(text, "{id}")));
+        self.rows += 1;
+        self.bytes += bytes.len();
+        self.ids = match self.ids {
+            None => Some((id, id)),
+            Some((first, last)) => Some((first.min(id), last.max(id))),
+        };
+        self.arrival = self.arrival.max(arrival);
+        self.end_row();
+        Ok(())
+    }
+
+    fn decision(
+        &mut self,
+        head: &Head<'_>,
+        arrived: &Arrived<'_>,
+        has_effects: bool,
+        reader: &mut Reader<'_>,
+        layout: &Layout,
+    ) -> encoding::Result<()> {
+        let known = layout.version(head.version);
+        let Gathered { columns, items, aside: [extras, reasons], .. } = self;
+        extras.clear();
+        reasons.clear();
+        let (facts, mut extra) = (reader.varint()?, 0);
+        for fact in 0..facts {
+            if !reader.flag()? {
+                continue;
+            }
+            let mut value = None;
+            let bytes = reader.passed(|reader| {
+                value = Some(reader.value()?);
+                Ok(())
+            })?;
+            let slot = usize::try_from(fact).ok().and_then(|fact| known?.slots.get(fact).copied().flatten());
+            let column = slot.and_then(|slot| columns.get_mut(OWN.len() + slot as usize));
+            match (column, value) {
+                (Some(column), Some(value)) if column.takes(&value) => column.value(value, items)?,
+                _ => {
+                    extra += 1;
+                    extras.put_varint(fact);
+                    extras.extend_from_slice(bytes);
+                }
             }
         }
-        self.extras |= !detail.extras.is_empty();
-        detail.keys.clone_from(&row.keys);
-        let verdict = &row.verdict;
-        let columns = &mut self.columns;
+        let keys = reader.passed(Reader::pass_keys)?;
+        columns[own::SCORE].float(reader.float()?);
+        columns[own::ACTION].text(reader.made::<Action>()?.name());
+        for column in [own::RULES, own::SHADOW] {
+            let count = reader.varint()?;
+            reasons.put_varint(count);
+            columns[column].list(count, items, || {
+                let rule = reader.text()?;
+                reasons.extend_from_slice(reader.passed(Reader::pass_reason)?);
+                Ok(rule)
+            })?;
+        }
+        let next = reader.passed(Reader::pass_next)?;
+        let mut effects: &[u8] = &[0];
+        if has_effects {
+            let mut made: Vec<Consequence> = Vec::new();
+            effects = reader.passed(|reader| {
+                made = reader.made()?;
+                Ok(())
+            })?;
+            let texts: Vec<String> = made.iter().map(|due| due.effect.to_string()).collect();
+            let mut texts = texts.iter();
+            columns[own::EFFECTS].list(made.len() as u64, items, || {
+                texts.next().map(String::as_str).ok_or(encoding::Broken)
+            })?;
+        }
+        columns[own::DETAIL].make(|detail| {
+            detail.put_varint(facts);
+            detail.put_varint(extra);
+            for part in [extras.as_slice(), keys, reasons, next, effects] {
+                detail.extend_from_slice(part);
+            }
+        });
+        self.extras |= extra > 0;
         columns[own::WHAT].text(DECISION);
-        columns[own::PIPELINE].text(&row.pipeline);
-        columns[own::VERSION].text(&row.version);
+        columns[own::PIPELINE].text(head.pipeline);
+        columns[own::VERSION].text(head.version);
         for (number, said) in known.iter().flat_map(|known| known.said.iter().enumerate()) {
             if let Some(said) = said {
                 columns[own::SAID + number].text(said);
             }
         }
-        if let Some(name) = &row.event_id {
+        if let Some(name) = arrived.event_id {
             columns[own::EVENT_ID].text(name);
         }
-        columns[own::TIME].integer(row.time.0);
-        columns[own::ARRIVAL].integer(row.arrival.0);
-        columns[own::DUPLICATE].bool(row.duplicate);
-        columns[own::ACTION].text(verdict.action.name());
-        columns[own::SCORE].float(verdict.score);
-        for (column, reasons, details) in [
-            (own::RULES, &verdict.reasons, &mut detail.reasons),
-            (own::SHADOW, &verdict.shadow, &mut detail.shadow),
-        ] {
-            columns[column].list(reasons.iter().map(|reason| reason.rule.as_bytes()), &mut self.items);
-            details.extend(reasons.iter().map(|Reason { score, detail, values, .. }| DetailReason {
-                score: *score,
-                detail: detail.clone(),
-                values: values.clone(),
-            }));
-        }
-        if !verdict.effects.is_empty() {
-            let texts: Vec<String> = verdict.effects.iter().map(|due| due.effect.to_string()).collect();
-            columns[own::EFFECTS].list(texts.iter().map(String::as_bytes), &mut self.items);
-        }
-        detail.next.clone_from(&verdict.next);
-        detail.effects.clone_from(&verdict.effects);
-        // Writing to a vector cannot fail, and no type here refuses to be written.
-        columns[own::DETAIL].bytes(postcard::to_stdvec(&detail).unwrap_or_default());
+        columns[own::TIME].integer(head.time.0);
+        columns[own::ARRIVAL].integer(arrived.arrival.0);
+        columns[own::DUPLICATE].bool(arrived.duplicate);
+        Ok(())
     }
 
     fn report(&mut self, report: &Report) {
@@ -350,11 +415,11 @@ impl Gathered {
         let columns = &mut self.columns;
         columns[own::WHAT].text(REPORT);
         columns[own::TIME].integer(report.time.0);
-        columns[own::DECISION].text(&report.decision.to_string());
+        columns[own::DECISION].make(|text| drop(write!(text, "{}", report.decision)));
         if let Some(label) = label {
             columns[own::CLASS].text(label);
         }
-        columns[own::DETAIL].bytes(postcard::to_stdvec(&detail).unwrap_or_default());
+        columns[own::DETAIL].make(|bytes| bytes.put_made(&detail));
     }
 
     /// What has no value in the row that was added is missing.
@@ -371,38 +436,49 @@ impl Column {
             Type::Bool => Values::Bools(Vec::new()),
             Type::Integer | Type::Time => Values::Integers(Vec::new()),
             Type::Float => Values::Floats(Vec::new()),
-            Type::String | Type::Ip | Type::Bytes | Type::List => Values::Texts(Vec::new()),
+            Type::String | Type::Ip | Type::Bytes | Type::List => Values::Texts(Texts::default()),
         };
         Column { kind, rows: 0, levels: Vec::new(), repeats: Vec::new(), values }
     }
 
     /// Whether a value has its place here.
-    fn takes(&self, value: &Value) -> bool {
-        let fits = |items: &[Box<str>]| items.len() <= ITEMS_MAX;
-        value.type_of() == self.kind && value.as_list().is_none_or(fits)
-    }
-
-    /// Adds the row's value, one that [`Column::takes`].
-    fn value(&mut self, value: &Value, items: &mut usize) {
+    fn takes(&self, value: &Seen<'_>) -> bool {
         match value {
-            Value::String(text) => self.text(text),
-            Value::Bytes(bytes) => self.bytes(bytes.to_vec()),
-            Value::Integer(integer) => self.integer(*integer),
-            Value::Time(time) => self.integer(time.0),
-            Value::Float(float) => self.float(*float),
-            Value::Bool(truth) => self.bool(*truth),
-            Value::Ip(ip) => self.text(&ip.to_string()),
-            Value::List(list) => self.list(list.iter().map(|item| item.as_bytes()), items),
+            Seen::Text(_) => self.kind == Type::String,
+            Seen::Integer(_) => self.kind == Type::Integer,
+            Seen::Float(_) => self.kind == Type::Float,
+            Seen::Bool(_) => self.kind == Type::Bool,
+            Seen::Time(_) => self.kind == Type::Time,
+            Seen::Ip(_) => self.kind == Type::Ip,
+            Seen::Bytes(_) => self.kind == Type::Bytes,
+            Seen::List(count, _) => self.kind == Type::List && *count <= ITEMS_MAX as u64,
         }
     }
 
-    fn text(&mut self, text: &str) {
-        self.bytes(text.as_bytes().to_vec());
+    /// Adds the row's value, one that [`Column::takes`].
+    fn value(&mut self, value: Seen<'_>, items: &mut usize) -> encoding::Result<()> {
+        match value {
+            Seen::Text(text) => self.text(text),
+            Seen::Bytes(bytes) => self.make(|made| made.extend_from_slice(bytes)),
+            Seen::Integer(integer) => self.integer(integer),
+            Seen::Time(time) => self.integer(time.0),
+            Seen::Float(float) => self.float(float),
+            Seen::Bool(truth) => self.bool(truth),
+            Seen::Ip(ip) => self.make(|text| drop(write!(text, "{ip}"))),
+            Seen::List(count, mut list) => self.list(count, items, || list.text())?,
+        }
+        Ok(())
     }
 
-    fn bytes(&mut self, bytes: Vec<u8>) {
-        if let Values::Texts(values) = &mut self.values {
-            values.push(ByteArray::from(bytes));
+    fn text(&mut self, text: &str) {
+        self.make(|made| made.extend_from_slice(text.as_bytes()));
+    }
+
+    /// Adds what is put behind the other texts.
+    fn make(&mut self, make: impl FnOnce(&mut Vec<u8>)) {
+        if let Values::Texts(texts) = &mut self.values {
+            make(&mut texts.arena);
+            texts.ends.push(texts.arena.len());
             self.entry(1);
         }
     }
@@ -428,20 +504,27 @@ impl Column {
         }
     }
 
-    fn list<'v>(&mut self, list: impl Iterator<Item = &'v [u8]>, items: &mut usize) {
-        let Values::Texts(values) = &mut self.values else { return };
-        let before = self.levels.len();
-        for item in list {
-            values.push(ByteArray::from(item.to_vec()));
-            self.repeats.push(i16::from(self.levels.len() > before));
+    /// Adds a list of so many items; counts them, too.
+    fn list<'v>(
+        &mut self,
+        count: u64,
+        items: &mut usize,
+        mut next: impl FnMut() -> encoding::Result<&'v str>,
+    ) -> encoding::Result<()> {
+        let Values::Texts(texts) = &mut self.values else { return Err(encoding::Broken) };
+        for number in 0..count {
+            texts.arena.extend_from_slice(next()?.as_bytes());
+            texts.ends.push(texts.arena.len());
+            self.repeats.push(i16::from(number > 0));
             self.levels.push(2);
+            *items += 1;
         }
-        *items += self.levels.len() - before;
-        if self.levels.len() == before {
+        if count == 0 {
             self.levels.push(1);
             self.repeats.push(0);
         }
         self.rows += 1;
+        Ok(())
     }
 
     /// After so many rows.
@@ -471,22 +554,35 @@ impl Column {
         let mut writer = get_column_writer(description, Arc::clone(properties), pages);
         let levels = Some(self.levels.as_slice());
         let repeats = (self.kind == Type::List).then_some(self.repeats.as_slice());
-        match (&mut writer, &self.values) {
+        match (&mut writer, self.values) {
             (ColumnWriter::BoolColumnWriter(writer), Values::Bools(values)) => {
-                writer.write_batch(values, levels, repeats)?;
+                writer.write_batch(&values, levels, repeats)?;
             }
             (ColumnWriter::Int64ColumnWriter(writer), Values::Integers(values)) => {
-                writer.write_batch(values, levels, repeats)?;
+                writer.write_batch(&values, levels, repeats)?;
             }
             (ColumnWriter::DoubleColumnWriter(writer), Values::Floats(values)) => {
-                writer.write_batch(values, levels, repeats)?;
+                writer.write_batch(&values, levels, repeats)?;
             }
             (ColumnWriter::ByteArrayColumnWriter(writer), Values::Texts(values)) => {
-                writer.write_batch(values, levels, repeats)?;
+                writer.write_batch(&values.cut(), levels, repeats)?;
             }
             _ => return Err(ParquetError::General("a column of another type".to_owned())),
         }
         let closed = writer.close()?;
         Ok((Bytes::from(sink.into_inner()?), closed))
+    }
+}
+
+impl Texts {
+    /// Each for itself; none is copied.
+    fn cut(self) -> Vec<ByteArray> {
+        let (arena, mut start) = (Bytes::from(self.arena), 0);
+        let cut = |end| {
+            let text = arena.slice(start..end);
+            start = end;
+            ByteArray::from(text)
+        };
+        self.ends.into_iter().map(cut).collect()
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! load      every key once, twelve an event
 //! run       events whose keys are drawn from a distribution, made before the clock starts
-//! settle    what is dirty is written, so that the server's processor time has it, too
+//! settle    what is dirty is written, and the journal made into columns, so that the server's processor time has it, too
 //! ```
 //!
 //! The processor time is the server's, as the system counts it, and not the client's, which is on the same machine.
@@ -348,11 +348,17 @@ fn agent() -> Agent {
     config.new_agent()
 }
 
-/// Waits until what was counted is written.
+/// Waits until what was counted is written, and what is closed of the journal has become columns.
 fn settle(server: &Served) -> Result<(), Failure> {
     let started = Instant::now();
     thread::sleep(FLUSHED);
-    while metric(server, "tollhouse_ledger_dirty_bytes")? > 0.0 && started.elapsed() < LONGEST {
+    let is_busy = || -> Result<bool, Failure> {
+        let rows =
+            metric(server, "tollhouse_journal_segments")? - metric(server, "tollhouse_journal_columnar")?;
+        // The newest segment stays one of rows.
+        Ok(rows > 1.0 || metric(server, "tollhouse_ledger_dirty_bytes")? > 0.0)
+    };
+    while is_busy()? && started.elapsed() < LONGEST {
         thread::sleep(Duration::from_millis(100));
     }
     Ok(())

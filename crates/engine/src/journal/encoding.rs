@@ -1,0 +1,513 @@
+//! The bytes of records, field by field, for those who do not make a record of them: what looks at rows, and what turns
+//! rows into columns and back. They are those of `postcard`, by which [`super::record`] makes and reads whole records;
+//! `docs/format.md` draws them.
+
+use std::net::IpAddr;
+
+use event::{Facts, Slot, Time, Value};
+use judge::Action;
+use serde::{Deserialize, Serialize};
+
+use super::Report;
+use super::slim::{Decided, Head};
+use crate::id::RecordId;
+
+/// What a value is preceded by in its bytes: the number of its variant.
+pub(super) mod variant {
+    pub(in crate::journal) const STRING: u8 = 0;
+    pub(in crate::journal) const INTEGER: u8 = 1;
+    pub(in crate::journal) const FLOAT: u8 = 2;
+    pub(in crate::journal) const BOOL: u8 = 3;
+    pub(in crate::journal) const TIME: u8 = 4;
+    pub(in crate::journal) const IP: u8 = 5;
+    pub(in crate::journal) const BYTES: u8 = 6;
+    pub(in crate::journal) const LIST: u8 = 7;
+}
+
+/// Reads the records of a block one after another.
+#[derive(Clone, Copy)]
+pub(super) struct Reader<'b> {
+    /// What is still to be read.
+    bytes: &'b [u8],
+}
+
+/// The beginning of a record.
+#[derive(Debug)]
+pub(super) enum Start<'b> {
+    /// A decision; [`Reader::facts`] and [`Reader::verdict`] have to follow, and [`Reader::effects`] if there are any.
+    Decision { head: Head<'b>, arrived: Arrived<'b>, has_effects: bool },
+    /// Feedback, whole.
+    Feedback { decision: RecordId, class: &'b str, time: Time },
+    /// The same of a named reporter.
+    Report(Box<Report>),
+}
+
+/// What a decision's head has beside what who looks wants to know.
+#[derive(Debug)]
+pub(super) struct Arrived<'b> {
+    /// The caller's name for the event.
+    pub(super) event_id: Option<&'b str>,
+    pub(super) arrival: Time,
+    pub(super) duplicate: bool,
+}
+
+/// A value whose content stays where it is.
+pub(super) enum Seen<'b> {
+    Text(&'b str),
+    Integer(i64),
+    Float(f64),
+    Bool(bool),
+    Time(Time),
+    Ip(IpAddr),
+    Bytes(&'b [u8]),
+    /// A list of so many texts.
+    List(u64, Reader<'b>),
+}
+
+/// The bytes are not those of a record.
+#[derive(Debug)]
+pub(crate) struct Broken;
+
+pub(super) type Result<T> = std::result::Result<T, Broken>;
+
+impl<'b> Reader<'b> {
+    pub(super) fn new(bytes: &'b [u8]) -> Reader<'b> {
+        Reader { bytes }
+    }
+
+    /// Whether all was read.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub(super) fn start(&mut self) -> Result<(RecordId, Start<'b>)> {
+        let (id, kind) = (RecordId(self.varint()?), self.varint()?);
+        let start = match kind {
+            0 | 2 => {
+                let (pipeline, version) = (self.text()?, self.text()?);
+                let event_id = if self.flag()? { Some(self.text()?) } else { None };
+                let time = self.time()?;
+                let arrived = Arrived { event_id, arrival: self.time()?, duplicate: self.flag()? };
+                let head = Head { id, pipeline, version, time };
+                Start::Decision { head, arrived, has_effects: kind == 2 }
+            }
+            1 => {
+                let (decision, class) = (RecordId(self.varint()?), self.text()?);
+                Start::Feedback { decision, class, time: self.time()? }
+            }
+            3 => Start::Report(Box::new(self.made()?)),
+            _ => return Err(Broken),
+        };
+        Ok((id, start))
+    }
+
+    /// Reads a decision's facts: `wanted` has for each in order the slot of `facts` that it is put in, if any.
+    pub(super) fn facts(&mut self, wanted: &[Option<Slot>], facts: &mut Facts) -> Result<()> {
+        for index in 0..self.varint()? {
+            if !self.flag()? {
+                continue;
+            }
+            match usize::try_from(index).ok().and_then(|index| wanted.get(index).copied().flatten()) {
+                Some(slot) => facts.set(slot, self.made::<Value>()?),
+                None => self.pass_value()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes over the keys and reads the verdict; `fired` gets the names of rules, and whether they were in shadow.
+    pub(super) fn verdict(&mut self, mut fired: impl FnMut(&'b str, bool)) -> Result<Decided> {
+        self.pass_keys()?;
+        let (score, action) = (self.float()?, self.made::<Action>()?);
+        for shadow in [false, true] {
+            for _ in 0..self.varint()? {
+                fired(self.text()?, shadow);
+                self.pass_reason()?;
+            }
+        }
+        self.pass_next()?;
+        Ok(Decided { score, action })
+    }
+
+    /// What is passed over by `pass`.
+    pub(super) fn passed(&mut self, pass: impl FnOnce(&mut Reader<'b>) -> Result<()>) -> Result<&'b [u8]> {
+        let before = self.bytes;
+        pass(self)?;
+        Ok(&before[..before.len() - self.bytes.len()])
+    }
+
+    pub(super) fn pass_keys(&mut self) -> Result<()> {
+        for _ in 0..self.varint()? {
+            // Kind, shingle, quality.
+            self.pass_varint()?;
+            self.pass_varint()?;
+            self.pass_varint()?;
+            // First and last time.
+            for _ in 0..2 {
+                if self.flag()? {
+                    self.pass_varint()?;
+                }
+            }
+            // Whether the pair was new, the number of counters, their sums.
+            self.flag()?;
+            self.byte()?;
+            for _ in 0..self.varint()? {
+                self.pass_varint()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes over what a reason has behind its rule: score, detail, and values.
+    pub(super) fn pass_reason(&mut self) -> Result<()> {
+        self.float()?;
+        self.content()?;
+        for _ in 0..self.varint()? {
+            self.content()?;
+            if self.flag()? {
+                self.pass_value()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes over the next band's action and its distance, if there is one.
+    pub(super) fn pass_next(&mut self) -> Result<()> {
+        if self.flag()? {
+            self.varint()?;
+            self.float()?;
+        }
+        Ok(())
+    }
+
+    /// Passes over effects.
+    pub(super) fn effects(&mut self) -> Result<()> {
+        self.made::<Vec<judge::Consequence>>().map(drop)
+    }
+
+    /// Passes over a value.
+    pub(super) fn pass_value(&mut self) -> Result<()> {
+        match self.byte()? {
+            variant::STRING | variant::BYTES => drop(self.content()?),
+            variant::INTEGER | variant::TIME => self.pass_varint()?,
+            variant::FLOAT => drop(self.float()?),
+            variant::BOOL => drop(self.flag()?),
+            variant::IP => drop(self.ip()?),
+            variant::LIST => {
+                for _ in 0..self.varint()? {
+                    self.content()?;
+                }
+            }
+            _ => return Err(Broken),
+        }
+        Ok(())
+    }
+
+    /// The next value; a list's items are passed over, and can be read from what it gives.
+    pub(super) fn value(&mut self) -> Result<Seen<'b>> {
+        Ok(match self.byte()? {
+            variant::STRING => Seen::Text(self.text()?),
+            variant::INTEGER => Seen::Integer(self.time()?.0),
+            variant::FLOAT => Seen::Float(self.float()?),
+            variant::BOOL => Seen::Bool(self.flag()?),
+            variant::TIME => Seen::Time(self.time()?),
+            variant::IP => Seen::Ip(self.ip()?),
+            variant::BYTES => Seen::Bytes(self.content()?),
+            variant::LIST => {
+                let count = self.varint()?;
+                let items = *self;
+                for _ in 0..count {
+                    self.text()?;
+                }
+                Seen::List(count, items)
+            }
+            _ => return Err(Broken),
+        })
+    }
+
+    fn ip(&mut self) -> Result<IpAddr> {
+        Ok(match self.byte()? {
+            0 => IpAddr::from(self.array::<4>()?),
+            1 => IpAddr::from(self.array::<16>()?),
+            _ => return Err(Broken),
+        })
+    }
+
+    /// A value that is not passed over.
+    pub(super) fn made<T: Deserialize<'b>>(&mut self) -> Result<T> {
+        let (value, rest) = postcard::take_from_bytes(self.bytes).map_err(|_| Broken)?;
+        self.bytes = rest;
+        Ok(value)
+    }
+
+    fn part(&mut self, length: usize) -> Result<&'b [u8]> {
+        let (part, rest) = self.bytes.split_at_checked(length).ok_or(Broken)?;
+        self.bytes = rest;
+        Ok(part)
+    }
+
+    /// Bytes behind their number.
+    pub(super) fn content(&mut self) -> Result<&'b [u8]> {
+        let length = self.varint()?;
+        self.part(usize::try_from(length).map_err(|_| Broken)?)
+    }
+
+    pub(super) fn text(&mut self) -> Result<&'b str> {
+        std::str::from_utf8(self.content()?).map_err(|_| Broken)
+    }
+
+    pub(super) fn float(&mut self) -> Result<f64> {
+        Ok(f64::from_le_bytes(self.array()?))
+    }
+
+    fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH]> {
+        let (array, rest) = self.bytes.split_first_chunk().ok_or(Broken)?;
+        self.bytes = rest;
+        Ok(*array)
+    }
+
+    pub(super) fn flag(&mut self) -> Result<bool> {
+        match self.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Broken),
+        }
+    }
+
+    pub(super) fn time(&mut self) -> Result<Time> {
+        let folded = self.varint()?;
+        Ok(Time((folded >> 1) as i64 ^ -((folded & 1) as i64)))
+    }
+
+    fn byte(&mut self) -> Result<u8> {
+        let (byte, rest) = self.bytes.split_first().ok_or(Broken)?;
+        self.bytes = rest;
+        Ok(*byte)
+    }
+
+    #[inline]
+    pub(super) fn varint(&mut self) -> Result<u64> {
+        // Lengths, counts and most variants.
+        if let [byte @ ..0x80, rest @ ..] = self.bytes {
+            self.bytes = rest;
+            return Ok(u64::from(*byte));
+        }
+        self.long_varint()
+    }
+
+    fn long_varint(&mut self) -> Result<u64> {
+        let mut number = 0;
+        for shift in (0..u64::BITS).step_by(7) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(Broken)
+    }
+
+    /// Passes over a number: its last byte is found among eight at once.
+    #[inline]
+    fn pass_varint(&mut self) -> Result<()> {
+        const GOES_ON: u64 = u64::from_le_bytes([0x80; 8]);
+        if let Some((word, rest)) = self.bytes.split_first_chunk::<8>() {
+            let ends = !u64::from_le_bytes(*word) & GOES_ON;
+            self.bytes = match (ends, rest) {
+                // The longest has ten bytes.
+                (0, [..0x80, rest @ ..] | [_, ..0x80, rest @ ..]) => rest,
+                (0, _) => return Err(Broken),
+                _ => &self.bytes[ends.trailing_zeros() as usize / 8 + 1..],
+            };
+            return Ok(());
+        }
+        self.varint().map(drop)
+    }
+}
+
+/// Writes the parts of records.
+pub(super) trait Put {
+    fn put_varint(&mut self, number: u64);
+
+    /// A time, or another signed number.
+    fn put_signed(&mut self, number: i64);
+
+    /// Text, or bytes.
+    fn put_content(&mut self, content: &[u8]);
+
+    /// What has a shape of its own.
+    fn put_made(&mut self, made: &impl Serialize);
+}
+
+impl Put for Vec<u8> {
+    #[inline]
+    fn put_varint(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.push(number as u8);
+    }
+
+    #[inline]
+    fn put_signed(&mut self, number: i64) {
+        self.put_varint((number << 1 ^ number >> 63) as u64);
+    }
+
+    #[inline]
+    fn put_content(&mut self, content: &[u8]) {
+        self.put_varint(content.len() as u64);
+        self.extend_from_slice(content);
+    }
+
+    fn put_made(&mut self, made: &impl Serialize) {
+        let start = self.len();
+        // Writing to a vector cannot fail, and no type here refuses to be written.
+        if postcard::serialize_with_flavor(made, Behind(self)).is_err() {
+            self.truncate(start);
+        }
+    }
+}
+
+/// A vector behind whose bytes more are written.
+struct Behind<'a>(&'a mut Vec<u8>);
+
+impl Behind<'_> {
+    /// At most three bytes.
+    #[inline]
+    fn few(&mut self, data: &[u8]) -> postcard::Result<()> {
+        match *data {
+            [] => {}
+            [a] => self.0.push(a),
+            [a, b] => self.0.extend_from_slice(&[a, b]),
+            [a, b, c] => self.0.extend_from_slice(&[a, b, c]),
+            _ => self.0.extend_from_slice(data),
+        }
+        Ok(())
+    }
+}
+
+impl postcard::ser_flavors::Flavor for Behind<'_> {
+    type Output = ();
+
+    /// Most of what comes are numbers of a few bytes, for which a copy of any length costs more than all else.
+    #[inline]
+    fn try_extend(&mut self, data: &[u8]) -> postcard::Result<()> {
+        if let Some((eight, rest @ ([] | [_] | [_, _]))) = data.split_first_chunk::<8>() {
+            self.0.extend_from_slice(eight);
+            return self.few(rest);
+        }
+        match data.split_first_chunk::<4>() {
+            None => self.few(data),
+            Some((four, rest @ ([] | [_] | [_, _] | [_, _, _]))) => {
+                self.0.extend_from_slice(four);
+                self.few(rest)
+            }
+            Some(_) => {
+                self.0.extend_from_slice(data);
+                Ok(())
+            }
+        }
+    }
+
+    #[inline]
+    fn try_push(&mut self, data: u8) -> postcard::Result<()> {
+        self.0.push(data);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::samples::{report, row, value};
+    use crate::journal::{Feedback, Record};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn rows_are_read_as_they_were_written(
+            values in prop::collection::vec(prop::option::of(value()), 0..12),
+            wanted in prop::collection::vec(any::<bool>(), 12),
+            report in report(),
+        ) {
+            let row = row(values);
+            let feedback = Feedback { decision: RecordId(3), class: "spam".to_owned(), time: Time(-1) };
+            let mut bytes = Record::Decision(Box::new(row.clone())).encode(RecordId(9));
+            bytes.extend(Record::Feedback(feedback).encode(RecordId(u64::MAX)));
+            bytes.extend(Record::Report(report.clone()).encode(RecordId(7)));
+            let mut reader = Reader::new(&bytes);
+            let (id, start) = reader.start().unwrap();
+            let Start::Decision { head, .. } = start else { panic!("{start:?}") };
+            prop_assert_eq!((id, head.pipeline, head.version, head.time), (RecordId(9), "mail", "0123", Time(-7)));
+            let slots: Vec<Option<Slot>> =
+                wanted.iter().zip(0..).map(|(wanted, slot)| wanted.then_some(Slot(slot))).collect();
+            let mut facts = row.facts.clone();
+            facts.clear_all();
+            reader.facts(&slots, &mut facts).unwrap();
+            for (slot, value) in row.facts.values().iter().enumerate() {
+                prop_assert_eq!(&facts.values()[slot], &value.clone().filter(|_| wanted[slot]));
+            }
+            let mut fired = Vec::new();
+            let decided = reader.verdict(|rule, shadow| fired.push((rule, shadow))).unwrap();
+            prop_assert_eq!((decided.score, decided.action), (2.5, Action::Review));
+            prop_assert_eq!(fired, [("A", false), ("B", false), ("C", true)]);
+            let (id, start) = reader.start().unwrap();
+            let is_right = matches!(
+                start, Start::Feedback { decision: RecordId(3), class: "spam", time: Time(-1) }
+            );
+            prop_assert!(is_right && id == RecordId(u64::MAX), "{:?}", start);
+            let (id, start) = reader.start().unwrap();
+            let is_right = matches!(&start, Start::Report(read) if **read == report);
+            prop_assert!(is_right && id == RecordId(7), "{:?}", start);
+            prop_assert!(reader.is_at_end());
+        }
+
+        #[test]
+        fn numbers_are_passed_over_as_they_are_read(
+            numbers in prop::collection::vec((any::<u64>(), 0u32..64).prop_map(|(number, by)| number >> by), 0..9),
+            behind in prop::collection::vec(any::<u8>(), 0..12),
+        ) {
+            let mut bytes = Vec::new();
+            numbers.iter().for_each(|number| bytes.put_varint(*number));
+            bytes.extend(&behind);
+            let mut reader = Reader::new(&bytes);
+            let mut passing = reader;
+            for number in numbers {
+                prop_assert_eq!(reader.varint().unwrap(), number);
+                passing.pass_varint().unwrap();
+                prop_assert_eq!(passing.bytes, reader.bytes);
+            }
+            // What nobody wrote is refused by both, or by neither.
+            let (read, passed) = (reader.varint().is_ok(), passing.pass_varint().is_ok());
+            prop_assert!(read == passed && (!read || passing.bytes == reader.bytes));
+        }
+
+        #[test]
+        fn small_parts_are_written_as_they_are(bytes in prop::collection::vec(any::<u8>(), 0..20)) {
+            let mut out = vec![7];
+            postcard::ser_flavors::Flavor::try_extend(&mut Behind(&mut out), &bytes).unwrap();
+            prop_assert_eq!(&out[1..], &bytes[..]);
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300), at: prop::sample::Index) {
+            let mut mended = Record::Decision(Box::new(row(vec![Some(Value::Bool(true))]))).encode(RecordId(9));
+            let at = at.index(mended.len());
+            mended.splice(at.., bytes.iter().copied());
+            for bytes in [bytes, mended] {
+                let mut reader = Reader::new(&bytes);
+                while let Ok((_, start)) = reader.start() {
+                    let is_row = matches!(start, Start::Decision { .. });
+                    if is_row && (reader.facts(&[], &mut Facts::default()).is_err() || reader.verdict(|_, _| ()).is_err()) {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
