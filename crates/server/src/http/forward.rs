@@ -35,6 +35,8 @@ const SILENT: HeaderName = HeaderName::from_static("tollhouse-silent");
 /// The status that a refusal is meant to have where the proxy knows 401 and 403 only.
 const STATUS: HeaderName = HeaderName::from_static("tollhouse-status");
 
+const NOT_LET_THROUGH: &str = "The request is not let through";
+
 const FORWARDED_FOR: &str = "x-forwarded-for";
 const METHODS: [&str; 2] = ["x-forwarded-method", "x-original-method"];
 const URIS: [&str; 3] = ["x-forwarded-uri", "x-original-uri", "x-original-url"];
@@ -53,32 +55,28 @@ struct Asked {
 }
 
 impl Asked {
-    /// Reads it from the proxy's own request; `rest` is what follows the name in the path.
-    fn of(ip: IpAddr, method: &Method, uri: &Uri, rest: &str, headers: &HeaderMap) -> Asked {
+    /// Reads it from the proxy's own request; `rest` is what follows the name in the path. `None` where fields disagree on
+    /// the method or the path: then a client has written one of them.
+    fn of(ip: IpAddr, method: &Method, uri: &Uri, rest: &str, headers: &HeaderMap) -> Option<Asked> {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let first = |names: &[&str]| names.iter().find_map(|name| text(name)).map(str::to_owned);
-        let uri_text = first(&URIS).unwrap_or_else(|| match uri.query() {
+        let method = agreed(headers, &METHODS, str::to_owned)?.unwrap_or_else(|| method.to_string());
+        let asked = || match uri.query() {
             Some(query) => format!("/{rest}?{query}"),
             None => format!("/{rest}"),
-        });
-        // Some send a whole URL.
-        let target = uri_text.parse::<Uri>().ok();
-        let path_and_query = target.as_ref().and_then(|uri| uri.path_and_query());
-        let (path, query) = match path_and_query {
-            Some(both) => (both.path().to_owned(), both.query().unwrap_or_default().to_owned()),
-            None => (uri_text, String::new()),
         };
-        let host = first(&HOSTS).or_else(|| text(HOST.as_str()).map(str::to_owned)).unwrap_or_default();
+        let (path, query) = agreed(headers, &URIS, target)?.unwrap_or_else(|| target(&asked()));
+        let host = HOSTS.iter().find_map(|name| text(name)).or_else(|| text(HOST.as_str()));
+        let host = host.unwrap_or_default().to_owned();
         let name = host.parse::<axum::http::uri::Authority>().map(|authority| authority.host().to_owned());
-        Asked {
+        Some(Asked {
             ip: ip.to_string(),
             host: name.unwrap_or(host).to_ascii_lowercase(),
-            method: first(&METHODS).unwrap_or_else(|| method.to_string()),
+            method,
             path,
             query,
             agent: text(USER_AGENT.as_str()).unwrap_or_default().to_owned(),
             referer: text(REFERER.as_str()).unwrap_or_default().to_owned(),
-        }
+        })
     }
 
     /// A field, by the name that limits call it.
@@ -108,6 +106,23 @@ impl Asked {
     }
 }
 
+/// What all fields of these names say, if there is one; `None` where they do not say the same.
+fn agreed<T: PartialEq>(headers: &HeaderMap, names: &[&str], read: impl Fn(&str) -> T) -> Option<Option<T>> {
+    let values = names.iter().flat_map(|name| headers.get_all(*name));
+    let mut said = values.filter_map(|value| value.to_str().ok()).map(read);
+    let first = said.next();
+    said.all(|other| first.as_ref() == Some(&other)).then_some(first)
+}
+
+/// Path and query of a URI; some send a whole URL.
+fn target(text: &str) -> (String, String) {
+    let uri = text.parse::<Uri>().ok();
+    match uri.as_ref().and_then(Uri::path_and_query) {
+        Some(both) => (both.path().to_owned(), both.query().unwrap_or_default().to_owned()),
+        None => (text.to_owned(), String::new()),
+    }
+}
+
 /// What is answered to a proxy: whether its request passes.
 pub(super) async fn auth(
     State(node): State<Arc<Node>>,
@@ -129,7 +144,11 @@ pub(super) async fn auth(
     }
     let forwarded: Vec<&[u8]> = headers.get_all(FORWARDED_FOR).iter().map(|value| value.as_bytes()).collect();
     let ip = client(peer, forwarded.into_iter(), &forward.hops);
-    let asked = Asked::of(ip, &method, &uri, part("rest"), &headers);
+    let Some(asked) = Asked::of(ip, &method, &uri, part("rest"), &headers) else {
+        tracing::debug!(%ip, name, "fields of the proxy and of the client name different requests");
+        let status = StatusCode::FORBIDDEN;
+        return Ok(refused(status, status, NOT_LET_THROUGH, HeaderMap::new()));
+    };
     let taken = take(&node, &plan, forward, &asked).await;
     let silent = taken.iter().any(|taken| taken.silent);
     let mut head = fields(&taken);
@@ -156,7 +175,7 @@ pub(super) async fn auth(
         StatusCode::TOO_MANY_REQUESTS => StatusCode::from_u16(forward.refuse).unwrap_or(meant),
         status => status,
     };
-    Ok(refused(status, meant, "The request is not let through", head))
+    Ok(refused(status, meant, NOT_LET_THROUGH, head))
 }
 
 async fn take(node: &Node, plan: &Plan, forward: &ForwardPlan, asked: &Asked) -> Vec<Taken> {
@@ -195,6 +214,10 @@ mod tests {
     use super::*;
 
     fn asked(uri: &str, rest: &str, headers: &[(&str, &str)]) -> Asked {
+        read(uri, rest, headers).unwrap()
+    }
+
+    fn read(uri: &str, rest: &str, headers: &[(&str, &str)]) -> Option<Asked> {
         let headers = headers.iter().map(|(name, value)| {
             (HeaderName::try_from(*name).unwrap(), HeaderValue::try_from(*value).unwrap())
         });
@@ -224,5 +247,22 @@ mod tests {
         let envoy = Asked { method: "GET".to_owned(), ..expected };
         assert_eq!(asked("/v1/auth/site/login?a=b", "login", &[("host", "example.org")]), envoy);
         assert_eq!(asked("/v1/auth/site", "", &[("x-original-uri", "not a uri")]).path, "not a uri");
+    }
+
+    #[test]
+    fn fields_that_disagree_are_believed_nothing() {
+        let check = |headers: &[(&str, &str)], agree: bool| {
+            assert_eq!(read("/v1/auth/site", "", headers).is_some(), agree, "{headers:?}");
+        };
+        check(&[("x-original-uri", "/login"), ("x-forwarded-uri", "/login")], true);
+        check(
+            &[("x-original-url", "https://example.org/login?a=b"), ("x-forwarded-uri", "/login?a=b")],
+            true,
+        );
+        check(&[("x-original-uri", "/login"), ("x-forwarded-uri", "/")], false);
+        check(&[("x-original-url", "https://example.org/login"), ("x-original-uri", "/login?a=b")], false);
+        check(&[("x-original-method", "POST"), ("x-forwarded-method", "GET")], false);
+        check(&[("x-forwarded-uri", "/login"), ("x-forwarded-uri", "/")], false);
+        check(&[("x-forwarded-method", "POST"), ("x-original-uri", "/")], true);
     }
 }
