@@ -47,7 +47,7 @@ const TAG_SHIFT: u32 = 48;
 pub struct Hash(u64);
 
 impl Hash {
-    /// One of them.
+    /// The least of them, for places that are not filled yet.
     pub const ZERO: Hash = Hash(0);
 
     /// Which shard a key belongs to, and its hash in there.
@@ -778,6 +778,7 @@ impl Shard {
         }
         for (place, dirty) in first.iter_mut().zip(unsure) {
             if let Found::Hot(found) = self.find(dirty.hash) {
+                self.prefetch_cell(found);
                 let Entry { reference, class, .. } = found.entry();
                 *place = Some((reference, class));
             }

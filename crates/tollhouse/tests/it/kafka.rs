@@ -135,6 +135,18 @@ impl Follower {
         Ends(child.unwrap())
     }
 
+    /// Follows until something more was taken, and is killed.
+    #[track_caller]
+    fn killed(&self, server: &Server) {
+        let before = seen(server);
+        let child = self.start();
+        let began = Instant::now();
+        while seen(server) == before {
+            assert!(began.elapsed() < PATIENCE, "nothing was taken after {before}");
+        }
+        end(child, Signal::KILL);
+    }
+
     /// Takes what is there.
     fn once(&self) -> Ran {
         let position = self.position();
@@ -168,13 +180,7 @@ fn a_topic_is_consumed_once_whatever_is_killed() {
             broker.append(partition, 1..101);
         }
         sent += 300;
-        let before = seen(&server);
-        let child = follower.start();
-        let began = Instant::now();
-        while seen(&server) == before {
-            assert!(began.elapsed() < PATIENCE, "nothing was taken after {before}");
-        }
-        end(child, Signal::KILL);
+        follower.killed(&server);
     }
     let child = follower.start();
     wait(&server, sent);
@@ -201,13 +207,7 @@ fn a_topic_of_others_is_consumed_once(kind: &str) {
     let follower = Follower::new(&server, format!("kafka://{}/{TOPIC}", broker.address));
     for _ in 0..2 {
         broker.append(EACH);
-        let before = seen(&server);
-        let child = follower.start();
-        let began = Instant::now();
-        while seen(&server) == before {
-            assert!(began.elapsed() < PATIENCE, "nothing was taken after {before}");
-        }
-        end(child, Signal::KILL);
+        follower.killed(&server);
     }
     for is_new in [false, true] {
         if is_new {
