@@ -113,3 +113,196 @@ impl Round {
         Ok(Decided { taken: taken?, asked })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use axum::body::Bytes;
+    use engine::{Config, Directory, Engine, Home, Overrides, Plan};
+    use event::{Key, Kind, Space, Span, Time};
+    use stats::{Answer, Catalog, Census, Embedded, Ledger, LedgerError, Outcomes, Request, Timeline};
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+    use tokio::net::UnixStream;
+    use tokio::sync::watch;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::listen::{Socket, Stop};
+    use crate::node::Node;
+    use crate::patience::Patient;
+    use crate::resp::converse;
+
+    const CLIENTS: usize = 3;
+    /// Of a bucket that gets nothing back while a test runs, as its clock stands still.
+    const TAKE: &[u8] = b"CL.THROTTLE shared 99 1 3600\n";
+    const QUOTA: i64 = 100;
+    /// Never reached where nobody hangs.
+    const DEADLINE: Duration = Duration::from_secs(60);
+
+    /// A ledger that does nothing until it is let.
+    struct Held {
+        home: Embedded,
+        open: watch::Receiver<bool>,
+        asked: Arc<AtomicUsize>,
+    }
+
+    impl Ledger for Held {
+        fn observe<'a>(&'a self, requests: &'a [Request]) -> Answer<'a, Outcomes> {
+            Box::pin(async move {
+                self.asked.fetch_add(1, Ordering::Relaxed);
+                self.open.clone().wait_for(|open| *open).await.unwrap();
+                self.home.observe(requests).await
+            })
+        }
+
+        fn timeline<'a>(&'a self, key: Key) -> Answer<'a, Option<Timeline>> {
+            self.home.timeline(key)
+        }
+
+        fn hottest<'a>(
+            &'a self,
+            space: Space,
+            kind: Kind,
+            counter: u8,
+            window: Span,
+            now: Time,
+            limit: usize,
+        ) -> Answer<'a, Vec<(Key, u64)>> {
+            self.home.hottest(space, kind, counter, window, now, limit)
+        }
+
+        fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError> {
+            self.home.set_catalog(catalog)
+        }
+
+        fn maintain(&self, now: Time) -> Result<(), LedgerError> {
+            self.home.maintain(now)
+        }
+
+        fn close(&self) -> Result<(), LedgerError> {
+            self.home.close()
+        }
+
+        fn census(&self) -> Census {
+            self.home.census()
+        }
+    }
+
+    /// How a client's part ends while the ledger is being asked.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum End {
+        /// It closes its connection.
+        Closed,
+        /// Its conversation is given up, as by a defect.
+        GivenUp,
+    }
+
+    /// What a take is answered: what is left, or an error.
+    async fn heard(client: &mut BufReader<UnixStream>) -> Result<i64, String> {
+        let mut line = String::new();
+        client.read_line(&mut line).await.unwrap();
+        if let Some(error) = line.strip_prefix('-') {
+            return Err(error.trim_end().to_owned());
+        }
+        assert_eq!(line, "*5\r\n");
+        let mut numbers = [0; 5];
+        for number in &mut numbers {
+            line.clear();
+            client.read_line(&mut line).await.unwrap();
+            *number = line.trim_start_matches(':').trim_end().parse().unwrap();
+        }
+        assert_eq!(numbers[0], 0, "it is allowed");
+        Ok(numbers[2])
+    }
+
+    /// Clients take in one round, and one of them ends before the ledger answers. Says whether the others were told to try again.
+    async fn ends_meanwhile(leaver: usize, end: End) -> bool {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
+        let text =
+            "[[listener]]\nname = \"m\"\nprotocol = \"resp\"\nlisten = \"[::1]:0\"\ntimeout = \"10m\"\n";
+        let plan = Plan::compile(&Config::from_text("test.toml", text, &Overrides::default()));
+        let plan = plan.unwrap_or_else(|problems| panic!("{problems}"));
+        let (let_go, open) = watch::channel(false);
+        let asked = Arc::new(AtomicUsize::new(0));
+        let asked_there = Arc::clone(&asked);
+        let held = |plan: &Plan| {
+            let home = Embedded::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;
+            Ok(Home::Elsewhere(Box::new(Held { home, open, asked: asked_there })))
+        };
+        let engine = Arc::new(Engine::open_over(&directory, plan, held).unwrap());
+        let listener = engine.plan().node.listeners[0].clone();
+        let clock = Arc::new(|| Time::from_seconds(1_779_012_000));
+        let face = Arc::new(Face::new(Arc::new(Node::new(engine, clock, Bytes::new())), listener));
+        let (_node_ends, stop) = Stop::new();
+
+        // All of them are readable before the first is read, on a runtime of one thread: so they are one round.
+        let mut sockets = Vec::new();
+        for _ in 0..CLIENTS {
+            let (mut client, served) = UnixStream::pair().unwrap();
+            client.write_all(TAKE).await.unwrap();
+            served.readable().await.unwrap();
+            sockets.push((client, served));
+        }
+        let begin = |(client, served)| {
+            let stream = Patient::new(Socket::Unix(served), DEADLINE);
+            (BufReader::new(client), tokio::spawn(converse(stream, Arc::clone(&face), stop.clone())))
+        };
+        let mut clients: Vec<_> = sockets.into_iter().map(begin).collect();
+        while asked.load(Ordering::Relaxed) == 0 {
+            yield_now().await;
+        }
+
+        let (client, talk) = clients.remove(leaver);
+        match end {
+            End::Closed => drop(client),
+            End::GivenUp => {
+                talk.abort();
+                assert!(talk.await.unwrap_err().is_cancelled());
+            }
+        }
+        let_go.send(true).unwrap();
+        let mut left = BTreeSet::new();
+        let mut errors = Vec::new();
+        for (client, _) in &mut clients {
+            match heard(client).await {
+                Ok(number) => assert!(left.insert(number), "two were given the same"),
+                Err(error) => errors.push(error),
+            }
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 1, "they were one round, and nobody asked for it again");
+        let of_round = QUOTA - CLIENTS as i64..QUOTA;
+        assert!(left.iter().all(|left| of_round.contains(left)), "{left:?}");
+        assert!(errors.iter().all(|error| error.starts_with("TRYAGAIN ")), "{errors:?}");
+        assert!(left.is_empty() || errors.is_empty(), "they are answered alike: {left:?} {errors:?}");
+
+        // It goes on, and each take of the round was counted once, or none.
+        let counted = if errors.is_empty() { CLIENTS as i64 } else { 0 };
+        for (take, (client, _)) in (1..).zip(&mut clients) {
+            client.write_all(TAKE).await.unwrap();
+            assert_eq!(heard(client).await, Ok(QUOTA - counted - take));
+        }
+        for (client, talk) in clients {
+            drop(client);
+            talk.await.unwrap();
+        }
+        !errors.is_empty()
+    }
+
+    #[tokio::test]
+    async fn whoever_leaves_a_round_leaves_nobody_waiting() {
+        let mut lost = Vec::new();
+        for leaver in 0..CLIENTS {
+            for end in [End::Closed, End::GivenUp] {
+                let is_lost = timeout(DEADLINE, ends_meanwhile(leaver, end)).await.expect("nobody hangs");
+                if is_lost {
+                    lost.push(end);
+                }
+            }
+        }
+        assert_eq!(lost, [End::GivenUp], "only who asks the ledger for all takes their answers along");
+    }
+}
