@@ -8,6 +8,7 @@ mod data;
 mod documents;
 mod explain;
 mod follow;
+mod full;
 mod import;
 mod kafka;
 mod keeping;

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -34,8 +35,15 @@ impl Ran {
     }
 }
 
+/// The built binary.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_tollhouse");
+
 fn command(args: &[&OsStr]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tollhouse"));
+    command_of(Command::new(PROGRAM), args)
+}
+
+/// The same of what runs the program.
+fn command_of(mut command: Command, args: &[&OsStr]) -> Command {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("TOLLHOUSE_") {
             command.env_remove(name);
@@ -113,11 +121,24 @@ impl Data {
 pub(crate) struct Server {
     child: Child,
     pub(crate) url: String,
+    /// What it has said on standard error since it came up.
+    said: Arc<Mutex<String>>,
 }
 
 impl Server {
     /// Starts `serve` on a free port.
     pub(crate) fn start(data: &Path, args: &[&str]) -> Server {
+        Server::start_by(Command::new(PROGRAM), data, args)
+    }
+
+    /// The same of a process whose files may be limited: a write beyond the limit fails, and no signal comes with it.
+    pub(crate) fn start_limitable(data: &Path, args: &[&str]) -> Server {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", PROGRAM]);
+        Server::start_by(shell, data, args)
+    }
+
+    fn start_by(command: Command, data: &Path, args: &[&str]) -> Server {
         let mut all = vec![
             OsStr::new("serve"),
             OsStr::new("--listen"),
@@ -126,7 +147,8 @@ impl Server {
         ];
         all.push(data.as_os_str());
         all.extend(args.iter().map(OsStr::new));
-        let mut server = Server { child: command(&all).spawn().unwrap(), url: String::new() };
+        let child = command_of(command, &all).spawn().unwrap();
+        let mut server = Server { child, url: String::new(), said: Arc::default() };
         let mut lines = BufReader::new(server.child.stderr.take().unwrap());
         let mut said = String::new();
         while server.url.is_empty() && lines.read_line(&mut said).unwrap() > 0 {
@@ -135,18 +157,33 @@ impl Server {
             }
         }
         assert!(!server.url.is_empty(), "the server did not come up: {said}");
-        thread::spawn(move || lines.read_to_end(&mut Vec::new()));
+        let more = Arc::clone(&server.said);
+        thread::spawn(move || {
+            let mut line = String::new();
+            while lines.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+                more.lock().unwrap().push_str(&std::mem::take(&mut line));
+            }
+        });
         server
+    }
+
+    /// What it has said on standard error since it came up.
+    pub(crate) fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
     }
 
     /// Sends a signal that does not end it.
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        kill_process(self.pid(), signal).unwrap();
     }
 
     /// Sends a signal and waits for the end; the exit code, none after a signal that cannot be handled.
     pub(crate) fn end(mut self, signal: Signal) -> Option<i32> {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        kill_process(self.pid(), signal).unwrap();
         self.child.wait().unwrap().code()
     }
 }
