@@ -1,7 +1,7 @@
 //! Ctrl-C and SIGTERM: a command stops between two events and closes what it has open.
 //!
 //! A command that is stuck, say in reading a terminal, is not waited for: after a moment, or at a second signal, the
-//! engine is closed from here and the process ends.
+//! engine is closed, or what is temporary removed, from here and the process ends.
 
 use std::process;
 use std::sync::Arc;
@@ -22,6 +22,15 @@ pub(crate) struct Interrupt(Arc<AtomicBool>);
 impl Interrupt {
     /// Listens from now on, and closes the engine if the command does not.
     pub(crate) fn watch(engine: Option<Arc<Engine>>) -> Interrupt {
+        Interrupt::watch_or(move || {
+            if let Some(Err(error)) = engine.map(|engine| engine.close()) {
+                crate::console::error(error);
+            }
+        })
+    }
+
+    /// Listens from now on, and does this if the command does not end by itself.
+    pub(crate) fn watch_or(clean_up: impl FnOnce() + Send + 'static) -> Interrupt {
         let interrupt = Interrupt::default();
         let flag = Arc::clone(&interrupt.0);
         // Without the thread Ctrl-C ends the process at once, as it does any other.
@@ -42,9 +51,7 @@ impl Interrupt {
                     _ = term.recv() => {}
                     () = tokio::time::sleep(GRACE) => {}
                 }
-                if let Some(Err(error)) = engine.map(|engine| engine.close()) {
-                    crate::console::error(error);
-                }
+                clean_up();
                 process::exit(130);
             });
         });

@@ -4,6 +4,8 @@
 //! which drive its clock, and mail whose source says what it is gets feedback once it is decided, as from its readers.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::env;
+use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use server::api::{BatchLine, Decision};
 use tokio::sync::Notify;
 
 use crate::client::{Client, LineForm};
-use crate::console::{BOLD, Cell, DIM, Output, Progress, Table, colour, say};
+use crate::console::{self, BOLD, Cell, DIM, Output, Progress, Table, colour, say};
 use crate::corpora;
 use crate::draw;
 use crate::exit::{Exit, Failure};
@@ -51,8 +53,14 @@ const OF_EACH: usize = 2;
 const LINES: usize = 64;
 
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
-    let interrupt = Interrupt::watch(None);
     let parent = tempfile::Builder::new().prefix("tollhouse-demo-").tempdir().map_err(Failure::new)?;
+    // The server waits for who is in the middle of a request; the user does not.
+    let temporary = parent.path().to_owned();
+    let interrupt = Interrupt::watch_or(move || {
+        if let Err(error) = fs::remove_dir_all(&temporary) {
+            console::error(format_args!("{} stays behind: {error}", temporary.display()));
+        }
+    });
     let data = parent.path().join("data");
     let engine = open(&data)?;
     let samples = samples();
@@ -297,6 +305,9 @@ fn clearest(judged: &[Judged]) -> Vec<&Judged> {
 
 fn try_it(client: &Client, data: &Path) {
     let url = client.base();
+    // As it was called: from `cargo run` it is on nobody's path.
+    let program = env::args_os().next().unwrap_or_else(|| "tollhouse".into());
+    let program = program.display();
     say(format_args!(
         "The server goes on at {BOLD}{url}{BOLD:#}; its data is in {}. Try:
 
@@ -307,11 +318,11 @@ fn try_it(client: &Client, data: &Path) {
   printf 'From: a@example.com\\nSubject: CHEAP PILLS!!!\\n\\nhttp://192.0.2.7/buy\\n' |
     curl -H 'content-type: message/rfc822' --data-binary @- '{url}/v1/decide'
   curl '{url}/v1/decisions/ID'     with its id, or one from above
-  curl '{url}/v1/timeline?pipeline=web&kind=path&value=/'
+  curl '{url}/v1/timeline?kind=from&value=a@example.com'
 
-  tollhouse explain --server {url} ID
-  tollhouse stats --server {url} --pipeline web path /
-  tollhouse top --server {url} from
+  {program} explain --server {url} ID
+  {program} stats --server {url} from a@example.com
+  {program} top --server {url} from
 
 Its clock stands where the samples end, and goes on from there.
 Ctrl-C ends it and removes the data.",

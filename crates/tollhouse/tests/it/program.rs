@@ -38,7 +38,8 @@ impl Ran {
 /// The built binary.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tollhouse");
 
-fn command(args: &[&OsStr]) -> Command {
+/// The program without the settings of this environment; its three streams are pipes.
+pub(crate) fn command(args: &[&OsStr]) -> Command {
     command_of(Command::new(PROGRAM), args)
 }
 

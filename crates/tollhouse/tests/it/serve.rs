@@ -1,8 +1,12 @@
 //! `serve` and what is left when it ends, well or not.
 
-use rustix::process::Signal;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 
-use crate::program::{Data, MESSAGE, Server, run};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::follow::Ends;
+use crate::program::{Data, MESSAGE, Server, command, run};
 
 /// Decisions that a server answered are all there after it ended so.
 fn check(args: &[&str], signal: Signal, code: Option<i32>) {
@@ -82,5 +86,34 @@ fn the_demo_shows_five_verdicts_and_ends() {
     assert_eq!(ran.stdout.matches("  score ").count(), 5, "{}", ran.stdout);
     for part in ["  mail ", "  web ", "spam", "ham", "happened"] {
         assert!(ran.stdout.contains(part), "{part} is missing in {}", ran.stdout);
+    }
+}
+
+/// Nobody is in the way of its end, or a client in the middle of a request.
+#[test]
+fn the_demo_ends_and_leaves_nothing_behind() {
+    for (unfinished, code) in [(false, 0), (true, 130)] {
+        let temporary = tempfile::tempdir().unwrap();
+        let left =
+            || temporary.path().read_dir().unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+        let mut demo = Ends(command(&["demo".as_ref()]).env("TMPDIR", temporary.path()).spawn().unwrap());
+        let mut said = BufReader::new(demo.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let goes_on = said.find(|line| line.starts_with("The server goes on at ")).unwrap();
+        let (_, address) = goes_on.split_once("http://").unwrap();
+        let mut client = TcpStream::connect(address.split_once(';').unwrap().0).unwrap();
+        if unfinished {
+            let head =
+                ["POST /v1/decide HTTP/1.1", "Host: localhost", "Content-Type: message/rfc822"].join("\r\n");
+            let more = "\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n";
+            client.write_all((head + more).as_bytes()).unwrap();
+            let mut heard = [0; 21];
+            client.read_exact(&mut heard).unwrap();
+            assert_eq!(heard, *b"HTTP/1.1 100 Continue");
+        }
+        assert_eq!(left().len(), 1);
+        kill_process(Pid::from_child(&demo.0), Signal::INT).unwrap();
+        let ended = demo.0.wait().unwrap();
+        assert_eq!(ended.code(), Some(code), "{:?}", said.collect::<Vec<_>>());
+        assert!(left().is_empty(), "{:?}", left());
     }
 }
