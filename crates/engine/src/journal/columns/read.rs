@@ -119,6 +119,36 @@ impl Columns {
         self.bytes
     }
 
+    /// The whole file.
+    pub(super) fn all(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; usize::try_from(self.bytes).map_err(io::Error::other)?];
+        self.source.read_at(&mut bytes, 0)?;
+        Ok(bytes)
+    }
+
+    /// Whether a group has the same bytes as one of another file, which are here as they should be.
+    pub(in crate::journal) fn is_copy(
+        &self,
+        number: usize,
+        other: &Columns,
+        its: usize,
+    ) -> Result<bool, SegmentError> {
+        let (Some(group), Some(of)) = (self.index.groups.get(number), other.index.groups.get(its)) else {
+            return Ok(false);
+        };
+        if (Group { at: of.at, ..group.clone() }) != *of {
+            return Ok(false);
+        }
+        let mut at = group.at;
+        for (length, crc) in &group.chunks {
+            if crc32fast::hash(&self.chunk_bytes(at, *length)?) != *crc {
+                return Ok(false);
+            }
+            at += u64::from(*length);
+        }
+        Ok(true)
+    }
+
     /// What columns it has.
     pub(in crate::journal) fn layout(&self) -> &super::Layout {
         &self.index.layout
@@ -142,14 +172,19 @@ impl Columns {
         let before: u64 = group.chunks.iter().take(column).map(|(length, _)| u64::from(*length)).sum();
         let (length, crc) = group.chunks.get(column).copied().unwrap_or_default();
         let at = group.at + before;
-        // The index was found to lie behind it.
-        let mut bytes = vec![0; length as usize];
-        self.source.read_at(&mut bytes, at)?;
+        let bytes = self.chunk_bytes(at, length)?;
         let kind = self.kind(column);
         if self.form == Form::Sealed && crc32fast::hash(&bytes) != crc {
             return Err(SegmentError::Damaged(at));
         }
         pages::decode(&bytes, self.form, kind, group.rows as usize, budget).ok_or(SegmentError::Damaged(at))
+    }
+
+    fn chunk_bytes(&self, at: u64, length: u32) -> io::Result<Vec<u8>> {
+        // The index was found to lie behind it.
+        let mut bytes = vec![0; length as usize];
+        self.source.read_at(&mut bytes, at)?;
+        Ok(bytes)
     }
 
     fn kind(&self, column: usize) -> Type {

@@ -13,13 +13,14 @@ use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Phy
 use parquet::column::writer::{ColumnCloseResult, ColumnWriter, get_column_writer};
 use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
+use parquet::file::metadata::ParquetMetaDataReader;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::{ColumnDescPtr, ColumnPath, SchemaDescPtr, Type as SchemaType, TypePtr};
 
 use super::{
-    DECISION, FEEDBACK, Form, Group, HEAD_BYTES, INDEX_BYTES_MAX, ITEMS_MAX, Index, Layout, MAGIC, OWN,
-    REPORT, ReportDetail, own,
+    Columns, DECISION, FEEDBACK, Form, Group, HEAD_BYTES, INDEX_BYTES_MAX, ITEMS_MAX, Index, Layout, MAGIC,
+    OWN, REPORT, ReportDetail, own,
 };
 use crate::id::RecordId;
 use crate::journal::block::{LEVEL, compress};
@@ -35,10 +36,62 @@ const GROUP_BYTES: usize = 8 << 20;
 /// The same of items of lists.
 const GROUP_ITEMS: usize = 1 << 20;
 
+/// What a file is written to.
+pub(in crate::journal) trait Sink: Write + Send {
+    /// How many bytes it has.
+    fn length(&self) -> std::io::Result<u64>;
+    /// The checksum of all from here on.
+    fn checksum(&self, from: u64) -> std::io::Result<u32>;
+    /// Overwrites what is here, and makes all of it as durable as it can be.
+    fn seal(&mut self, head: &[u8], at: u64) -> std::io::Result<()>;
+}
+
+impl Sink for File {
+    fn length(&self) -> std::io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn checksum(&self, from: u64) -> std::io::Result<u32> {
+        let mut hasher = crc32fast::Hasher::new();
+        let mut bytes = vec![0; 64 << 10];
+        let (mut at, to) = (from, self.length()?);
+        while at < to {
+            let part = usize::try_from(to - at).unwrap_or(usize::MAX).min(bytes.len());
+            self.read_exact_at(&mut bytes[..part], at)?;
+            hasher.update(&bytes[..part]);
+            at += part as u64;
+        }
+        Ok(hasher.finalize())
+    }
+
+    fn seal(&mut self, head: &[u8], at: u64) -> std::io::Result<()> {
+        self.write_all_at(head, at)?;
+        self.sync_all()
+    }
+}
+
+impl Sink for Vec<u8> {
+    fn length(&self) -> std::io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+
+    fn checksum(&self, from: u64) -> std::io::Result<u32> {
+        let from = usize::try_from(from).ok().and_then(|from| self.get(from..));
+        from.map(crc32fast::hash).ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
+    }
+
+    fn seal(&mut self, head: &[u8], at: u64) -> std::io::Result<()> {
+        let place = usize::try_from(at).ok().and_then(|at| self.get_mut(at..)?.get_mut(..head.len()));
+        place.ok_or(std::io::ErrorKind::UnexpectedEof)?.copy_from_slice(head);
+        Ok(())
+    }
+}
+
 /// Writes a file. What was written of it is of no use before [`Writer::finish`].
-pub(in crate::journal) struct Writer {
+pub(in crate::journal) struct Writer<S: Sink = File> {
+    /// What is said to have failed.
     path: PathBuf,
-    file: SerializedFileWriter<File>,
+    file: SerializedFileWriter<S>,
     schema: SchemaDescPtr,
     properties: WriterPropertiesPtr,
     form: Form,
@@ -93,6 +146,19 @@ impl Writer {
         layout: Layout,
         form: Form,
     ) -> Result<Writer, JournalError> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
+        Writer::over(file.map_err(io_error(path))?, path, layout, form)
+    }
+}
+
+impl<S: Sink> Writer<S> {
+    /// Begins in what is still empty.
+    pub(in crate::journal) fn over(
+        sink: S,
+        path: &Path,
+        layout: Layout,
+        form: Form,
+    ) -> Result<Writer<S>, JournalError> {
         let fields = layout.columns().map(|(name, kind)| field(name, kind)).collect::<Result<Vec<_>, _>>();
         let failed = |error| parquet_error(path, error);
         let schema = SchemaType::group_type_builder("records").with_fields(fields.map_err(failed)?).build();
@@ -115,10 +181,8 @@ impl Writer {
             properties = properties.set_column_dictionary_enabled(path, false);
         }
         let properties = Arc::new(properties.build());
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
-        let file = file.map_err(io_error(path))?;
         let mut file =
-            SerializedFileWriter::new(file, Arc::new(schema.map_err(failed)?), Arc::clone(&properties))
+            SerializedFileWriter::new(sink, Arc::new(schema.map_err(failed)?), Arc::clone(&properties))
                 .map_err(failed)?;
         // The head is written last.
         file.write_all(&[0; HEAD_BYTES - 4]).map_err(io_error(path))?;
@@ -184,8 +248,42 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes what is left and all that says where things are, and syncs. Returns how many bytes the file has.
-    pub(in crate::journal) fn finish(mut self) -> Result<u64, JournalError> {
+    /// Adds all groups of another file as they are, if their columns are those of this one and mean the same; else
+    /// nothing. Answers whether that was so.
+    pub(in crate::journal) fn copy(&mut self, columns: &Columns) -> Result<bool, JournalError> {
+        if !self.index.layout.has_all_of(columns.layout()) {
+            return Ok(false);
+        }
+        self.flush()?;
+        let path = self.path.clone();
+        let failed = |error| parquet_error(&path, error);
+        let bytes = Bytes::from(columns.all().map_err(io_error(&path))?);
+        let footer = ParquetMetaDataReader::new().parse_and_finish(&bytes).map_err(failed)?;
+        if footer.num_row_groups() != columns.index.groups.len() {
+            return Ok(false);
+        }
+        for (of, group) in columns.index.groups.iter().zip(footer.row_groups()) {
+            let mut copy = self.file.next_row_group().map_err(failed)?;
+            for metadata in group.columns() {
+                let closed = ColumnCloseResult {
+                    bytes_written: metadata.compressed_size().unsigned_abs(),
+                    rows_written: u64::from(of.rows),
+                    metadata: metadata.clone(),
+                    bloom_filter: None,
+                    column_index: None,
+                    offset_index: None,
+                };
+                copy.append_column(&bytes, closed).map_err(failed)?;
+            }
+            copy.close().map_err(failed)?;
+            self.index.groups.push(Group { at: self.at, ..of.clone() });
+            self.at += of.bytes();
+        }
+        Ok(true)
+    }
+
+    /// Writes what is left and all that says where things are, and syncs. Returns what it is written to.
+    pub(in crate::journal) fn finish(mut self) -> Result<S, JournalError> {
         self.flush()?;
         let path = self.path;
         let raw = postcard::to_stdvec(&self.index).unwrap_or_default();
@@ -198,10 +296,9 @@ impl Writer {
             Form::Bare => raw.clone(),
         };
         self.file.write_all(&index).map_err(io_error(&path))?;
-        let file = self.file.into_inner().map_err(|error| parquet_error(&path, error))?;
+        let mut file = self.file.into_inner().map_err(|error| parquet_error(&path, error))?;
         let footer = self.at + index.len() as u64;
-        let written = || {
-            let bytes = file.metadata()?.len();
+        let mut written = || {
             let mut head = Vec::with_capacity(HEAD_BYTES);
             head.extend_from_slice(&MAGIC);
             head.extend_from_slice(&VERSION.to_le_bytes());
@@ -209,28 +306,13 @@ impl Writer {
             head.extend_from_slice(&(index.len() as u32).to_le_bytes());
             head.extend_from_slice(&(raw.len() as u32).to_le_bytes());
             head.extend_from_slice(&crc32fast::hash(&index).to_le_bytes());
-            head.extend_from_slice(&crc_of(&file, footer, bytes)?.to_le_bytes());
+            head.extend_from_slice(&file.checksum(footer)?.to_le_bytes());
             head.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
-            file.write_all_at(&head, super::PARQUET.len() as u64)?;
-            file.sync_all()?;
-            Ok(bytes)
+            file.seal(&head, super::PARQUET.len() as u64)
         };
-        written().map_err(io_error(&path))
+        written().map_err(io_error(&path))?;
+        Ok(file)
     }
-}
-
-/// The checksum of a part of a file.
-fn crc_of(file: &File, from: u64, to: u64) -> std::io::Result<u32> {
-    let mut hasher = crc32fast::Hasher::new();
-    let mut bytes = vec![0; 64 << 10];
-    let mut at = from;
-    while at < to {
-        let part = usize::try_from(to - at).unwrap_or(usize::MAX).min(bytes.len());
-        file.read_exact_at(&mut bytes[..part], at)?;
-        hasher.update(&bytes[..part]);
-        at += part as u64;
-    }
-    Ok(hasher.finalize())
 }
 
 fn parquet_error(path: &Path, error: ParquetError) -> JournalError {
