@@ -16,6 +16,7 @@ mod encoding;
 mod erase;
 pub mod export;
 mod files;
+mod keys;
 mod record;
 #[cfg(test)]
 mod samples;
@@ -41,7 +42,7 @@ pub use block::{Block, Head};
 pub use erase::ErasedRecords;
 pub(crate) use erase::erase;
 use files::segments_in;
-pub(crate) use record::{Decided, KnownKey, Records};
+pub(crate) use record::{Decided, Records};
 pub use record::{Description, Feedback, KeyReading, KindDescription, Record, Replaced, Report, Row};
 use segment::Summary;
 pub use segment::{Blocks, SegmentError};

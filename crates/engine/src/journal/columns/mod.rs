@@ -93,6 +93,9 @@ pub(super) enum Form {
     Bare,
 }
 
+/// An empty list.
+const NO_EFFECTS: &[u8] = &[0];
+
 /// What `what` says.
 const DECISION: &str = "decision";
 const FEEDBACK: &str = "feedback";

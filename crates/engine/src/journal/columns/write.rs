@@ -9,7 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use event::{Time, Type};
 use judge::{Action, Consequence};
-use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
+use parquet::basic::{Compression, CompressionCodec, LogicalType, Repetition, TimeUnit, Type as Physical};
+use parquet::column::page::{CompressedPage, Page, PageWriteSpec, PageWriter};
 use parquet::column::writer::{ColumnCloseResult, ColumnWriter, get_column_writer};
 use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
@@ -20,14 +21,15 @@ use parquet::schema::types::{ColumnDescPtr, ColumnPath, SchemaDescPtr, Type as S
 
 use super::{
     Columns, DECISION, FEEDBACK, Form, Group, HEAD_BYTES, INDEX_BYTES_MAX, ITEMS_MAX, Index, Layout, MAGIC,
-    OWN, REPORT, ReportDetail, own,
+    NO_EFFECTS, OWN, REPORT, ReportDetail, own,
 };
 use crate::id::RecordId;
 use crate::journal::block::{LEVEL, compress};
-use crate::journal::encoding::{self, Arrived, Put, Reader, Seen, Start};
+use crate::journal::encoding::{self, Arrived, Put, Reader, Seen, Shape, Start};
+use crate::journal::keys;
 use crate::journal::segment::VERSION;
 use crate::journal::slim::Head;
-use crate::journal::{JournalError, Report, io_error};
+use crate::journal::{JournalError, KeyReading, Report, io_error};
 
 /// Rows of a group.
 const GROUP_ROWS: usize = 8192;
@@ -110,8 +112,8 @@ struct Gathered {
     ids: Option<(RecordId, RecordId)>,
     arrival: Time,
     extras: bool,
-    /// Of the row that is being added: its facts without a column, and its reasons.
-    aside: [Vec<u8>; 2],
+    /// Of the row that is being added: its facts without a column, its reasons, and its keys if they were long.
+    aside: [Vec<u8>; 3],
 }
 
 /// What a column has of a group.
@@ -162,13 +164,10 @@ impl<S: Sink> Writer<S> {
         let fields = layout.columns().map(|(name, kind)| field(name, kind)).collect::<Result<Vec<_>, _>>();
         let failed = |error| parquet_error(path, error);
         let schema = SchemaType::group_type_builder("records").with_fields(fields.map_err(failed)?).build();
-        let level = ZstdLevel::try_new(LEVEL).map_err(failed)?;
         let mut properties = WriterProperties::builder()
             .set_created_by(concat!("tollhouse ", env!("CARGO_PKG_VERSION")).to_owned())
-            .set_compression(match form {
-                Form::Sealed => Compression::ZSTD(level),
-                Form::Bare => Compression::UNCOMPRESSED,
-            })
+            // Of which nobody asks the crate: see [`Pages`].
+            .set_compression(Compression::UNCOMPRESSED)
             .set_offset_index_disabled(true)
             .set_statistics_enabled(EnabledStatistics::None);
         for column in [own::ID, own::TIME, own::ARRIVAL] {
@@ -228,7 +227,7 @@ impl<S: Sink> Writer<S> {
         let mut group = self.file.next_row_group().map_err(failed)?;
         for (number, column) in gathered.columns.into_iter().enumerate() {
             let description = self.schema.column(number);
-            let (bytes, closed) = column.encode(description, &self.properties).map_err(failed)?;
+            let (bytes, closed) = column.encode(description, &self.properties, self.form).map_err(failed)?;
             // A group holds at most some megabytes.
             chunks.push((bytes.len() as u32, crc32fast::hash(&bytes)));
             self.at += bytes.len() as u64;
@@ -251,7 +250,7 @@ impl<S: Sink> Writer<S> {
     /// Adds all groups of another file as they are, if their columns are those of this one and mean the same; else
     /// nothing. Answers whether that was so.
     pub(in crate::journal) fn copy(&mut self, columns: &Columns) -> Result<bool, JournalError> {
-        if !self.index.layout.has_all_of(columns.layout()) {
+        if columns.version != VERSION || !self.index.layout.has_all_of(columns.layout()) {
             return Ok(false);
         }
         self.flush()?;
@@ -358,7 +357,7 @@ impl Gathered {
     fn new(layout: &Layout) -> Gathered {
         let columns = layout.columns().map(|(_, kind)| Column::new(kind)).collect();
         let arrival = Time(i64::MIN);
-        let aside = [Vec::new(), Vec::new()];
+        let aside = Default::default();
         Gathered { columns, rows: 0, bytes: 0, items: 0, ids: None, arrival, extras: false, aside }
     }
 
@@ -373,8 +372,8 @@ impl Gathered {
             let (of, start) = reader.start()?;
             id = Some(of);
             match start {
-                Start::Decision { head, arrived, has_effects } => {
-                    return self.decision(&head, &arrived, has_effects, reader, layout);
+                Start::Decision { head, arrived, shape } => {
+                    return self.decision(&head, &arrived, shape, reader, layout);
                 }
                 Start::Feedback { decision, class, time } => {
                     self.columns[own::WHAT].text(FEEDBACK);
@@ -404,12 +403,12 @@ impl Gathered {
         &mut self,
         head: &Head<'_>,
         arrived: &Arrived<'_>,
-        has_effects: bool,
+        shape: Shape,
         reader: &mut Reader<'_>,
         layout: &Layout,
     ) -> encoding::Result<()> {
         let known = layout.version(head.version);
-        let Gathered { columns, items, aside: [extras, reasons], .. } = self;
+        let Gathered { columns, items, aside: [extras, reasons, known_keys], .. } = self;
         extras.clear();
         reasons.clear();
         let (facts, mut extra) = (reader.varint()?, 0);
@@ -433,7 +432,16 @@ impl Gathered {
                 }
             }
         }
-        let keys = reader.passed(Reader::pass_keys)?;
+        let keys = match shape {
+            Shape::Short => reader.content()?,
+            Shape::Long { .. } => {
+                known_keys.clear();
+                for KeyReading { kind, shingle, reading } in reader.made::<Vec<KeyReading>>()? {
+                    keys::put(known_keys, head.time, (kind, shingle), &reading);
+                }
+                known_keys
+            }
+        };
         columns[own::SCORE].float(reader.float()?);
         columns[own::ACTION].text(reader.made::<Action>()?.name());
         for column in [own::RULES, own::SHADOW] {
@@ -446,13 +454,14 @@ impl Gathered {
             })?;
         }
         let next = reader.passed(Reader::pass_next)?;
-        let mut effects: &[u8] = &[0];
-        if has_effects {
-            let mut made: Vec<Consequence> = Vec::new();
+        let (mut effects, mut made) = (NO_EFFECTS, Vec::<Consequence>::new());
+        if shape.has_effects() {
             effects = reader.passed(|reader| {
                 made = reader.made()?;
                 Ok(())
             })?;
+        }
+        if effects != NO_EFFECTS {
             let texts: Vec<String> = made.iter().map(|due| due.effect.to_string()).collect();
             let mut texts = texts.iter();
             columns[own::EFFECTS].list(made.len() as u64, items, || {
@@ -462,7 +471,9 @@ impl Gathered {
         columns[own::DETAIL].make(|detail| {
             detail.put_varint(facts);
             detail.put_varint(extra);
-            for part in [extras.as_slice(), keys, reasons, next, effects] {
+            detail.extend_from_slice(extras);
+            detail.put_content(keys);
+            for part in [reasons.as_slice(), next, effects] {
                 detail.extend_from_slice(part);
             }
         });
@@ -630,9 +641,10 @@ impl Column {
         self,
         description: ColumnDescPtr,
         properties: &WriterPropertiesPtr,
+        form: Form,
     ) -> Result<(Bytes, ColumnCloseResult), ParquetError> {
         let mut sink = TrackedWrite::new(Vec::new());
-        let pages = Box::new(SerializedPageWriter::new(&mut sink));
+        let pages = Box::new(Pages { file: SerializedPageWriter::new(&mut sink), form });
         let mut writer = get_column_writer(description, Arc::clone(properties), pages);
         let levels = Some(self.levels.as_slice());
         let repeats = (self.kind == Type::List).then_some(self.repeats.as_slice());
@@ -651,8 +663,37 @@ impl Column {
             }
             _ => return Err(ParquetError::General("a column of another type".to_owned())),
         }
-        let closed = writer.close()?;
+        let mut closed = writer.close()?;
+        if form == Form::Sealed {
+            let level = CompressionCodec::ZSTD;
+            closed.metadata = closed.metadata.into_builder().set_compression_codec(level).build()?;
+        }
         Ok((Bytes::from(sink.into_inner()?), closed))
+    }
+}
+
+/// Compresses pages on their way. The crate would make a context of zstd for every column, which takes longer than to
+/// compress what most columns have; each thread keeps its own.
+struct Pages<'s> {
+    file: SerializedPageWriter<'s, Vec<u8>>,
+    form: Form,
+}
+
+impl PageWriter for Pages<'_> {
+    fn write_page(&mut self, page: CompressedPage) -> Result<PageWriteSpec, ParquetError> {
+        if self.form == Form::Bare {
+            return self.file.write_page(page);
+        }
+        let mut compressed = page.compressed_page().clone();
+        let (Page::DataPage { buf, .. } | Page::DictionaryPage { buf, .. }) = &mut compressed else {
+            return Err(ParquetError::General("a page of another version".to_owned()));
+        };
+        *buf = compress(buf, LEVEL)?.into();
+        self.file.write_page(CompressedPage::new(compressed, page.uncompressed_size()))
+    }
+
+    fn close(&mut self) -> Result<(), ParquetError> {
+        self.file.close()
     }
 }
 
