@@ -50,7 +50,7 @@ pub use directory::{Directory, DirectoryError};
 pub use explain::{Close, ExplainedClassifier, ExplainedKey, ExplainedModel, ExplainedToken, Explanation};
 use id::IdSource;
 pub use id::{RecordId, RecordIdError};
-use journal::{Decided, Journal, JournalError, KnownKey, Record, Records};
+use journal::{Decided, Journal, JournalError, Record, Records};
 pub use json::json_value;
 pub use judge::Severity;
 pub use metrics::Metrics;
@@ -634,16 +634,9 @@ impl Engine {
                 for slot in decision.pipeline.schema.transient() {
                     facts.clear(*slot);
                 }
-                let known = observed.known();
-                let keys: Vec<KnownKey<'_>> =
-                    known.map(|(key, reading)| KnownKey::new(key, reading)).collect();
-                records.push_decision(&Decided {
-                    id,
-                    arrival: observed.prepared.row.arrival,
-                    decision: &decision,
-                    facts: &observed.prepared.row.facts,
-                    keys: &keys,
-                });
+                let row = &observed.prepared.row;
+                let decided = Decided { id, arrival: row.arrival, decision: &decision, facts: &row.facts };
+                records.push_decision(&decided, observed.known());
                 records.expect(count);
             }
             decisions.push(decision);

@@ -457,6 +457,28 @@ impl Reading {
         Reading { quality: Quality::Missing, ..Reading::default() }
     }
 
+    /// A reading of these parts: first and last time, whether the pair was new, and the sums of so many counters, window
+    /// by window.
+    pub fn of(
+        quality: Quality,
+        (first, last): (Option<Time>, Option<Time>),
+        fresh: bool,
+        counters: u8,
+        sums: &[u64],
+    ) -> Reading {
+        Reading { quality, first, last, fresh, counters, sums: Sums::from_slice(sums) }
+    }
+
+    /// How many counters each window has.
+    pub fn counters(&self) -> u8 {
+        self.counters
+    }
+
+    /// The sums, window by window; empty for a key without counts.
+    pub fn sums(&self) -> &[u64] {
+        &self.sums
+    }
+
     /// The sum of a counter over a window, both by their index in the statistic's definition; 0 where nothing was
     /// counted. A statistic of fixed columns has one window, see [`crate::Track`].
     pub fn sum(&self, window: usize, counter: usize) -> u64 {

@@ -31,7 +31,7 @@ pub struct Head {
     pub(super) length: u64,
 }
 
-/// Some records of a segment that lie together: compressed rows, or a group of columns, of which only what is wanted
+/// Some records of a segment that lie together: compressed rows, or groups of columns, of which only what is wanted
 /// is read.
 #[derive(Debug)]
 pub struct Block {
@@ -48,6 +48,8 @@ enum Content {
     Rows(Vec<u8>, usize),
     /// A group of a file.
     Columns(Arc<Columns>, usize),
+    /// A whole file.
+    File(Arc<Columns>),
 }
 
 impl Block {
@@ -67,6 +69,19 @@ impl Block {
             length: group.bytes,
         };
         Some(Block { head, content: Content::Columns(Arc::clone(columns), number), path: None })
+    }
+
+    /// A file by columns that is the content of a block.
+    pub(super) fn of_file(head: Head, columns: Columns) -> Block {
+        Block { head, content: Content::File(Arc::new(columns)), path: None }
+    }
+
+    /// The file by columns that it is, if it is one.
+    pub(super) fn file(&self) -> Option<&Arc<Columns>> {
+        match &self.content {
+            Content::File(columns) => Some(columns),
+            _ => None,
+        }
     }
 
     /// Of this file.
@@ -91,7 +106,7 @@ impl Block {
     /// Bytes that it takes up on disk.
     pub fn disk_bytes(&self) -> u64 {
         match self.content {
-            Content::Rows(..) => BLOCK_HEAD_BYTES as u64 + self.head.length,
+            Content::Rows(..) | Content::File(_) => BLOCK_HEAD_BYTES as u64 + self.head.length,
             Content::Columns(..) => self.head.length,
         }
     }
@@ -103,6 +118,13 @@ impl Block {
             Content::Columns(columns, number) => {
                 let mut bytes = Vec::new();
                 columns.rows(*number, |_| true, &mut bytes)?;
+                Ok(bytes)
+            }
+            Content::File(columns) => {
+                let mut bytes = Vec::new();
+                for number in 0..columns.groups() {
+                    columns.rows(number, |_| true, &mut bytes).map_err(|_| self.damaged())?;
+                }
                 Ok(bytes)
             }
         }
@@ -122,6 +144,17 @@ impl Block {
         let records = match &self.content {
             Content::Rows(..) => self.records()?,
             Content::Columns(columns, number) => columns.records(*number, |other| other == id)?,
+            Content::File(columns) => {
+                let may_hold = |number: &usize| {
+                    columns.group(*number).is_some_and(|group| (group.first..=group.last).contains(&id))
+                };
+                let mut found = Vec::new();
+                for number in (0..columns.groups()).filter(may_hold) {
+                    let records = columns.records(number, |other| other == id);
+                    found.extend(records.map_err(|_| self.damaged())?);
+                }
+                found
+            }
         };
         Ok(records.into_iter().find(|(other, _)| *other == id).map(|(_, record)| record))
     }
@@ -134,6 +167,9 @@ impl Block {
                 slim::look(&raw, self.head.count, look).map_err(|_| self.damaged())
             }
             Content::Columns(columns, number) => columns.look(*number, look),
+            Content::File(columns) => (0..columns.groups())
+                .try_for_each(|number| columns.look(number, look))
+                .map_err(|_| self.damaged()),
         }
     }
 }

@@ -9,6 +9,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::PoisonError;
@@ -139,15 +140,17 @@ fn write(
             versions
         }
     };
-    let described = |version: String| {
-        // What its rows mean is not needed to keep them.
-        let description = read_description(directory, &version).ok();
-        (version, description)
-    };
-    let versions: Vec<_> = versions.0.into_iter().map(described).collect();
-    let mut writer = Writer::create(half, Layout::of(&versions), Form::Sealed)?;
+    let mut writer = Writer::create(half, layout(directory, &versions.0), Form::Sealed)?;
     for block in blocks(path)? {
         let block = block?;
+        if let Some(columns) = block.file()
+            && writer.copy(columns)?
+        {
+            if stop() {
+                return Ok(None);
+            }
+            continue;
+        }
         let bytes = block.bytes().map_err(segment_error(path))?;
         if writer.push_all(&bytes, block.head.arrival)? != block.head.count {
             return Err(segment_error(path)(SegmentError::Damaged(block.head.at)));
@@ -172,6 +175,16 @@ fn write(
     Ok(Some(files::of_columns(&columns)))
 }
 
+/// The columns for rows of these versions.
+pub(super) fn layout(directory: &Path, versions: &[String]) -> Layout {
+    let described = |version: &String| {
+        // What its rows mean is not needed to keep them.
+        let description = read_description(directory, version).ok();
+        (version.clone(), description)
+    };
+    Layout::of(&versions.iter().map(described).collect::<Vec<_>>())
+}
+
 fn open(half: &Path) -> Result<Columns, JournalError> {
     Columns::open(File::open(half).map_err(io_error(half))?).map_err(segment_error(half))
 }
@@ -186,7 +199,15 @@ fn same(path: &Path, columns: &Arc<Columns>, stop: &dyn Fn() -> bool) -> Result<
     let (mut groups, mut written, mut at) = (0..columns.groups(), Vec::new(), 0);
     let mut is_same = true;
     for block in blocks(path)? {
-        let bytes = block?.bytes().map_err(segment_error(path))?;
+        let block = block?;
+        if let Some(copied) = block.file()
+            && at == written.len()
+            && is_copy(columns, &groups, copied).map_err(segment_error(path))?
+        {
+            groups.nth(copied.groups().saturating_sub(1));
+            continue;
+        }
+        let bytes = block.bytes().map_err(segment_error(path))?;
         while written.len() - at < bytes.len()
             && let Some(number) = groups.next()
         {
@@ -206,6 +227,16 @@ fn same(path: &Path, columns: &Arc<Columns>, stop: &dyn Fn() -> bool) -> Result<
         return Ok(true);
     }
     same_records(path, columns, stop)
+}
+
+/// Whether the next groups are those of this file.
+fn is_copy(columns: &Columns, groups: &Range<usize>, copied: &Columns) -> Result<bool, SegmentError> {
+    for (its, number) in (0..copied.groups()).zip(groups.start..) {
+        if !columns.is_copy(number, copied, its)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The same record by record: an earlier release may have said the same with other bytes.

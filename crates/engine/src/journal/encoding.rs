@@ -24,6 +24,12 @@ pub(super) mod variant {
     pub(in crate::journal) const LIST: u8 = 7;
 }
 
+/// What a record's id is followed by: the number of its variant. 0 and 2 are decisions as earlier releases wrote them.
+pub(super) const FEEDBACK: u64 = 1;
+pub(super) const REPORT: u64 = 3;
+/// A decision.
+pub(super) const SHORT: u64 = 4;
+
 /// Reads the records of a block one after another.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'b> {
@@ -34,12 +40,27 @@ pub(super) struct Reader<'b> {
 /// The beginning of a record.
 #[derive(Debug)]
 pub(super) enum Start<'b> {
-    /// A decision; [`Reader::facts`] and [`Reader::verdict`] have to follow, and [`Reader::effects`] if there are any.
-    Decision { head: Head<'b>, arrived: Arrived<'b>, has_effects: bool },
+    /// A decision; its facts, keys and verdict have to follow, and effects if its shape has any.
+    Decision { head: Head<'b>, arrived: Arrived<'b>, shape: Shape },
     /// Feedback, whole.
     Feedback { decision: RecordId, class: &'b str, time: Time },
     /// The same of a named reporter.
     Report(Box<Report>),
+}
+
+/// How a decision's keys are written, and whether effects follow its verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// As earlier releases wrote it.
+    Long { has_effects: bool },
+    /// With keys as [`super::keys`] has them. Effects follow, and may be none.
+    Short,
+}
+
+impl Shape {
+    pub(super) fn has_effects(self) -> bool {
+        self != Shape::Long { has_effects: false }
+    }
 }
 
 /// What a decision's head has beside what who looks wants to know.
@@ -83,19 +104,23 @@ impl<'b> Reader<'b> {
     pub(super) fn start(&mut self) -> Result<(RecordId, Start<'b>)> {
         let (id, kind) = (RecordId(self.varint()?), self.varint()?);
         let start = match kind {
-            0 | 2 => {
+            0 | 2 | SHORT => {
                 let (pipeline, version) = (self.text()?, self.text()?);
                 let event_id = if self.flag()? { Some(self.text()?) } else { None };
                 let time = self.time()?;
                 let arrived = Arrived { event_id, arrival: self.time()?, duplicate: self.flag()? };
                 let head = Head { id, pipeline, version, time };
-                Start::Decision { head, arrived, has_effects: kind == 2 }
+                let shape = match kind {
+                    SHORT => Shape::Short,
+                    kind => Shape::Long { has_effects: kind == 2 },
+                };
+                Start::Decision { head, arrived, shape }
             }
-            1 => {
+            FEEDBACK => {
                 let (decision, class) = (RecordId(self.varint()?), self.text()?);
                 Start::Feedback { decision, class, time: self.time()? }
             }
-            3 => Start::Report(Box::new(self.made()?)),
+            REPORT => Start::Report(Box::new(self.made()?)),
             _ => return Err(Broken),
         };
         Ok((id, start))
@@ -116,8 +141,11 @@ impl<'b> Reader<'b> {
     }
 
     /// Passes over the keys and reads the verdict; `fired` gets the names of rules, and whether they were in shadow.
-    pub(super) fn verdict(&mut self, mut fired: impl FnMut(&'b str, bool)) -> Result<Decided> {
-        self.pass_keys()?;
+    pub(super) fn verdict(&mut self, shape: Shape, mut fired: impl FnMut(&'b str, bool)) -> Result<Decided> {
+        match shape {
+            Shape::Long { .. } => self.pass_keys()?,
+            Shape::Short => drop(self.content()?),
+        }
         let (score, action) = (self.float()?, self.made::<Action>()?);
         for shadow in [false, true] {
             for _ in 0..self.varint()? {
@@ -136,6 +164,7 @@ impl<'b> Reader<'b> {
         Ok(&before[..before.len() - self.bytes.len()])
     }
 
+    /// Passes over the keys of an earlier release.
     pub(super) fn pass_keys(&mut self) -> Result<()> {
         for _ in 0..self.varint()? {
             // Kind, shingle, quality.
@@ -260,7 +289,7 @@ impl<'b> Reader<'b> {
         Ok(f64::from_le_bytes(self.array()?))
     }
 
-    fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH]> {
+    pub(super) fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH]> {
         let (array, rest) = self.bytes.split_first_chunk().ok_or(Broken)?;
         self.bytes = rest;
         Ok(*array)
@@ -279,7 +308,7 @@ impl<'b> Reader<'b> {
         Ok(Time((folded >> 1) as i64 ^ -((folded & 1) as i64)))
     }
 
-    fn byte(&mut self) -> Result<u8> {
+    pub(super) fn byte(&mut self) -> Result<u8> {
         let (byte, rest) = self.bytes.split_first().ok_or(Broken)?;
         self.bytes = rest;
         Ok(*byte)
@@ -335,6 +364,9 @@ pub(super) trait Put {
     /// Text, or bytes.
     fn put_content(&mut self, content: &[u8]);
 
+    /// Facts, missing ones included.
+    fn put_facts(&mut self, facts: &Facts);
+
     /// What has a shape of its own.
     fn put_made(&mut self, made: &impl Serialize);
 }
@@ -358,6 +390,36 @@ impl Put for Vec<u8> {
     fn put_content(&mut self, content: &[u8]) {
         self.put_varint(content.len() as u64);
         self.extend_from_slice(content);
+    }
+
+    fn put_facts(&mut self, facts: &Facts) {
+        self.put_varint(facts.values().len() as u64);
+        for value in facts.values() {
+            let Some(value) = value else {
+                self.push(0);
+                continue;
+            };
+            self.push(1);
+            match value {
+                Value::Integer(integer) => {
+                    self.push(variant::INTEGER);
+                    self.put_signed(*integer);
+                }
+                Value::Time(time) => {
+                    self.push(variant::TIME);
+                    self.put_signed(time.0);
+                }
+                Value::String(text) => {
+                    self.push(variant::STRING);
+                    self.put_content(text.as_bytes());
+                }
+                Value::Float(float) => {
+                    self.push(variant::FLOAT);
+                    self.extend_from_slice(&float.to_le_bytes());
+                }
+                value => self.put_made(value),
+            }
+        }
     }
 
     fn put_made(&mut self, made: &impl Serialize) {
@@ -442,7 +504,7 @@ mod tests {
             bytes.extend(Record::Report(report.clone()).encode(RecordId(7)));
             let mut reader = Reader::new(&bytes);
             let (id, start) = reader.start().unwrap();
-            let Start::Decision { head, .. } = start else { panic!("{start:?}") };
+            let Start::Decision { head, shape, .. } = start else { panic!("{start:?}") };
             prop_assert_eq!((id, head.pipeline, head.version, head.time), (RecordId(9), "mail", "0123", Time(-7)));
             let slots: Vec<Option<Slot>> =
                 wanted.iter().zip(0..).map(|(wanted, slot)| wanted.then_some(Slot(slot))).collect();
@@ -453,9 +515,10 @@ mod tests {
                 prop_assert_eq!(&facts.values()[slot], &value.clone().filter(|_| wanted[slot]));
             }
             let mut fired = Vec::new();
-            let decided = reader.verdict(|rule, shadow| fired.push((rule, shadow))).unwrap();
+            let decided = reader.verdict(shape, |rule, shadow| fired.push((rule, shadow))).unwrap();
             prop_assert_eq!((decided.score, decided.action), (2.5, Action::Review));
             prop_assert_eq!(fired, [("A", false), ("B", false), ("C", true)]);
+            reader.effects().unwrap();
             let (id, start) = reader.start().unwrap();
             let is_right = matches!(
                 start, Start::Feedback { decision: RecordId(3), class: "spam", time: Time(-1) }
@@ -502,8 +565,8 @@ mod tests {
             for bytes in [bytes, mended] {
                 let mut reader = Reader::new(&bytes);
                 while let Ok((_, start)) = reader.start() {
-                    let is_row = matches!(start, Start::Decision { .. });
-                    if is_row && (reader.facts(&[], &mut Facts::default()).is_err() || reader.verdict(|_, _| ()).is_err()) {
+                    let Start::Decision { shape, .. } = start else { continue };
+                    if reader.facts(&[], &mut Facts::default()).is_err() || reader.verdict(shape, |_, _| ()).is_err() {
                         break;
                     }
                 }

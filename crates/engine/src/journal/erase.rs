@@ -8,7 +8,7 @@ use event::{Shingle, Time};
 
 use super::columns::{self, Columns, Form};
 use super::files::{self, segments_in};
-use super::segment;
+use super::segment::{self, Extent};
 use super::{Archive, Feedback, JournalError, Record, Report, io_error, segment_error, sync_directory};
 use crate::id::RecordId;
 
@@ -144,7 +144,10 @@ impl Anew {
         let bytes: Vec<u8> = records.iter().flat_map(|(id, record)| record.encode(*id)).collect();
         match self {
             // As many as the block had, or fewer.
-            Anew::Rows(writer) => writer.write(first, last, arrival, records.len() as u32, &bytes).map(drop),
+            Anew::Rows(writer) => {
+                let extent = Extent { first, last, arrival, count: records.len() as u32 };
+                writer.write(&extent, &bytes).map(drop)
+            }
             Anew::Columns(writer) => writer.push_all(&bytes, arrival).map(drop),
         }
     }

@@ -16,6 +16,7 @@ mod encoding;
 mod erase;
 pub mod export;
 mod files;
+mod keys;
 mod record;
 #[cfg(test)]
 mod samples;
@@ -41,19 +42,21 @@ pub use block::{Block, Head};
 pub use erase::ErasedRecords;
 pub(crate) use erase::erase;
 use files::segments_in;
-pub(crate) use record::{Decided, KnownKey, Records};
+pub(crate) use record::{Decided, Records};
 pub use record::{Description, Feedback, KeyReading, KindDescription, Record, Replaced, Report, Row};
 use segment::Summary;
 pub use segment::{Blocks, SegmentError};
 pub(crate) use snapshot::snapshot;
 pub use verify::{Damage, Verified, verify};
-use writer::Pending;
+use writer::{Part, Pending};
 
 use crate::id::RecordId;
 use crate::plan::{JournalPlan, Pipeline};
 
-/// Bytes of records that are gathered into one block at the most.
+/// Bytes of records that are gathered into one block of rows, about.
 const BLOCK_BYTES: usize = 256 << 10;
+/// Bytes of records that wait for the writer's interval; more are written at once.
+const GROUP_BYTES: usize = 4 << 20;
 /// Bytes of records that may wait for the writer; above it callers wait, too.
 const PENDING_BYTES_MAX: usize = 32 << 20;
 /// Largest stored schema or configuration that is read back.
@@ -229,7 +232,7 @@ impl Journal {
     /// The id of the last record, if there is one.
     pub fn last_id(&self) -> Option<RecordId> {
         let state = self.shared.lock();
-        state.pending.last.or(state.writing.last).or(state.safe)
+        state.pending.last().or(state.writing.last()).or(state.safe)
     }
 
     /// Keeps what is needed to read a pipeline's rows, once for each version.
@@ -277,7 +280,7 @@ impl Journal {
                 let mut state = self.shared.lock();
                 state.check()?;
                 for (id, arrival, bytes) in records.from(taken) {
-                    if state.pending.bytes.len() >= PENDING_BYTES_MAX {
+                    if state.pending.bytes() >= PENDING_BYTES_MAX {
                         break;
                     }
                     state.pending.push(id, arrival, bytes);
@@ -285,7 +288,7 @@ impl Journal {
                 }
                 state.pending.of_versions(records.versions());
                 let sync = self.shared.durability == Durability::Sync;
-                if sync || state.pending.bytes.len() >= BLOCK_BYTES {
+                if sync || state.pending.bytes() >= GROUP_BYTES {
                     self.shared.wake.notify_one();
                 }
                 if taken == records.len() && (!sync || state.is_safe(newest)) {
@@ -367,7 +370,7 @@ impl Journal {
             let after = state.segments.partition_point(|segment| segment.first <= id);
             let places = state.segments[..after].iter().rev().take(2);
             let places = places.map(|segment| (segment.path.clone(), segment.summary.range(id)));
-            (state.waiting(|pending| pending.may_hold(id)), places.collect::<Vec<_>>())
+            (state.waiting(|part| part.extent.holds(id)), places.collect::<Vec<_>>())
         };
         for bytes in waiting {
             if let Some((_, record)) = Record::decode_all(&bytes).into_iter().find(|(other, _)| *other == id)
@@ -416,13 +419,18 @@ impl Journal {
 
     /// The newest records, at most about `limit`, newest last: what is on its way and the last segment's end.
     pub fn recent(&self, limit: usize) -> Result<Vec<(RecordId, Record)>, JournalError> {
+        let mut count = 0;
         let (waiting, paths) = {
             let state = self.shared.lock();
-            (state.waiting(|_| true), state.paths())
+            let is_wanted = |part: &Part| {
+                let is_wanted = count < limit;
+                count += part.extent.count as usize;
+                is_wanted
+            };
+            (state.waiting(is_wanted), state.paths())
         };
         let mut newest: Vec<Vec<(RecordId, Record)>> =
-            waiting.iter().rev().map(|bytes| Record::decode_all(bytes)).collect();
-        let mut count: usize = newest.iter().map(Vec::len).sum();
+            waiting.iter().map(|bytes| Record::decode_all(bytes)).collect();
         let mut blocks = files::NewestFirst::new(paths);
         while count < limit {
             let Some(block) = blocks.next() else { break };
@@ -464,7 +472,7 @@ impl Journal {
             segments: state.segments.len(),
             columnar: state.segments.iter().filter(|segment| files::is_columnar(&segment.path)).count(),
             bytes: state.bytes(),
-            pending_bytes: state.pending.bytes.len() + state.writing.bytes.len(),
+            pending_bytes: state.pending.bytes() + state.writing.bytes(),
             poisoned: state.poisoned.is_some(),
             full: state.full.is_some(),
         }
@@ -508,10 +516,11 @@ impl State {
         self.segments.iter().map(|segment| segment.path.clone()).collect()
     }
 
-    /// What is on its way and wanted, older first.
-    fn waiting(&self, wanted: impl Fn(&Pending) -> bool) -> Vec<Vec<u8>> {
-        let all = [&*self.writing, &self.pending].into_iter();
-        all.filter(|pending| wanted(pending)).map(|pending| pending.bytes.clone()).collect()
+    /// What is on its way and wanted, newer first.
+    fn waiting(&self, mut wanted: impl FnMut(&Part) -> bool) -> Vec<Vec<u8>> {
+        let all =
+            [&self.pending, &*self.writing].into_iter().flat_map(|pending| pending.parts().iter().rev());
+        all.filter(|part| wanted(part)).map(|part| part.bytes.clone()).collect()
     }
 
     /// Whether a record is as safe as the durability asks: it is neither waiting nor being written. Ids of

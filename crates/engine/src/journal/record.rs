@@ -1,12 +1,14 @@
-//! What a journal's record holds, and its bytes: `postcard`, a compact encoding whose format is published and
-//! stable. Behind its id a record's first byte tells its variant; new variants are added at the end.
+//! What a journal's record holds, and its bytes: those of `postcard`, a compact encoding whose format is published and
+//! stable, but for a decision's keys. Behind its id a record's first byte tells its variant; new variants are added at
+//! the end.
 
 use event::{Column, Facts, Key, Kind, Shingle, Slot, Span, Time};
-use judge::{Consequence, Verdict};
+use judge::Verdict;
 use serde::{Deserialize, Serialize};
 use stats::Reading;
 
-use super::encoding::Put;
+use super::encoding::{self, Put, Reader, Shape, Start};
+use super::keys;
 use crate::Decision;
 use crate::id::RecordId;
 use crate::plan::Pipeline;
@@ -23,7 +25,7 @@ pub enum Record {
 }
 
 /// A decision: everything that it was made of.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The pipeline.
     pub pipeline: String,
@@ -198,44 +200,6 @@ impl Description {
     }
 }
 
-/// A record as it is written.
-#[derive(Serialize)]
-enum Written<'a, R> {
-    Decision(R),
-    Feedback(&'a Feedback),
-    /// A decision with effects: a verdict is stored without.
-    Effective(R, &'a [Consequence]),
-    Report(&'a Report),
-}
-
-/// A [`Row`] whose parts lie elsewhere: its bytes are the same.
-#[derive(Serialize)]
-struct RowParts<'a> {
-    pipeline: &'a str,
-    version: &'a str,
-    event_id: Option<&'a str>,
-    time: Time,
-    arrival: Time,
-    duplicate: bool,
-    facts: &'a Facts,
-    keys: &'a [KnownKey<'a>],
-    verdict: &'a Verdict,
-}
-
-/// A [`KeyReading`] whose reading lies elsewhere.
-#[derive(Serialize)]
-pub(crate) struct KnownKey<'a> {
-    kind: Kind,
-    shingle: Shingle,
-    reading: &'a Reading,
-}
-
-impl<'a> KnownKey<'a> {
-    pub(crate) fn new(key: &Key, reading: &'a Reading) -> KnownKey<'a> {
-        KnownKey { kind: key.kind, shingle: key.shingle, reading }
-    }
-}
-
 /// A decision to be logged.
 pub(crate) struct Decided<'a> {
     pub(crate) id: RecordId,
@@ -243,7 +207,38 @@ pub(crate) struct Decided<'a> {
     pub(crate) decision: &'a Decision,
     /// Without those that are not journalled.
     pub(crate) facts: &'a Facts,
-    pub(crate) keys: &'a [KnownKey<'a>],
+}
+
+/// A decision, whose parts lie anywhere.
+struct Parts<'a> {
+    pipeline: &'a str,
+    version: &'a str,
+    event_id: Option<&'a str>,
+    time: Time,
+    arrival: Time,
+    duplicate: bool,
+    facts: &'a Facts,
+    /// As [`keys`] has them.
+    keys: &'a [u8],
+    verdict: &'a Verdict,
+}
+
+impl Parts<'_> {
+    fn put(&self, id: RecordId, into: &mut Vec<u8>) {
+        into.put_varint(id.0);
+        into.put_varint(encoding::SHORT);
+        into.put_content(self.pipeline.as_bytes());
+        into.put_content(self.version.as_bytes());
+        into.push(u8::from(self.event_id.is_some()));
+        self.event_id.iter().for_each(|name| into.put_content(name.as_bytes()));
+        into.put_signed(self.time.0);
+        into.put_signed(self.arrival.0);
+        into.push(u8::from(self.duplicate));
+        into.put_facts(self.facts);
+        into.put_content(self.keys);
+        into.put_made(self.verdict);
+        into.put_made(&self.verdict.effects);
+    }
 }
 
 /// Records on their way to the journal, encoded one behind the other.
@@ -254,6 +249,8 @@ pub(crate) struct Records {
     ends: Vec<(RecordId, Time, usize)>,
     /// Versions of pipelines that made decisions among them.
     versions: Vec<String>,
+    /// The keys of the one that is being added.
+    keys: Vec<u8>,
 }
 
 impl Records {
@@ -274,6 +271,7 @@ impl Records {
         self.bytes.shrink_to(Records::KEPT_BYTES_MAX);
         self.ends.clear();
         self.versions.clear();
+        self.keys.shrink_to(Records::KEPT_BYTES_MAX);
     }
 
     /// How many there are.
@@ -315,9 +313,18 @@ impl Records {
         self.ends.push((id, arrival, self.bytes.len()));
     }
 
-    pub(crate) fn push_decision(&mut self, decided: &Decided<'_>) {
-        let Decided { id, arrival, decision, facts, keys } = decided;
-        let row = RowParts {
+    /// Adds a decision, on an event with these keys.
+    pub(crate) fn push_decision<'k>(
+        &mut self,
+        decided: &Decided<'_>,
+        keys: impl Iterator<Item = (&'k Key, &'k Reading)>,
+    ) {
+        let Decided { id, arrival, decision, facts } = decided;
+        self.keys.clear();
+        keys.for_each(|(key, reading)| {
+            keys::put(&mut self.keys, decision.time, (key.kind, key.shingle), reading)
+        });
+        let parts = Parts {
             pipeline: &decision.pipeline.name,
             version: &decision.pipeline.version,
             event_id: decision.event_id.as_deref(),
@@ -325,30 +332,13 @@ impl Records {
             arrival: *arrival,
             duplicate: decision.duplicate,
             facts,
-            keys,
+            keys: &self.keys,
             verdict: &decision.verdict,
         };
-        let written = match decision.verdict.effects.as_slice() {
-            [] => Written::Decision(row),
-            effects => Written::Effective(row, effects),
-        };
-        encode(*id, &written, &mut self.bytes);
+        parts.put(*id, &mut self.bytes);
         self.of_version(&decision.pipeline.version);
         self.ends.push((*id, *arrival, self.bytes.len()));
     }
-}
-
-fn encode<R: Serialize>(id: RecordId, written: &Written<'_, R>, into: &mut Vec<u8>) {
-    into.put_made(&(id, written));
-}
-
-/// A record as it is read.
-#[derive(Deserialize)]
-enum Stored {
-    Decision(Box<Row>),
-    Feedback(Feedback),
-    Effective(Box<Row>, Vec<Consequence>),
-    Report(Report),
 }
 
 impl Record {
@@ -361,39 +351,77 @@ impl Record {
 
     /// Puts them behind others.
     pub(super) fn encode_into(&self, id: RecordId, into: &mut Vec<u8>) {
-        let written = match self {
-            Record::Decision(row) if row.verdict.effects.is_empty() => Written::Decision(&**row),
-            Record::Decision(row) => Written::Effective(&**row, &row.verdict.effects),
-            Record::Feedback(feedback) => Written::Feedback(feedback),
-            Record::Report(report) => Written::Report(report),
-        };
-        encode(id, &written, into);
+        match self {
+            Record::Decision(row) => {
+                let mut known = Vec::new();
+                for KeyReading { kind, shingle, reading } in &row.keys {
+                    keys::put(&mut known, row.time, (*kind, *shingle), reading);
+                }
+                let parts = Parts {
+                    pipeline: &row.pipeline,
+                    version: &row.version,
+                    event_id: row.event_id.as_deref(),
+                    time: row.time,
+                    arrival: row.arrival,
+                    duplicate: row.duplicate,
+                    facts: &row.facts,
+                    keys: &known,
+                    verdict: &row.verdict,
+                };
+                parts.put(id, into);
+            }
+            Record::Feedback(feedback) => {
+                into.put_varint(id.0);
+                into.put_varint(encoding::FEEDBACK);
+                into.put_made(feedback);
+            }
+            Record::Report(report) => {
+                into.put_varint(id.0);
+                into.put_varint(encoding::REPORT);
+                into.put_made(report);
+            }
+        }
     }
 
     /// Every record of a block's content, up to the first that cannot be read.
-    pub(super) fn decode_all(mut bytes: &[u8]) -> Vec<(RecordId, Record)> {
-        let mut records = Vec::new();
-        while !bytes.is_empty() {
-            let Ok(((id, stored), rest)) = postcard::take_from_bytes::<(RecordId, Stored)>(bytes) else {
-                break;
-            };
-            records.push((id, stored.into()));
-            bytes = rest;
+    pub(super) fn decode_all(bytes: &[u8]) -> Vec<(RecordId, Record)> {
+        let (mut reader, mut records) = (Reader::new(bytes), Vec::new());
+        while !reader.is_at_end() {
+            let Ok(record) = Record::decode(&mut reader) else { break };
+            records.push(record);
         }
         records
     }
-}
 
-impl From<Stored> for Record {
-    fn from(stored: Stored) -> Record {
-        match stored {
-            Stored::Decision(row) => Record::Decision(row),
-            Stored::Feedback(feedback) => Record::Feedback(feedback),
-            Stored::Report(report) => Record::Report(report),
-            Stored::Effective(mut row, effects) => {
-                row.verdict.effects = effects;
-                Record::Decision(row)
+    fn decode(reader: &mut Reader<'_>) -> encoding::Result<(RecordId, Record)> {
+        let (id, start) = reader.start()?;
+        let (head, arrived, shape) = match start {
+            Start::Decision { head, arrived, shape } => (head, arrived, shape),
+            Start::Feedback { decision, class, time } => {
+                return Ok((id, Record::Feedback(Feedback { decision, class: class.to_owned(), time })));
             }
+            Start::Report(report) => return Ok((id, Record::Report(*report))),
+        };
+        let facts = reader.made()?;
+        let keys = match shape {
+            Shape::Long { .. } => reader.made()?,
+            Shape::Short => keys::read(reader.content()?, head.time)?,
+        };
+        let mut verdict: Verdict = reader.made()?;
+        if shape.has_effects() {
+            verdict.effects = reader.made()?;
         }
+        let row = Row {
+            pipeline: head.pipeline.to_owned(),
+            version: head.version.to_owned(),
+            event_id: arrived.event_id.map(str::to_owned),
+            time: head.time,
+            arrival: arrived.arrival,
+            duplicate: arrived.duplicate,
+            facts,
+            keys,
+            verdict,
+        };
+        Ok((id, Record::Decision(Box::new(row))))
     }
 }

@@ -3,7 +3,9 @@
 use event::{Kind, Shingle, Slot, Time, Value};
 use judge::{Action, Next, Reason, Verdict};
 use proptest::prelude::*;
+use stats::{Quality, Reading};
 
+use super::encoding::Put;
 use super::{KeyReading, Replaced, Report, Row};
 use crate::id::RecordId;
 
@@ -72,6 +74,39 @@ pub(super) fn row(values: Vec<Option<Value>>) -> Row {
             effects: Vec::new(),
         },
     }
+}
+
+/// A key with any reading.
+pub(super) fn key() -> impl Strategy<Value = KeyReading> {
+    let quality = prop::sample::select(vec![Quality::Exact, Quality::Estimated, Quality::Missing]);
+    let time = || prop::option::of(any::<i64>().prop_map(Time));
+    let parts = (quality, time(), time(), any::<bool>(), any::<u8>());
+    // As tracks have them, and otherwise.
+    let sums = (any::<[bool; 2]>(), prop::collection::vec(any::<u64>(), 0..5));
+    (any::<u16>(), any::<u64>(), parts, sums).prop_map(|(kind, shingle, parts, (says, others))| {
+        let (quality, first, last, fresh, counters) = parts;
+        let times = [first, last].into_iter().zip(says);
+        let times = times.filter_map(|(time, says)| time.filter(|_| says).map(|time| time.0 as u64));
+        let sums: Vec<u64> = times.chain(others).collect();
+        let reading = Reading::of(quality, (first, last), fresh, counters, &sums);
+        KeyReading { kind: Kind(kind), shingle: Shingle(shingle), reading }
+    })
+}
+
+/// The bytes of a decision as releases before the third version of the format wrote it.
+pub(super) fn long(id: RecordId, row: &Row) -> Vec<u8> {
+    let effects = &row.verdict.effects;
+    let mut bytes = Vec::new();
+    bytes.put_varint(id.0);
+    bytes.put_varint(if effects.is_empty() { 0 } else { 2 });
+    bytes.put_content(row.pipeline.as_bytes());
+    bytes.put_content(row.version.as_bytes());
+    bytes.put_made(&(&row.event_id, row.time, row.arrival, row.duplicate));
+    bytes.put_made(&(&row.facts, &row.keys, &row.verdict));
+    if !effects.is_empty() {
+        bytes.put_made(effects);
+    }
+    bytes
 }
 
 /// Any value.

@@ -1,4 +1,4 @@
-//! Segment files of rows: a head, then blocks of compressed records. `docs/format.md` draws the bytes.
+//! Segment files that are being written: a head, then blocks of compressed records. `docs/format.md` draws the bytes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 use event::Time;
 
 use super::block::{Block, Head, LEVEL_ROWS, compress};
+use super::columns::{Columns, Form};
 use super::{JournalError, Record, io_error, segment_error};
 use crate::id::RecordId;
 
 const MAGIC: [u8; 8] = *b"TOLLJRNL";
-/// Of rows and columns alike. In 1 decisions had no effects, and all segments rows.
-pub(super) const VERSION: u32 = 2;
+/// Of rows and columns alike. In 1 decisions had no effects, and all segments rows; in 2 all blocks were rows.
+pub(super) const VERSION: u32 = 3;
+/// The first in which a block can be columns.
+const VERSION_OF_COLUMNS: u32 = 3;
 const HEAD_BYTES: usize = 12;
 /// Length, raw length, count, first id, last id, arrival, checksum.
 pub(super) const BLOCK_HEAD_BYTES: usize = 4 + 4 + 4 + 8 + 8 + 8 + 4;
@@ -96,9 +99,14 @@ impl<R: Read> Blocks<R> {
             arrival: Time(u64_at(&bytes, 28) as i64),
             at: self.at,
         };
-        let plausible = raw_bytes <= RAW_BYTES_MAX
-            && length <= zstd::zstd_safe::compress_bound(raw_bytes)
-            && head.count as usize <= raw_bytes;
+        let plausible = match raw_bytes {
+            0 => self.version >= VERSION_OF_COLUMNS && length <= RAW_BYTES_MAX,
+            _ => {
+                raw_bytes <= RAW_BYTES_MAX
+                    && length <= zstd::zstd_safe::compress_bound(raw_bytes)
+                    && head.count as usize <= raw_bytes
+            }
+        };
         if got < BLOCK_HEAD_BYTES || !plausible {
             return Err(SegmentError::Damaged(self.at));
         }
@@ -117,7 +125,12 @@ impl<R: Read> Blocks<R> {
             return Err(SegmentError::Damaged(self.at));
         }
         self.at += BLOCK_HEAD_BYTES as u64 + head.length;
-        Ok(Some(Block::of_rows(head, content, raw_bytes)))
+        if raw_bytes > 0 {
+            return Ok(Some(Block::of_rows(head, content, raw_bytes)));
+        }
+        let columns = Columns::of(Box::new(content), Form::Sealed);
+        let columns = columns.map_err(|_| SegmentError::Damaged(head.at))?;
+        Ok(Some(Block::of_file(head, columns)))
     }
 }
 
@@ -370,6 +383,34 @@ pub(super) fn check(
     Ok(checked)
 }
 
+/// Which records a block has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    /// Smallest id.
+    pub(super) first: RecordId,
+    /// Largest id.
+    pub(super) last: RecordId,
+    /// Latest arrival.
+    pub(super) arrival: Time,
+    pub(super) count: u32,
+}
+
+impl Extent {
+    pub(super) fn holds(&self, id: RecordId) -> bool {
+        (self.first..=self.last).contains(&id)
+    }
+
+    /// Of these records and others.
+    pub(super) fn and(self, other: Extent) -> Extent {
+        Extent {
+            first: self.first.min(other.first),
+            last: self.last.max(other.last),
+            arrival: self.arrival.max(other.arrival),
+            count: self.count.saturating_add(other.count),
+        }
+    }
+}
+
 /// An open segment at its end.
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -393,31 +434,34 @@ impl Writer {
         Ok(Writer { file, path: path.to_path_buf(), bytes })
     }
 
-    /// Writes one block and returns its head.
-    pub(super) fn write(
-        &mut self,
-        first: RecordId,
-        last: RecordId,
-        arrival: Time,
-        count: u32,
-        raw: &[u8],
-    ) -> Result<Head, JournalError> {
+    /// Writes a block of rows and returns its head.
+    pub(super) fn write(&mut self, of: &Extent, raw: &[u8]) -> Result<Head, JournalError> {
         let content = compress(raw, LEVEL_ROWS).map_err(io_error(&self.path))?;
-        let mut block = Vec::with_capacity(BLOCK_HEAD_BYTES + content.len());
-        block.extend_from_slice(&(content.len() as u32).to_le_bytes());
-        block.extend_from_slice(&(raw.len() as u32).to_le_bytes());
-        block.extend_from_slice(&count.to_le_bytes());
-        block.extend_from_slice(&first.0.to_le_bytes());
-        block.extend_from_slice(&last.0.to_le_bytes());
-        block.extend_from_slice(&arrival.0.to_le_bytes());
+        self.block(of, raw.len(), &content)
+    }
+
+    /// Writes a block that is a file by columns and returns its head.
+    pub(super) fn write_columns(&mut self, of: &Extent, file: &[u8]) -> Result<Head, JournalError> {
+        self.block(of, 0, file)
+    }
+
+    fn block(&mut self, of: &Extent, raw_bytes: usize, content: &[u8]) -> Result<Head, JournalError> {
+        let Extent { first, last, arrival, count } = *of;
+        let mut head = Vec::with_capacity(BLOCK_HEAD_BYTES);
+        head.extend_from_slice(&(content.len() as u32).to_le_bytes());
+        head.extend_from_slice(&(raw_bytes as u32).to_le_bytes());
+        head.extend_from_slice(&count.to_le_bytes());
+        head.extend_from_slice(&first.0.to_le_bytes());
+        head.extend_from_slice(&last.0.to_le_bytes());
+        head.extend_from_slice(&arrival.0.to_le_bytes());
         let mut hasher = crc32fast::Hasher::new();
-        hasher.update(&block);
-        hasher.update(&content);
-        block.extend_from_slice(&hasher.finalize().to_le_bytes());
-        block.extend_from_slice(&content);
-        self.file.write_all(&block).map_err(io_error(&self.path))?;
+        hasher.update(&head);
+        hasher.update(content);
+        head.extend_from_slice(&hasher.finalize().to_le_bytes());
+        let written = self.file.write_all(&head).and_then(|()| self.file.write_all(content));
+        written.map_err(io_error(&self.path))?;
         let (at, length) = (self.bytes, content.len() as u64);
-        self.bytes += block.len() as u64;
+        self.bytes += BLOCK_HEAD_BYTES as u64 + length;
         Ok(Head { first, last, arrival, count, at, length })
     }
 

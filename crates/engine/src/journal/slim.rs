@@ -36,8 +36,8 @@ pub(super) fn look<'w>(bytes: &[u8], count: u32, look: &mut dyn Look<'w>) -> Res
     let mut last: Last<'_, 'w> = None;
     for _ in 0..count {
         let (id, start) = reader.start()?;
-        let (head, has_effects) = match start {
-            Start::Decision { head, has_effects, .. } => (head, has_effects),
+        let (head, shape) = match start {
+            Start::Decision { head, shape, .. } => (head, shape),
             Start::Feedback { decision, class, time } => {
                 look.feedback(id, decision, Some(class), time);
                 continue;
@@ -57,15 +57,15 @@ pub(super) fn look<'w>(bytes: &[u8], count: u32, look: &mut dyn Look<'w>) -> Res
         match look.decision(&head) {
             Some(facts) => {
                 reader.facts(wanted.unwrap_or_default(), facts)?;
-                let decided = reader.verdict(|rule, shadow| look.fired(rule, shadow))?;
+                let decided = reader.verdict(shape, |rule, shadow| look.fired(rule, shadow))?;
                 look.decided(decided);
             }
             None => {
                 reader.facts(&[], &mut Facts::default())?;
-                reader.verdict(|_, _| ())?;
+                reader.verdict(shape, |_, _| ())?;
             }
         }
-        if has_effects {
+        if shape.has_effects() {
             reader.effects()?;
         }
     }

@@ -1,4 +1,5 @@
-//! The thread that writes: records gather, and become blocks of the newest segment.
+//! The thread that writes: records gather, and become blocks of the newest segment, by columns if they are many: such a
+//! block is copied as it is when the segment becomes one by columns.
 
 use std::fs;
 use std::io;
@@ -8,26 +9,41 @@ use std::time::Duration;
 use event::Time;
 use stats::Durability;
 
-use super::segment::{self, Summary, VERSION};
-use super::{BLOCK_BYTES, JournalError, SegmentFile, Shared, State, files, io_error, sync_directory};
+use super::columns::{self, Form, Layout};
+use super::segment::{self, Extent, Summary, VERSION};
+use super::{
+    BLOCK_BYTES, GROUP_BYTES, JournalError, SegmentFile, Shared, State, convert, files, io_error,
+    sync_directory,
+};
 use crate::id::RecordId;
 
 /// How long records wait for their block without a durability that asks for less.
 const GATHER: Duration = Duration::from_secs(1);
 
-/// Memory for records that is kept for the next ones: what gathers while a busy disk writes.
-const SPARE_BYTES_MAX: usize = 4 << 20;
+/// Buffers for parts that are kept for the next ones.
+const SPARES_MAX: usize = GROUP_BYTES / BLOCK_BYTES + 4;
+
+/// Bytes of records for each column from which on a block is written by columns: with less, what a column takes by itself
+/// would outweigh what it saves.
+const COLUMN_BYTES: usize = 8 << 10;
 
 /// Records on their way.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    pub(super) bytes: Vec<u8>,
-    pub(super) count: u32,
-    pub(super) first: Option<RecordId>,
-    pub(super) last: Option<RecordId>,
-    pub(super) arrival: Time,
+    /// In the order of their appending. Rows are blocks of a part each.
+    parts: Vec<Part>,
+    bytes: usize,
     /// Versions of pipelines that made its decisions.
-    pub(super) versions: Vec<String>,
+    versions: Vec<String>,
+    /// Buffers for parts to come.
+    spares: Vec<Vec<u8>>,
+}
+
+/// Records that lie together.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) extent: Extent,
+    pub(super) bytes: Vec<u8>,
 }
 
 /// Adds the versions that are not there yet.
@@ -41,11 +57,19 @@ fn add_versions(all: &mut Vec<String>, versions: &[String]) {
 
 impl Pending {
     pub(super) fn push(&mut self, id: RecordId, arrival: Time, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-        self.count += 1;
-        self.first = Some(self.first.map_or(id, |first| first.min(id)));
-        self.last = self.last.max(Some(id));
-        self.arrival = self.arrival.max(arrival);
+        let extent = Extent { first: id, last: id, arrival, count: 1 };
+        self.bytes += bytes.len();
+        match self.parts.last_mut().filter(|part| part.bytes.len() < BLOCK_BYTES) {
+            Some(part) => {
+                part.extent = part.extent.and(extent);
+                part.bytes.extend_from_slice(bytes);
+            }
+            None => {
+                let mut buffer = self.spares.pop().unwrap_or_default();
+                buffer.extend_from_slice(bytes);
+                self.parts.push(Part { extent, bytes: buffer });
+            }
+        }
     }
 
     /// Notes of which versions its decisions may be.
@@ -55,27 +79,74 @@ impl Pending {
 
     /// Puts what was before it in front.
     fn put_back(&mut self, before: &Pending) {
-        let mut bytes = before.bytes.clone();
-        bytes.extend_from_slice(&self.bytes);
-        self.bytes = bytes;
-        self.count += before.count;
-        self.first = before.first.into_iter().chain(self.first).min();
-        self.last = self.last.max(before.last);
-        self.arrival = self.arrival.max(before.arrival);
+        let again = before.parts.iter().map(|part| Part { extent: part.extent, bytes: part.bytes.clone() });
+        self.parts.splice(..0, again);
+        self.bytes += before.bytes;
         add_versions(&mut self.versions, &before.versions);
     }
 
+    /// The buffers of what was written.
+    fn into_spares(self) -> Vec<Vec<u8>> {
+        let mut spares = self.spares;
+        for part in self.parts {
+            // One with a huge record in it goes.
+            if spares.len() < SPARES_MAX && part.bytes.capacity() <= 2 * BLOCK_BYTES {
+                let mut buffer = part.bytes;
+                buffer.clear();
+                spares.push(buffer);
+            }
+        }
+        spares
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Bytes of its records.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// All that it holds.
+    fn extent(&self) -> Option<Extent> {
+        self.parts.iter().map(|part| part.extent).reduce(Extent::and)
+    }
+
+    /// The greatest id.
+    pub(super) fn last(&self) -> Option<RecordId> {
+        self.parts.iter().map(|part| part.extent.last).max()
+    }
+
     pub(super) fn may_hold(&self, id: RecordId) -> bool {
-        self.first.is_some_and(|first| first <= id) && self.last.is_some_and(|last| id <= last)
+        self.parts.iter().any(|part| part.extent.holds(id))
+    }
+}
+
+/// The newest segment, open to be written.
+struct Open {
+    writer: segment::Writer,
+    /// The versions of its decisions, as far as they were written since it was opened, and the columns that these have.
+    versions: Vec<String>,
+    layout: Layout,
+}
+
+impl Open {
+    fn new(writer: segment::Writer) -> Open {
+        Open { writer, versions: Vec::new(), layout: Layout::default() }
     }
 }
 
 impl Shared {
     /// The writer thread.
     pub(super) fn write_all(&self) {
-        let mut open: Option<segment::Writer> = None;
-        // Memory of the block before, for the next: taking it anew and letting it grow would cost more than what is put there.
-        let mut spare = Vec::new();
+        let mut open: Option<Open> = None;
+        // Memory of what was written before: taking it anew and letting it grow would cost more than what is put there.
+        let mut spares = Vec::new();
         let interval = match self.durability {
             Durability::Interval(span) => Duration::from_micros(span.0.unsigned_abs()).min(GATHER),
             Durability::Sync | Durability::None => GATHER,
@@ -88,20 +159,20 @@ impl Shared {
                     if state.full.is_some() {
                         return !state.closing;
                     }
-                    let urgent = self.durability == Durability::Sync && state.pending.count > 0;
+                    let urgent = self.durability == Durability::Sync && !state.pending.is_empty();
                     let asked = state.syncs_wanted > state.syncs_done;
-                    !(urgent || asked || state.closing || state.pending.bytes.len() >= BLOCK_BYTES)
+                    !(urgent || asked || state.closing || state.pending.bytes() >= GROUP_BYTES)
                 };
                 if idle(&mut state) {
                     let waited = self.wake.wait_timeout_while(state, interval, idle);
                     state = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state);
                 }
-                if state.closing && state.pending.count == 0 {
+                if state.closing && state.pending.is_empty() {
                     return;
                 }
                 let asked = state.syncs_wanted > state.syncs_done;
                 let sync = asked || !matches!(self.durability, Durability::None);
-                let next = Pending { bytes: std::mem::take(&mut spare), ..Pending::default() };
+                let next = Pending { spares: std::mem::take(&mut spares), ..Pending::default() };
                 state.writing = Arc::new(std::mem::replace(&mut state.pending, next));
                 (Arc::clone(&state.writing), sync, state.syncs_wanted)
             };
@@ -116,7 +187,7 @@ impl Shared {
             let mut state = self.lock();
             match (result, taken_back) {
                 (Ok(()), _) => {
-                    state.safe = state.safe.max(batch.last);
+                    state.safe = state.safe.max(batch.last());
                     state.syncs_done = if sync { syncs } else { state.syncs_done };
                     state.full = None;
                 }
@@ -130,11 +201,7 @@ impl Shared {
             let stop = state.poisoned.is_some() || (state.closing && state.full.is_some());
             drop(state);
             // Somebody may be reading it.
-            if let Some(Pending { mut bytes, .. }) = Arc::into_inner(batch) {
-                bytes.clear();
-                bytes.shrink_to(SPARE_BYTES_MAX);
-                spare = bytes;
-            }
+            spares = Arc::into_inner(batch).map(Pending::into_spares).unwrap_or_default();
             self.written.notify(usize::MAX);
             if stop {
                 return;
@@ -150,22 +217,17 @@ impl Shared {
         file.set_len(bytes).map_err(io_error(&path))
     }
 
-    fn write_batch(
-        &self,
-        open: &mut Option<segment::Writer>,
-        batch: &Pending,
-        sync: bool,
-    ) -> Result<(), JournalError> {
-        let (Some(first), Some(last)) = (batch.first, batch.last) else {
+    fn write_batch(&self, open: &mut Option<Open>, batch: &Pending, sync: bool) -> Result<(), JournalError> {
+        let Some(extent) = batch.extent() else {
             return match open {
-                Some(writer) if sync => writer.sync(),
+                Some(open) if sync => open.writer.sync(),
                 _ => Ok(()),
             };
         };
         // The newest segment goes on unless it is full.
         let newest = self.lock().segments.last().and_then(|segment| {
             let Summary { version, bytes, from, .. } = segment.summary;
-            let full = bytes >= self.plan.segment || batch.arrival - from >= self.plan.rotate;
+            let full = bytes >= self.plan.segment || extent.arrival - from >= self.plan.rotate;
             // An earlier release must find out from the newest segment that there are others which it cannot read.
             let goes_on = !full && version == VERSION && !files::is_columnar(&segment.path);
             goes_on.then(|| segment.path.clone())
@@ -173,10 +235,11 @@ impl Shared {
         if newest.is_none() {
             *open = None;
         }
-        let writer = match (&mut *open, newest) {
-            (Some(writer), _) => writer,
-            (None, Some(path)) => open.insert(segment::Writer::append(&path)?),
+        let open = match (&mut *open, newest) {
+            (Some(open), _) => open,
+            (None, Some(path)) => open.insert(Open::new(segment::Writer::append(&path)?)),
             (None, None) => {
+                let first = extent.first;
                 let path = self.directory.join(format!("{first}.{}", files::ROWS));
                 let writer = segment::Writer::create(&path).and_then(|writer| {
                     sync_directory(&self.directory)?;
@@ -193,20 +256,55 @@ impl Shared {
                 };
                 self.lock().segments.push(segment);
                 self.rotated.notify_one();
-                open.insert(writer)
+                open.insert(Open::new(writer))
             }
         };
-        let head = writer.write(first, last, batch.arrival, batch.count, &batch.bytes)?;
+        let heads = match self.columns_of(open, batch, extent) {
+            Some(file) => vec![open.writer.write_columns(&extent, &file)?],
+            None => {
+                let rows = batch.parts.iter().map(|part| open.writer.write(&part.extent, &part.bytes));
+                rows.collect::<Result<_, _>>()?
+            }
+        };
         if sync {
-            writer.sync()?;
+            open.writer.sync()?;
         }
         if let Some(segment) = self.lock().segments.last_mut() {
-            segment.summary.add(&head);
+            heads.iter().for_each(|head| segment.summary.add(head));
             if let Some(versions) = &mut segment.versions {
                 add_versions(versions, &batch.versions);
             }
         }
         Ok(())
+    }
+
+    /// The records by columns, if they are enough for that.
+    fn columns_of(&self, open: &mut Open, batch: &Pending, extent: Extent) -> Option<Vec<u8>> {
+        let known = open.versions.len();
+        add_versions(&mut open.versions, &batch.versions);
+        if open.versions.len() > known {
+            open.layout = convert::layout(&self.directory, &open.versions);
+        }
+        if batch.bytes < open.layout.len() * COLUMN_BYTES {
+            return None;
+        }
+        let write = || {
+            let mut file =
+                columns::Writer::over(Vec::new(), &self.directory, open.layout.clone(), Form::Sealed)?;
+            let mut count = 0;
+            for part in &batch.parts {
+                count += file.push_all(&part.bytes, part.extent.arrival)?;
+            }
+            Ok::<_, JournalError>((count == extent.count).then(|| file.finish()))
+        };
+        match write() {
+            Ok(Some(Ok(file))) => Some(file),
+            Ok(Some(Err(error))) | Err(error) => {
+                tracing::warn!(%error, "records are written as rows");
+                None
+            }
+            Ok(None) => None,
+        }
     }
 }
 

@@ -6,9 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use engine::backtest::{Backtest, Question, Report};
-use engine::journal::{self, Archive, Feedback, Journal, Record, export, verify};
+use engine::journal::{self, Archive, Description, Feedback, Journal, Record, Row, export, verify};
 use engine::{Config, Directory, Engine, JournalPlan, Overrides, Plan, RecordId};
-use event::{Span, Time};
+use event::{Column, Facts, Span, Time, Type, Value};
+use judge::{Action, Verdict};
 use stats::Durability;
 
 use crate::tables::labelled_mail;
@@ -143,7 +144,7 @@ fn a_later_segment_of_rows_tells_earlier_releases() {
     let rotated = Rotated::new(|_, _| ());
     let rows = files(&rotated.directory.journal_path(), "journal");
     assert_eq!(rows.len(), 1);
-    assert_eq!(fs::read(&rows[0]).unwrap()[8..12], 2u32.to_le_bytes());
+    assert_eq!(fs::read(&rows[0]).unwrap()[8..12], 3u32.to_le_bytes());
 }
 
 #[test]
@@ -327,7 +328,7 @@ fn damage_in_columns_is_said_and_the_rest_is_served() {
     fs::write(path, &later).unwrap();
     let refused = Journal::open(directory.path(), plan(), Durability::None).err().unwrap().to_string();
     assert!(
-        refused.ends_with("format 3 is newer than this program, which reads up to 2; use the newer program"),
+        refused.ends_with("format 4 is newer than this program, which reads up to 3; use the newer program"),
         "{refused}"
     );
 }
@@ -403,4 +404,181 @@ fn an_older_journal_is_brought_over() {
     assert_eq!(records(&journal), expected);
     let found = journal::verify(directory.path(), &mut |_, _| ()).unwrap();
     assert!(found.is_sound(), "{found:?}");
+}
+
+/// Appends all of them at once.
+fn append_at_once(journal: &Journal, numbers: std::ops::Range<u64>) {
+    let records: Vec<_> = numbers.map(feedback).collect();
+    pollster::block_on(journal.append(&records)).unwrap();
+}
+
+/// A journal whose segment does not end, with many records that were appended at once. Answers the segment.
+fn written_at_once(directory: &Path, count: u64) -> PathBuf {
+    let large = JournalPlan { segment: 1 << 30, ..plan() };
+    let journal = Journal::open(directory, large, Durability::None).unwrap();
+    append_at_once(&journal, 1..count);
+    journal.sync().unwrap();
+    files(directory, "journal").remove(0)
+}
+
+const HEAD_BYTES: usize = 12;
+const BLOCK_HEAD_BYTES: usize = 40;
+
+/// The length of a segment's first block, and whether it is by columns.
+fn first_block(segment: &[u8]) -> (usize, bool) {
+    let word = |at: usize| u32::from_le_bytes(segment[at..at + 4].try_into().unwrap());
+    (BLOCK_HEAD_BYTES + word(HEAD_BYTES) as usize, word(HEAD_BYTES + 4) == 0)
+}
+
+#[test]
+fn many_records_are_written_by_columns_and_copied_when_their_segment_is_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let large = || JournalPlan { segment: 1 << 30, ..plan() };
+    let journal = Journal::open(directory.path(), large(), Durability::None).unwrap();
+    append_at_once(&journal, 1..4000);
+    assert_eq!(journal.find(RecordId(77)).unwrap(), Some(feedback(77).2), "on its way");
+    assert_eq!(journal.recent(10).unwrap().last().unwrap().0, RecordId(3999));
+    journal.sync().unwrap();
+    append(&journal, 4000..4100);
+    let check = |journal: &Journal, count: u64| {
+        assert_eq!(ids(journal), (1..count).collect::<Vec<_>>());
+        for number in [1, 77, 3999, 4000, count - 1] {
+            assert_eq!(journal.find(RecordId(number)).unwrap(), Some(feedback(number).2), "{number}");
+        }
+        assert_eq!(journal.find(RecordId(count)).unwrap(), None);
+        assert_eq!(journal.recent(1).unwrap().last().unwrap().0, RecordId(count - 1));
+        let archive = Archive::open(directory.path()).unwrap();
+        assert_eq!(archive.find(RecordId(2000)).unwrap(), Some(feedback(2000).2));
+        let found = verify(directory.path(), &mut |_, _| ()).unwrap();
+        assert!(found.is_sound() && found.records == count - 1, "{found:?}");
+    };
+    check(&journal, 4100);
+    drop(journal);
+    let segment = fs::read(&files(directory.path(), "journal")[0]).unwrap();
+    let (length, is_columns) = first_block(&segment);
+    assert!(is_columns);
+    let journal = Journal::open(directory.path(), large(), Durability::None).unwrap();
+    append_at_once(&journal, 4100..9000);
+    check(&journal, 9000);
+    drop(journal);
+    let journal = open(directory.path());
+    append(&journal, 9000..9001);
+    journal.settle();
+    assert_eq!((journal.census().segments, journal.census().columnar), (2, 1));
+    check(&journal, 9001);
+    // The groups are where they would be in a file of their own, byte for byte.
+    let columns = fs::read(&files(directory.path(), "parquet")[0]).unwrap();
+    let block = &segment[HEAD_BYTES + BLOCK_HEAD_BYTES..HEAD_BYTES + length];
+    let index = u64::from_le_bytes(block[16..24].try_into().unwrap()) as usize;
+    assert_eq!(columns[44..index], block[44..index]);
+}
+
+/// What is known of the versions can be more by the time that their segment is closed: then its columns are others.
+#[test]
+fn columns_are_made_anew_where_they_would_mean_something_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let row = |number: u64| {
+        let facts = Facts::from_values(vec![Some(Value::from("red")), None, Some(Value::Integer(7))]);
+        let verdict = Verdict {
+            score: 0.5,
+            action: Action::Accept,
+            reasons: Vec::new(),
+            shadow: Vec::new(),
+            next: None,
+            effects: Vec::new(),
+        };
+        let row = Row {
+            pipeline: "mail".to_owned(),
+            version: "0123abcd".to_owned(),
+            event_id: None,
+            time: NOW,
+            arrival: NOW,
+            duplicate: false,
+            facts,
+            keys: Vec::new(),
+            verdict,
+        };
+        (RecordId(number), NOW, Record::Decision(Box::new(row)))
+    };
+    let expected: Vec<_> = (1..9000).map(row).collect();
+    {
+        let large = JournalPlan { segment: 1 << 30, ..plan() };
+        let journal = Journal::open(directory.path(), large, Durability::None).unwrap();
+        pollster::block_on(journal.append(&expected)).unwrap();
+    }
+    let segment = fs::read(&files(directory.path(), "journal")[0]).unwrap();
+    assert!(first_block(&segment).1);
+    let column =
+        |name: &str, kind| Column { name: name.to_owned(), kind, doc: String::new(), journalled: true };
+    let description = Description {
+        columns: vec![
+            column("colour", Type::String),
+            column("size", Type::Integer),
+            column("weight", Type::Integer),
+        ],
+        kinds: Vec::new(),
+        rules: Vec::new(),
+        rules_version: None,
+        preset: None,
+        models: Vec::new(),
+    };
+    let text = serde_json::to_vec(&description).unwrap();
+    fs::write(directory.path().join("0123abcd.rows.json"), text).unwrap();
+    let journal = open(directory.path());
+    append(&journal, 9000..9001);
+    journal.settle();
+    assert_eq!((journal.census().segments, journal.census().columnar), (2, 1));
+    let found = records(&journal);
+    assert_eq!(
+        found[..found.len() - 1].iter().map(|(id, _)| *id).collect::<Vec<_>>(),
+        expected.iter().map(|(id, ..)| *id).collect::<Vec<_>>()
+    );
+    assert!(found.iter().zip(&expected).all(|((_, found), (.., expected))| found == expected));
+    let columns = fs::read(&files(directory.path(), "parquet")[0]).unwrap();
+    let names = |bytes: &[u8], name: &[u8]| bytes.windows(name.len()).any(|part| part == name);
+    assert!(names(&columns, b"colour") && !names(&segment, b"colour"));
+}
+
+#[test]
+fn a_torn_block_of_columns_costs_only_itself() {
+    let source = tempfile::tempdir().unwrap();
+    let path = written_at_once(source.path(), 4000);
+    let whole = {
+        let large = JournalPlan { segment: 1 << 30, ..plan() };
+        let journal = Journal::open(source.path(), large, Durability::None).unwrap();
+        append_at_once(&journal, 4000..8000);
+        drop(journal);
+        fs::read(&path).unwrap()
+    };
+    let first = HEAD_BYTES + first_block(&whole).0;
+    let second = whole.len() - first;
+    for torn in [0, 1, BLOCK_HEAD_BYTES - 1, BLOCK_HEAD_BYTES, BLOCK_HEAD_BYTES + 50, second / 2, second - 1]
+    {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(path.file_name().unwrap());
+        fs::write(&path, &whole[..first + torn]).unwrap();
+        let journal = open(directory.path());
+        assert_eq!(journal.torn_bytes(), torn as u64);
+        assert_eq!(ids(&journal), (1..4000).collect::<Vec<_>>(), "{torn}");
+        assert_eq!(fs::metadata(&path).unwrap().len(), first as u64, "{torn}");
+    }
+    // In an older segment nothing is cut off, and it stays as it is.
+    for at in [first + 4, first + 9, first + 60, first + second / 2, whole.len() - 1] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(path.file_name().unwrap());
+        let mut flipped = whole.clone();
+        flipped[at] ^= 4;
+        fs::write(&path, &flipped).unwrap();
+        fs::write(directory.path().join(format!("{}.journal", RecordId(9000))), &whole[..HEAD_BYTES])
+            .unwrap();
+        let journal = open(directory.path());
+        journal.settle();
+        assert_eq!(journal.census().columnar, 0, "{at}");
+        assert_eq!(fs::read(&path).unwrap(), flipped, "{at}");
+        assert_eq!(journal.find(RecordId(77)).unwrap(), Some(feedback(77).2), "{at}");
+        assert!(journal.scan(|_, _| true).is_err(), "{at}");
+        drop(journal);
+        let found = verify(directory.path(), &mut |_, _| ()).unwrap();
+        assert!(!found.is_sound() && found.records == 3999, "{at}: {found:?}");
+    }
 }

@@ -418,6 +418,71 @@ fn format_3() {
     });
 }
 
+/// What the writer of the fourth fixture did: beside the rows of the third version of the journal's format, which are of
+/// decisions with and without effects, there are as many decisions at once as are written by columns, in a segment that
+/// was closed and in the newest one. Never change it.
+fn write_many(path: &Path) {
+    write_pipeline(path);
+    let engine = Engine::open(&Directory::open(path).unwrap(), plan_with_effects()).unwrap();
+    let journal = engine.journal().unwrap();
+    let pipeline = Arc::clone(&engine.plan().pipelines[0]);
+    for day in [3, 4] {
+        let now = NOW + Span::days(day);
+        decide_at(&engine, event("192.0.2.99", "told@example.org"), now);
+        journal.sync().unwrap();
+        let prepared = (0..MANY_AT_ONCE).map(|number| {
+            let mail = format!("user{}@example.com", number % 50);
+            engine.prepare(&pipeline, event(&format!("198.51.100.{}", number % 200), &mail), now)
+        });
+        pollster::block_on(engine.decide(prepared.collect())).unwrap();
+        journal.sync().unwrap();
+    }
+    journal.settle();
+    engine.close().unwrap();
+}
+
+const MANY_AT_ONCE: usize = 2500;
+
+#[test]
+fn format_4() {
+    let stored = fixture("data-4");
+    if !stored.exists() && std::env::var_os("UPDATE").is_some() {
+        write_many(&stored);
+    }
+    let of_kind = |extension: &str| {
+        let names = std::fs::read_dir(stored.join("journal")).unwrap().map(|entry| entry.unwrap().path());
+        names.filter(|name| name.extension().is_some_and(|it| it == extension)).collect::<Vec<_>>()
+    };
+    let (rows, columns) = (of_kind("journal"), of_kind("parquet"));
+    assert_eq!((rows.len(), columns.len()), (1, 4));
+    let newest = std::fs::read(&rows[0]).unwrap();
+    assert_eq!((&newest[8..12], &newest[16..20]), (&[3, 0, 0, 0][..], &[0; 4][..]), "a block by columns");
+    let (_parent, path) = copied("data-4");
+    with_engine(&path, |engine| {
+        let journal = engine.journal().unwrap();
+        let mut ids = Vec::new();
+        journal
+            .scan(|id, _| {
+                ids.push(id);
+                true
+            })
+            .unwrap();
+        assert_eq!(ids.len(), 302 + 2 * (1 + MANY_AT_ONCE));
+        for told in [302, 302 + 1 + MANY_AT_ONCE] {
+            let explained = engine.explain(ids[told]).unwrap();
+            let verdict = explained.verdict.unwrap();
+            assert_eq!((verdict.effects.len(), verdict.effects[0].rule.as_str()), (3, "TOLD"));
+            let explained = engine.explain(ids[told + 777]).unwrap();
+            let ip = explained.keys.iter().find(|key| key.kind == "ip").unwrap();
+            assert_eq!(ip.piece.as_deref(), Some("198.51.100.176"));
+            assert_eq!(ip.last, Some(explained.time));
+            assert!(explained.verdict.unwrap().effects.is_empty());
+        }
+        let found = engine::journal::verify(&path.join("journal"), &mut |_, _| ()).unwrap();
+        assert!(found.is_sound() && found.records as usize == ids.len(), "{found:?}");
+    });
+}
+
 /// Changes the version in a file and brings its checksum up to date, as a later release that keeps the rest would.
 fn of_later_format(path: &Path) {
     let mut bytes = std::fs::read(path).unwrap();

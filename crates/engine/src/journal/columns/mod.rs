@@ -93,6 +93,9 @@ pub(super) enum Form {
     Bare,
 }
 
+/// An empty list.
+const NO_EFFECTS: &[u8] = &[0];
+
 /// What `what` says.
 const DECISION: &str = "decision";
 const FEEDBACK: &str = "feedback";
@@ -124,7 +127,7 @@ struct Index {
 }
 
 /// A group of rows.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Group {
     /// Where its first column begins.
     at: u64,
@@ -194,6 +197,16 @@ impl Layout {
             layout.versions.push(VersionLayout { version: version.clone(), said, slots });
         }
         layout
+    }
+
+    /// Whether groups of another layout have the same columns, which mean the same here.
+    pub(super) fn has_all_of(&self, other: &Layout) -> bool {
+        self.facts == other.facts && other.versions.iter().all(|version| self.versions.contains(version))
+    }
+
+    /// How many columns there are.
+    pub(super) fn len(&self) -> usize {
+        OWN.len() + self.facts.len()
     }
 
     fn columns(&self) -> impl Iterator<Item = (&str, Type)> {

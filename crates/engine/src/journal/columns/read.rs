@@ -11,17 +11,21 @@ use judge::Action;
 
 use super::pages::{self, Chunk, Values};
 use super::{
-    Form, Group, HEAD_BYTES, INDEX_BYTES_MAX, Index, MAGIC, OWN, PARQUET, ROWS_MAX, ReportDetail, own,
+    Form, Group, HEAD_BYTES, INDEX_BYTES_MAX, Index, MAGIC, NO_EFFECTS, OWN, PARQUET, ROWS_MAX, ReportDetail,
+    own,
 };
 use crate::id::RecordId;
 use crate::journal::block::decompress;
-use crate::journal::encoding::{Put, Reader, variant};
+use crate::journal::encoding::{self, Put, Reader, variant};
 use crate::journal::segment::{SegmentError, VERSION};
 use crate::journal::slim::{Decided, Head, Look};
 use crate::journal::{Feedback, Record, Report};
 
 /// Memory that the columns of a group take while they are read, about.
 const BUDGET: usize = 512 << 20;
+
+/// The first version whose decisions have keys as [`crate::journal::keys`] has them.
+const VERSION_OF_SHORT: u32 = 3;
 
 /// What a file is read from.
 pub(in crate::journal) trait Source: Debug + Send + Sync {
@@ -63,6 +67,8 @@ pub(crate) struct Columns {
     /// Length of the file.
     bytes: u64,
     form: Form,
+    /// The version of the format.
+    pub(super) version: u32,
 }
 
 impl Columns {
@@ -106,7 +112,7 @@ impl Columns {
         if !index.is_sound(at) {
             return Err(damaged());
         }
-        Ok(Columns { source, index, footer: (footer, word(36)), bytes, form })
+        Ok(Columns { source, index, footer: (footer, word(36)), bytes, form, version: word(12) })
     }
 
     /// Groups of rows.
@@ -117,6 +123,36 @@ impl Columns {
     /// Length of the file.
     pub(in crate::journal) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// The whole file.
+    pub(super) fn all(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; usize::try_from(self.bytes).map_err(io::Error::other)?];
+        self.source.read_at(&mut bytes, 0)?;
+        Ok(bytes)
+    }
+
+    /// Whether a group has the same bytes as one of another file, which are here as they should be.
+    pub(in crate::journal) fn is_copy(
+        &self,
+        number: usize,
+        other: &Columns,
+        its: usize,
+    ) -> Result<bool, SegmentError> {
+        let (Some(group), Some(of)) = (self.index.groups.get(number), other.index.groups.get(its)) else {
+            return Ok(false);
+        };
+        if (Group { at: of.at, ..group.clone() }) != *of {
+            return Ok(false);
+        }
+        let mut at = group.at;
+        for (length, crc) in &group.chunks {
+            if crc32fast::hash(&self.chunk_bytes(at, *length)?) != *crc {
+                return Ok(false);
+            }
+            at += u64::from(*length);
+        }
+        Ok(true)
     }
 
     /// What columns it has.
@@ -142,14 +178,19 @@ impl Columns {
         let before: u64 = group.chunks.iter().take(column).map(|(length, _)| u64::from(*length)).sum();
         let (length, crc) = group.chunks.get(column).copied().unwrap_or_default();
         let at = group.at + before;
-        // The index was found to lie behind it.
-        let mut bytes = vec![0; length as usize];
-        self.source.read_at(&mut bytes, at)?;
+        let bytes = self.chunk_bytes(at, length)?;
         let kind = self.kind(column);
         if self.form == Form::Sealed && crc32fast::hash(&bytes) != crc {
             return Err(SegmentError::Damaged(at));
         }
         pages::decode(&bytes, self.form, kind, group.rows as usize, budget).ok_or(SegmentError::Damaged(at))
+    }
+
+    fn chunk_bytes(&self, at: u64, length: u32) -> io::Result<Vec<u8>> {
+        // The index was found to lie behind it.
+        let mut bytes = vec![0; length as usize];
+        self.source.read_at(&mut bytes, at)?;
+        Ok(bytes)
     }
 
     fn kind(&self, column: usize) -> Type {
@@ -241,9 +282,14 @@ impl Columns {
     }
 
     fn decision(&self, id: RecordId, row: &[Entry<'_>], into: &mut Vec<u8>) -> Option<()> {
-        let detail = Detail::read(row[own::DETAIL].bytes()?)?;
+        let detail = Detail::read(row[own::DETAIL].bytes()?, self.version)?;
+        let is_short = self.version >= VERSION_OF_SHORT;
+        let has_effects = detail.effects != NO_EFFECTS;
         into.put_varint(id.0);
-        into.put_varint(if detail.effects == Detail::NO_EFFECTS { 0 } else { 2 });
+        into.put_varint(match is_short {
+            true => encoding::SHORT,
+            false => 2 * u64::from(has_effects),
+        });
         let version = row[own::VERSION].bytes()?;
         into.put_content(row[own::PIPELINE].bytes()?);
         into.put_content(version);
@@ -275,7 +321,10 @@ impl Columns {
         if extras.next().is_some() {
             return None;
         }
-        into.extend_from_slice(detail.keys);
+        match is_short {
+            true => into.put_content(detail.keys),
+            false => into.extend_from_slice(detail.keys),
+        }
         into.extend_from_slice(&row[own::SCORE].float()?.to_le_bytes());
         into.put_made(&row[own::ACTION].text()?.parse::<Action>().ok()?);
         for (rules, (count, mut reasons)) in
@@ -292,7 +341,7 @@ impl Columns {
             }
         }
         into.extend_from_slice(detail.next);
-        if detail.effects != Detail::NO_EFFECTS {
+        if is_short || has_effects {
             into.extend_from_slice(detail.effects);
         }
         Some(())
@@ -367,7 +416,7 @@ impl Columns {
                 }
             }
             if let Some(detail) = detail {
-                wanted[same].set_extras(detail, row).ok_or_else(damaged)?;
+                wanted[same].set_extras(detail, self.version, row).ok_or_else(damaged)?;
             }
             let Some([score, action, rules, shadow]) = verdict else { continue };
             for (rules, is_shadow) in [(rules, false), (shadow, true)] {
@@ -462,8 +511,8 @@ impl Wanted<'_> {
         self.slots.get(column).copied().flatten()
     }
 
-    fn set_extras(&self, detail: Entry<'_>, row: &mut Facts) -> Option<()> {
-        let Detail { extras, .. } = Detail::read(detail.bytes()?)?;
+    fn set_extras(&self, detail: Entry<'_>, version: u32, row: &mut Facts) -> Option<()> {
+        let Detail { extras, .. } = Detail::read(detail.bytes()?, version)?;
         for (fact, value) in extras {
             let slot = usize::try_from(fact).ok().and_then(|fact| self.facts.get(fact).copied().flatten());
             if let Some(slot) = slot {
@@ -488,17 +537,18 @@ struct Detail<'b> {
 }
 
 impl<'b> Detail<'b> {
-    /// An empty list.
-    const NO_EFFECTS: &'static [u8] = &[0];
-
-    fn read(bytes: &'b [u8]) -> Option<Detail<'b>> {
+    /// As this version of the format has it.
+    fn read(bytes: &'b [u8], version: u32) -> Option<Detail<'b>> {
         let mut reader = Reader::new(bytes);
         let facts = reader.varint().ok().filter(|facts| *facts <= u64::from(u16::MAX))?;
         let mut extras = Vec::new();
         for _ in 0..reader.varint().ok()? {
             extras.push((reader.varint().ok()?, reader.passed(Reader::pass_value).ok()?));
         }
-        let keys = reader.passed(Reader::pass_keys).ok()?;
+        let keys = match version {
+            ..VERSION_OF_SHORT => reader.passed(Reader::pass_keys).ok()?,
+            _ => reader.content().ok()?,
+        };
         let mut reasons = [(0, reader); 2];
         for of in &mut reasons {
             let count = reader.varint().ok()?;

@@ -1,5 +1,7 @@
 //! Records come back from columns as they were, and damage is found.
 
+use std::path::Path;
+
 use event::{Column, Facts, Slot, Span, Value};
 use judge::{Consequence, Effect};
 use proptest::prelude::*;
@@ -58,23 +60,45 @@ fn versions() -> impl Strategy<Value = Vec<Vec<Type>>> {
     prop::collection::vec(types, 3)
 }
 
-/// Writes records, with a new group after every so many.
-fn written(form: Form, versions: &[Vec<Type>], records: &[(RecordId, Record)], per_group: usize) -> Vec<u8> {
+/// The columns of these versions, and of another without a description.
+fn layout(versions: &[Vec<Type>]) -> Layout {
     let mut known: Vec<_> = versions
         .iter()
         .enumerate()
         .map(|(number, types)| (format!("v{number}"), Some(description(types))))
         .collect();
     known.push(("v3".to_owned(), None));
+    Layout::of(&known)
+}
+
+/// Writes records, with a new group after every so many.
+fn written(form: Form, versions: &[Vec<Type>], records: &[(RecordId, Record)], per_group: usize) -> Vec<u8> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.half");
-    let mut writer = Writer::create(&path, Layout::of(&known), form).unwrap();
+    let mut writer = Writer::create(&path, layout(versions), form).unwrap();
     for group in records.chunks(per_group) {
         assert_eq!(writer.push_all(&encoded(group).concat(), Time(5)).unwrap() as usize, group.len());
         writer.flush().unwrap();
     }
-    assert_eq!(writer.finish().unwrap(), std::fs::metadata(&path).unwrap().len());
-    std::fs::read(&path).unwrap()
+    writer.finish().unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    // In memory it is the same.
+    let mut writer = Writer::over(Vec::new(), &path, layout(versions), form).unwrap();
+    for group in records.chunks(per_group) {
+        writer.push_all(&encoded(group).concat(), Time(5)).unwrap();
+        writer.flush().unwrap();
+    }
+    assert_eq!(writer.finish().unwrap(), bytes);
+    bytes
+}
+
+/// The same as earlier releases wrote them.
+fn long(records: &[(RecordId, Record)]) -> Vec<u8> {
+    let long = |(id, record): &(RecordId, Record)| match record {
+        Record::Decision(row) => samples::long(*id, row),
+        record => record.encode(*id),
+    };
+    records.iter().flat_map(long).collect()
 }
 
 fn read(columns: &Columns) -> Result<Vec<(RecordId, Record)>, SegmentError> {
@@ -146,6 +170,55 @@ proptest! {
     }
 
     #[test]
+    fn rows_of_earlier_releases_become_the_same_columns(
+        versions in versions(),
+        records in prop::collection::vec((any::<u64>().prop_map(RecordId), record()), 1..40),
+    ) {
+        let bytes = long(&records);
+        prop_assert_eq!(encoded(&Record::decode_all(&bytes)), encoded(&records));
+        let mut writer = Writer::over(Vec::new(), Path::new(""), layout(&versions), Form::Sealed).unwrap();
+        prop_assert_eq!(writer.push_all(&bytes, Time(5)).unwrap() as usize, records.len());
+        let columns = writer.finish().unwrap();
+        prop_assert_eq!(columns, written(Form::Sealed, &versions, &records, 40));
+        let wanted = vec![vec![Some(Slot(0)); 8]; 4];
+        let notes = || Notes { wanted: &wanted, facts: Facts::default(), told: Vec::new() };
+        let (mut of_long, mut of_short) = (notes(), notes());
+        slim::look(&bytes, records.len() as u32, &mut of_long).unwrap();
+        slim::look(&encoded(&records).concat(), records.len() as u32, &mut of_short).unwrap();
+        prop_assert_eq!(of_long.told, of_short.told);
+    }
+
+    #[test]
+    fn groups_are_copied_where_they_mean_the_same(
+        (versions, others) in (versions(), versions()),
+        records in prop::collection::vec((any::<u64>().prop_map(RecordId), record()), 1..40),
+        per_group in 1usize..20,
+    ) {
+        let bytes = written(Form::Sealed, &versions, &records, per_group);
+        let columns = Columns::of(Box::new(bytes), Form::Sealed).unwrap();
+        // Some records before it, and a version more than it knows.
+        let mut wider = layout(&versions);
+        wider.versions.push(VersionLayout { version: "v9".to_owned(), ..wider.versions[0].clone() });
+        let mut writer = Writer::over(Vec::new(), Path::new(""), wider, Form::Sealed).unwrap();
+        writer.push_all(&encoded(&records).concat(), Time(5)).unwrap();
+        prop_assert!(writer.copy(&columns).unwrap());
+        let copied = Columns::of(Box::new(writer.finish().unwrap()), Form::Sealed).unwrap();
+        let twice = [records.as_slice(), &records].concat();
+        prop_assert_eq!(encoded(&read(&copied).unwrap()), encoded(&twice));
+        prop_assert_eq!(copied.groups(), 1 + columns.groups());
+        for number in 0..columns.groups() {
+            prop_assert!(copied.is_copy(number + 1, &columns, number).unwrap());
+        }
+        prop_assert!(!copied.is_copy(copied.groups(), &columns, 0).unwrap());
+        // Other columns, or others for the same facts: nothing is copied, and nothing is broken.
+        let mut writer = Writer::over(Vec::new(), Path::new(""), layout(&others), Form::Sealed).unwrap();
+        let mean_the_same = layout(&others) == layout(&versions);
+        prop_assert_eq!(writer.copy(&columns).unwrap(), mean_the_same);
+        let left = Columns::of(Box::new(writer.finish().unwrap()), Form::Sealed).unwrap();
+        prop_assert_eq!(left.groups(), if mean_the_same { columns.groups() } else { 0 });
+    }
+
+    #[test]
     fn who_looks_sees_the_same_in_rows_and_columns(
         versions in versions(),
         records in prop::collection::vec((any::<u64>().prop_map(RecordId), record()), 1..40),
@@ -213,14 +286,19 @@ fn sample() -> (Vec<Vec<Type>>, Vec<(RecordId, Record)>) {
 /// What the fuzz target begins with is what would be written. `UPDATE=1` writes it where it is missing.
 #[test]
 fn the_fuzz_target_has_a_seed() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/archive/columns");
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/archive");
     let (types, records) = sample();
-    if !path.exists() && std::env::var_os("UPDATE").is_some() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, written(Form::Bare, &types, &records, 10)).unwrap();
+    let newest = seeds.join("columns-3");
+    if !newest.exists() && std::env::var_os("UPDATE").is_some() {
+        std::fs::create_dir_all(&seeds).unwrap();
+        std::fs::write(&newest, written(Form::Bare, &types, &records, 10)).unwrap();
     }
-    let columns = Columns::of(Box::new(std::fs::read(&path).unwrap()), Form::Bare).unwrap();
-    assert_eq!(encoded(&read(&columns).unwrap()), encoded(&records));
+    // The first is of the second version of the format.
+    for (path, version) in [(seeds.join("columns"), 2), (newest, 3)] {
+        let columns = Columns::of(Box::new(std::fs::read(&path).unwrap()), Form::Bare).unwrap();
+        assert_eq!(columns.version, version);
+        assert_eq!(encoded(&read(&columns).unwrap()), encoded(&records));
+    }
 }
 
 /// Every bit of a file is covered by a checksum.

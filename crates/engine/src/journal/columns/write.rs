@@ -9,24 +9,27 @@ use std::sync::Arc;
 use bytes::Bytes;
 use event::{Time, Type};
 use judge::{Action, Consequence};
-use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
+use parquet::basic::{Compression, CompressionCodec, LogicalType, Repetition, TimeUnit, Type as Physical};
+use parquet::column::page::{CompressedPage, Page, PageWriteSpec, PageWriter};
 use parquet::column::writer::{ColumnCloseResult, ColumnWriter, get_column_writer};
 use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
+use parquet::file::metadata::ParquetMetaDataReader;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::{ColumnDescPtr, ColumnPath, SchemaDescPtr, Type as SchemaType, TypePtr};
 
 use super::{
-    DECISION, FEEDBACK, Form, Group, HEAD_BYTES, INDEX_BYTES_MAX, ITEMS_MAX, Index, Layout, MAGIC, OWN,
-    REPORT, ReportDetail, own,
+    Columns, DECISION, FEEDBACK, Form, Group, HEAD_BYTES, INDEX_BYTES_MAX, ITEMS_MAX, Index, Layout, MAGIC,
+    NO_EFFECTS, OWN, REPORT, ReportDetail, own,
 };
 use crate::id::RecordId;
 use crate::journal::block::{LEVEL, compress};
-use crate::journal::encoding::{self, Arrived, Put, Reader, Seen, Start};
+use crate::journal::encoding::{self, Arrived, Put, Reader, Seen, Shape, Start};
+use crate::journal::keys;
 use crate::journal::segment::VERSION;
 use crate::journal::slim::Head;
-use crate::journal::{JournalError, Report, io_error};
+use crate::journal::{JournalError, KeyReading, Report, io_error};
 
 /// Rows of a group.
 const GROUP_ROWS: usize = 8192;
@@ -35,10 +38,62 @@ const GROUP_BYTES: usize = 8 << 20;
 /// The same of items of lists.
 const GROUP_ITEMS: usize = 1 << 20;
 
+/// What a file is written to.
+pub(in crate::journal) trait Sink: Write + Send {
+    /// How many bytes it has.
+    fn length(&self) -> std::io::Result<u64>;
+    /// The checksum of all from here on.
+    fn checksum(&self, from: u64) -> std::io::Result<u32>;
+    /// Overwrites what is here, and makes all of it as durable as it can be.
+    fn seal(&mut self, head: &[u8], at: u64) -> std::io::Result<()>;
+}
+
+impl Sink for File {
+    fn length(&self) -> std::io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn checksum(&self, from: u64) -> std::io::Result<u32> {
+        let mut hasher = crc32fast::Hasher::new();
+        let mut bytes = vec![0; 64 << 10];
+        let (mut at, to) = (from, self.length()?);
+        while at < to {
+            let part = usize::try_from(to - at).unwrap_or(usize::MAX).min(bytes.len());
+            self.read_exact_at(&mut bytes[..part], at)?;
+            hasher.update(&bytes[..part]);
+            at += part as u64;
+        }
+        Ok(hasher.finalize())
+    }
+
+    fn seal(&mut self, head: &[u8], at: u64) -> std::io::Result<()> {
+        self.write_all_at(head, at)?;
+        self.sync_all()
+    }
+}
+
+impl Sink for Vec<u8> {
+    fn length(&self) -> std::io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+
+    fn checksum(&self, from: u64) -> std::io::Result<u32> {
+        let from = usize::try_from(from).ok().and_then(|from| self.get(from..));
+        from.map(crc32fast::hash).ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
+    }
+
+    fn seal(&mut self, head: &[u8], at: u64) -> std::io::Result<()> {
+        let place = usize::try_from(at).ok().and_then(|at| self.get_mut(at..)?.get_mut(..head.len()));
+        place.ok_or(std::io::ErrorKind::UnexpectedEof)?.copy_from_slice(head);
+        Ok(())
+    }
+}
+
 /// Writes a file. What was written of it is of no use before [`Writer::finish`].
-pub(in crate::journal) struct Writer {
+pub(in crate::journal) struct Writer<S: Sink = File> {
+    /// What is said to have failed.
     path: PathBuf,
-    file: SerializedFileWriter<File>,
+    file: SerializedFileWriter<S>,
     schema: SchemaDescPtr,
     properties: WriterPropertiesPtr,
     form: Form,
@@ -57,8 +112,8 @@ struct Gathered {
     ids: Option<(RecordId, RecordId)>,
     arrival: Time,
     extras: bool,
-    /// Of the row that is being added: its facts without a column, and its reasons.
-    aside: [Vec<u8>; 2],
+    /// Of the row that is being added: its facts without a column, its reasons, and its keys if they were long.
+    aside: [Vec<u8>; 3],
 }
 
 /// What a column has of a group.
@@ -93,16 +148,26 @@ impl Writer {
         layout: Layout,
         form: Form,
     ) -> Result<Writer, JournalError> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
+        Writer::over(file.map_err(io_error(path))?, path, layout, form)
+    }
+}
+
+impl<S: Sink> Writer<S> {
+    /// Begins in what is still empty.
+    pub(in crate::journal) fn over(
+        sink: S,
+        path: &Path,
+        layout: Layout,
+        form: Form,
+    ) -> Result<Writer<S>, JournalError> {
         let fields = layout.columns().map(|(name, kind)| field(name, kind)).collect::<Result<Vec<_>, _>>();
         let failed = |error| parquet_error(path, error);
         let schema = SchemaType::group_type_builder("records").with_fields(fields.map_err(failed)?).build();
-        let level = ZstdLevel::try_new(LEVEL).map_err(failed)?;
         let mut properties = WriterProperties::builder()
             .set_created_by(concat!("tollhouse ", env!("CARGO_PKG_VERSION")).to_owned())
-            .set_compression(match form {
-                Form::Sealed => Compression::ZSTD(level),
-                Form::Bare => Compression::UNCOMPRESSED,
-            })
+            // Of which nobody asks the crate: see [`Pages`].
+            .set_compression(Compression::UNCOMPRESSED)
             .set_offset_index_disabled(true)
             .set_statistics_enabled(EnabledStatistics::None);
         for column in [own::ID, own::TIME, own::ARRIVAL] {
@@ -115,10 +180,8 @@ impl Writer {
             properties = properties.set_column_dictionary_enabled(path, false);
         }
         let properties = Arc::new(properties.build());
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
-        let file = file.map_err(io_error(path))?;
         let mut file =
-            SerializedFileWriter::new(file, Arc::new(schema.map_err(failed)?), Arc::clone(&properties))
+            SerializedFileWriter::new(sink, Arc::new(schema.map_err(failed)?), Arc::clone(&properties))
                 .map_err(failed)?;
         // The head is written last.
         file.write_all(&[0; HEAD_BYTES - 4]).map_err(io_error(path))?;
@@ -164,7 +227,7 @@ impl Writer {
         let mut group = self.file.next_row_group().map_err(failed)?;
         for (number, column) in gathered.columns.into_iter().enumerate() {
             let description = self.schema.column(number);
-            let (bytes, closed) = column.encode(description, &self.properties).map_err(failed)?;
+            let (bytes, closed) = column.encode(description, &self.properties, self.form).map_err(failed)?;
             // A group holds at most some megabytes.
             chunks.push((bytes.len() as u32, crc32fast::hash(&bytes)));
             self.at += bytes.len() as u64;
@@ -184,8 +247,42 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes what is left and all that says where things are, and syncs. Returns how many bytes the file has.
-    pub(in crate::journal) fn finish(mut self) -> Result<u64, JournalError> {
+    /// Adds all groups of another file as they are, if their columns are those of this one and mean the same; else
+    /// nothing. Answers whether that was so.
+    pub(in crate::journal) fn copy(&mut self, columns: &Columns) -> Result<bool, JournalError> {
+        if columns.version != VERSION || !self.index.layout.has_all_of(columns.layout()) {
+            return Ok(false);
+        }
+        self.flush()?;
+        let path = self.path.clone();
+        let failed = |error| parquet_error(&path, error);
+        let bytes = Bytes::from(columns.all().map_err(io_error(&path))?);
+        let footer = ParquetMetaDataReader::new().parse_and_finish(&bytes).map_err(failed)?;
+        if footer.num_row_groups() != columns.index.groups.len() {
+            return Ok(false);
+        }
+        for (of, group) in columns.index.groups.iter().zip(footer.row_groups()) {
+            let mut copy = self.file.next_row_group().map_err(failed)?;
+            for metadata in group.columns() {
+                let closed = ColumnCloseResult {
+                    bytes_written: metadata.compressed_size().unsigned_abs(),
+                    rows_written: u64::from(of.rows),
+                    metadata: metadata.clone(),
+                    bloom_filter: None,
+                    column_index: None,
+                    offset_index: None,
+                };
+                copy.append_column(&bytes, closed).map_err(failed)?;
+            }
+            copy.close().map_err(failed)?;
+            self.index.groups.push(Group { at: self.at, ..of.clone() });
+            self.at += of.bytes();
+        }
+        Ok(true)
+    }
+
+    /// Writes what is left and all that says where things are, and syncs. Returns what it is written to.
+    pub(in crate::journal) fn finish(mut self) -> Result<S, JournalError> {
         self.flush()?;
         let path = self.path;
         let raw = postcard::to_stdvec(&self.index).unwrap_or_default();
@@ -198,10 +295,9 @@ impl Writer {
             Form::Bare => raw.clone(),
         };
         self.file.write_all(&index).map_err(io_error(&path))?;
-        let file = self.file.into_inner().map_err(|error| parquet_error(&path, error))?;
+        let mut file = self.file.into_inner().map_err(|error| parquet_error(&path, error))?;
         let footer = self.at + index.len() as u64;
-        let written = || {
-            let bytes = file.metadata()?.len();
+        let mut written = || {
             let mut head = Vec::with_capacity(HEAD_BYTES);
             head.extend_from_slice(&MAGIC);
             head.extend_from_slice(&VERSION.to_le_bytes());
@@ -209,28 +305,13 @@ impl Writer {
             head.extend_from_slice(&(index.len() as u32).to_le_bytes());
             head.extend_from_slice(&(raw.len() as u32).to_le_bytes());
             head.extend_from_slice(&crc32fast::hash(&index).to_le_bytes());
-            head.extend_from_slice(&crc_of(&file, footer, bytes)?.to_le_bytes());
+            head.extend_from_slice(&file.checksum(footer)?.to_le_bytes());
             head.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
-            file.write_all_at(&head, super::PARQUET.len() as u64)?;
-            file.sync_all()?;
-            Ok(bytes)
+            file.seal(&head, super::PARQUET.len() as u64)
         };
-        written().map_err(io_error(&path))
+        written().map_err(io_error(&path))?;
+        Ok(file)
     }
-}
-
-/// The checksum of a part of a file.
-fn crc_of(file: &File, from: u64, to: u64) -> std::io::Result<u32> {
-    let mut hasher = crc32fast::Hasher::new();
-    let mut bytes = vec![0; 64 << 10];
-    let mut at = from;
-    while at < to {
-        let part = usize::try_from(to - at).unwrap_or(usize::MAX).min(bytes.len());
-        file.read_exact_at(&mut bytes[..part], at)?;
-        hasher.update(&bytes[..part]);
-        at += part as u64;
-    }
-    Ok(hasher.finalize())
 }
 
 fn parquet_error(path: &Path, error: ParquetError) -> JournalError {
@@ -276,7 +357,7 @@ impl Gathered {
     fn new(layout: &Layout) -> Gathered {
         let columns = layout.columns().map(|(_, kind)| Column::new(kind)).collect();
         let arrival = Time(i64::MIN);
-        let aside = [Vec::new(), Vec::new()];
+        let aside = Default::default();
         Gathered { columns, rows: 0, bytes: 0, items: 0, ids: None, arrival, extras: false, aside }
     }
 
@@ -291,8 +372,8 @@ impl Gathered {
             let (of, start) = reader.start()?;
             id = Some(of);
             match start {
-                Start::Decision { head, arrived, has_effects } => {
-                    return self.decision(&head, &arrived, has_effects, reader, layout);
+                Start::Decision { head, arrived, shape } => {
+                    return self.decision(&head, &arrived, shape, reader, layout);
                 }
                 Start::Feedback { decision, class, time } => {
                     self.columns[own::WHAT].text(FEEDBACK);
@@ -322,12 +403,12 @@ impl Gathered {
         &mut self,
         head: &Head<'_>,
         arrived: &Arrived<'_>,
-        has_effects: bool,
+        shape: Shape,
         reader: &mut Reader<'_>,
         layout: &Layout,
     ) -> encoding::Result<()> {
         let known = layout.version(head.version);
-        let Gathered { columns, items, aside: [extras, reasons], .. } = self;
+        let Gathered { columns, items, aside: [extras, reasons, known_keys], .. } = self;
         extras.clear();
         reasons.clear();
         let (facts, mut extra) = (reader.varint()?, 0);
@@ -351,7 +432,16 @@ impl Gathered {
                 }
             }
         }
-        let keys = reader.passed(Reader::pass_keys)?;
+        let keys = match shape {
+            Shape::Short => reader.content()?,
+            Shape::Long { .. } => {
+                known_keys.clear();
+                for KeyReading { kind, shingle, reading } in reader.made::<Vec<KeyReading>>()? {
+                    keys::put(known_keys, head.time, (kind, shingle), &reading);
+                }
+                known_keys
+            }
+        };
         columns[own::SCORE].float(reader.float()?);
         columns[own::ACTION].text(reader.made::<Action>()?.name());
         for column in [own::RULES, own::SHADOW] {
@@ -364,13 +454,14 @@ impl Gathered {
             })?;
         }
         let next = reader.passed(Reader::pass_next)?;
-        let mut effects: &[u8] = &[0];
-        if has_effects {
-            let mut made: Vec<Consequence> = Vec::new();
+        let (mut effects, mut made) = (NO_EFFECTS, Vec::<Consequence>::new());
+        if shape.has_effects() {
             effects = reader.passed(|reader| {
                 made = reader.made()?;
                 Ok(())
             })?;
+        }
+        if effects != NO_EFFECTS {
             let texts: Vec<String> = made.iter().map(|due| due.effect.to_string()).collect();
             let mut texts = texts.iter();
             columns[own::EFFECTS].list(made.len() as u64, items, || {
@@ -380,7 +471,9 @@ impl Gathered {
         columns[own::DETAIL].make(|detail| {
             detail.put_varint(facts);
             detail.put_varint(extra);
-            for part in [extras.as_slice(), keys, reasons, next, effects] {
+            detail.extend_from_slice(extras);
+            detail.put_content(keys);
+            for part in [reasons.as_slice(), next, effects] {
                 detail.extend_from_slice(part);
             }
         });
@@ -548,9 +641,10 @@ impl Column {
         self,
         description: ColumnDescPtr,
         properties: &WriterPropertiesPtr,
+        form: Form,
     ) -> Result<(Bytes, ColumnCloseResult), ParquetError> {
         let mut sink = TrackedWrite::new(Vec::new());
-        let pages = Box::new(SerializedPageWriter::new(&mut sink));
+        let pages = Box::new(Pages { file: SerializedPageWriter::new(&mut sink), form });
         let mut writer = get_column_writer(description, Arc::clone(properties), pages);
         let levels = Some(self.levels.as_slice());
         let repeats = (self.kind == Type::List).then_some(self.repeats.as_slice());
@@ -569,8 +663,37 @@ impl Column {
             }
             _ => return Err(ParquetError::General("a column of another type".to_owned())),
         }
-        let closed = writer.close()?;
+        let mut closed = writer.close()?;
+        if form == Form::Sealed {
+            let level = CompressionCodec::ZSTD;
+            closed.metadata = closed.metadata.into_builder().set_compression_codec(level).build()?;
+        }
         Ok((Bytes::from(sink.into_inner()?), closed))
+    }
+}
+
+/// Compresses pages on their way. The crate would make a context of zstd for every column, which takes longer than to
+/// compress what most columns have; each thread keeps its own.
+struct Pages<'s> {
+    file: SerializedPageWriter<'s, Vec<u8>>,
+    form: Form,
+}
+
+impl PageWriter for Pages<'_> {
+    fn write_page(&mut self, page: CompressedPage) -> Result<PageWriteSpec, ParquetError> {
+        if self.form == Form::Bare {
+            return self.file.write_page(page);
+        }
+        let mut compressed = page.compressed_page().clone();
+        let (Page::DataPage { buf, .. } | Page::DictionaryPage { buf, .. }) = &mut compressed else {
+            return Err(ParquetError::General("a page of another version".to_owned()));
+        };
+        *buf = compress(buf, LEVEL)?.into();
+        self.file.write_page(CompressedPage::new(compressed, page.uncompressed_size()))
+    }
+
+    fn close(&mut self) -> Result<(), ParquetError> {
+        self.file.close()
     }
 }
 

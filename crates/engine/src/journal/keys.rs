@@ -1,0 +1,115 @@
+//! The bytes of a decision's keys, and of what was known of them. They are most of a row, and most of them say what
+//! others say: a track's sums begin with its first and last time, and times are near the event's. `docs/format.md`
+//! draws them.
+
+use event::{Kind, Shingle, Time};
+use stats::{Quality, Reading};
+
+use super::KeyReading;
+use super::encoding::{Broken, Put, Reader, Result};
+
+/// What a key's byte of flags says, above two bits for the quality.
+mod flag {
+    pub(super) const FIRST: u8 = 1 << 2;
+    pub(super) const LAST: u8 = 1 << 3;
+    pub(super) const FRESH: u8 = 1 << 4;
+    /// The first sum is the first time.
+    pub(super) const SUM_IS_FIRST: u8 = 1 << 5;
+    /// The next one is the last time.
+    pub(super) const SUM_IS_LAST: u8 = 1 << 6;
+}
+
+const QUALITIES: [Quality; 3] = [Quality::Exact, Quality::Estimated, Quality::Missing];
+
+/// Puts a key of an event of this time, and what was known of it, behind others.
+pub(super) fn put(into: &mut Vec<u8>, time: Time, (kind, shingle): (Kind, Shingle), reading: &Reading) {
+    let mut sums = reading.sums();
+    let mut flags = reading.quality as u8;
+    let mut times = [None; 2];
+    let said =
+        [(reading.first, flag::FIRST, flag::SUM_IS_FIRST), (reading.last, flag::LAST, flag::SUM_IS_LAST)];
+    for (place, (said, is_said, sum_says_it)) in times.iter_mut().zip(said) {
+        let Some(said) = said else { continue };
+        flags |= is_said;
+        *place = Some(time.0.wrapping_sub(said.0));
+        if let [sum, rest @ ..] = sums
+            && *sum == said.0 as u64
+        {
+            flags |= sum_says_it;
+            sums = rest;
+        }
+    }
+    if reading.fresh {
+        flags |= flag::FRESH;
+    }
+    into.put_varint(kind.0.into());
+    into.extend_from_slice(&shingle.0.to_le_bytes());
+    into.push(flags);
+    times.into_iter().flatten().for_each(|ago| into.put_signed(ago));
+    into.push(reading.counters());
+    into.put_varint(sums.len() as u64);
+    sums.iter().for_each(|sum| into.put_varint(*sum));
+}
+
+/// The keys of an event of this time.
+pub(super) fn read(bytes: &[u8], time: Time) -> Result<Vec<KeyReading>> {
+    let mut reader = Reader::new(bytes);
+    let (mut keys, mut sums) = (Vec::new(), Vec::new());
+    while !reader.is_at_end() {
+        let kind = Kind(reader.varint()?.try_into().map_err(|_| Broken)?);
+        let shingle = Shingle(u64::from_le_bytes(reader.array()?));
+        let flags = reader.byte()?;
+        let quality = *QUALITIES.get(usize::from(flags & 3)).ok_or(Broken)?;
+        let mut said = |is_said| {
+            let is_said = flags & is_said != 0;
+            is_said.then(|| reader.time().map(|ago| Time(time.0.wrapping_sub(ago.0)))).transpose()
+        };
+        let (first, last) = (said(flag::FIRST)?, said(flag::LAST)?);
+        let counters = reader.byte()?;
+        sums.clear();
+        for (said, sum_says_it) in [(first, flag::SUM_IS_FIRST), (last, flag::SUM_IS_LAST)] {
+            if flags & sum_says_it != 0 {
+                sums.push(said.ok_or(Broken)?.0 as u64);
+            }
+        }
+        for _ in 0..reader.varint()? {
+            sums.push(reader.varint()?);
+        }
+        let fresh = flags & flag::FRESH != 0;
+        let reading = Reading::of(quality, (first, last), fresh, counters, &sums);
+        keys.push(KeyReading { kind, shingle, reading });
+    }
+    Ok(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::samples;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn keys_come_back_as_they_were(keys in prop::collection::vec(samples::key(), 0..9), time: i64) {
+            let time = Time(time);
+            let mut bytes = Vec::new();
+            for KeyReading { kind, shingle, reading } in &keys {
+                put(&mut bytes, time, (*kind, *shingle), reading);
+            }
+            let read = read(&bytes, time).unwrap();
+            prop_assert_eq!(&read, &keys);
+            for (read, key) in read.iter().zip(&keys) {
+                // Readings that nobody could tell apart are equal, and these are the same.
+                prop_assert_eq!(read.reading.sums(), key.reading.sums());
+                prop_assert_eq!(read.reading.counters(), key.reading.counters());
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60), time: i64) {
+            if let Ok(keys) = read(&bytes, Time(time)) {
+                prop_assert!(keys.len() <= bytes.len() / 12);
+            }
+        }
+    }
+}
