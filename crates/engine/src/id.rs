@@ -17,10 +17,16 @@ pub struct RecordId(pub u64);
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const LENGTH: usize = 13;
 
+impl RecordId {
+    /// As people see it, in ASCII.
+    pub(crate) fn digits(self) -> [u8; LENGTH] {
+        std::array::from_fn(|place| DIGITS[(self.0 >> (5 * (LENGTH - 1 - place)) & 31) as usize])
+    }
+}
+
 impl fmt::Display for RecordId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digit = |place: usize| char::from(DIGITS[(self.0 >> (5 * (LENGTH - 1 - place)) & 31) as usize]);
-        (0..LENGTH).try_for_each(|place| fmt::Write::write_char(f, digit(place)))
+        f.write_str(std::str::from_utf8(&self.digits()).unwrap_or_default())
     }
 }
 

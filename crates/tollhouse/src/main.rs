@@ -13,6 +13,7 @@ mod exit;
 mod home;
 mod input;
 mod interrupt;
+mod memory;
 mod options;
 mod ordered;
 mod reading;
@@ -22,10 +23,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
+    memory::keep();
     match commands::Cli::parse().run() {
         Ok(exit) => exit.into(),
         Err(failure) => failure.report(),

@@ -339,7 +339,7 @@ impl Digits {
 }
 
 /// The text of an address and its length, made in a register as [`Digits`] are.
-fn dotted(ip: Ipv4Addr) -> ([u8; 16], usize) {
+pub(crate) fn dotted(ip: Ipv4Addr) -> ([u8; 16], usize) {
     let (mut text, mut length) = (0, 0);
     for (at, octet) in ip.octets().into_iter().enumerate() {
         if at > 0 {

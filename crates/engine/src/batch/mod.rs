@@ -26,6 +26,7 @@ use crate::stage::score;
 use crate::{Decision, Due, Engine, EngineError, Pipeline, Prepared, label};
 use answer::Answers;
 pub use answer::{Answer, AnswerCells, AnswerColumn};
+pub(crate) use columns::dotted;
 pub use columns::{Batch, Cells, Column};
 use keys::Keyed;
 

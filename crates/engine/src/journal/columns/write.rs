@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::net::IpAddr;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use super::{
     Columns, DECISION, FEEDBACK, Form, Group, HEAD_BYTES, INDEX_BYTES_MAX, ITEMS_MAX, Index, Layout, MAGIC,
     NO_EFFECTS, OWN, REPORT, ReportDetail, own,
 };
+use crate::batch::dotted;
 use crate::id::RecordId;
 use crate::journal::block::{LEVEL, compress};
 use crate::journal::encoding::{self, Arrived, Put, Reader, Seen, Shape, Start};
@@ -121,9 +123,44 @@ struct Column {
     kind: Type,
     /// Rows of which it has an entry.
     rows: usize,
-    levels: Vec<i16>,
-    repeats: Vec<i16>,
+    levels: Levels,
+    repeats: Levels,
     values: Values,
+}
+
+/// Whether each entry has a value, or where lists begin: mostly the same for all of a group.
+#[derive(Default)]
+struct Levels {
+    /// So many are this one.
+    first: i16,
+    same: usize,
+    /// All of them, from the first other one on.
+    all: Vec<i16>,
+}
+
+impl Levels {
+    fn push(&mut self, level: i16) {
+        self.push_many(level, 1);
+    }
+
+    fn push_many(&mut self, level: i16, count: usize) {
+        if self.all.is_empty() && (self.same == 0 || level == self.first) {
+            self.first = level;
+            self.same += count;
+            return;
+        }
+        if self.all.is_empty() {
+            self.all.resize(self.same, self.first);
+        }
+        self.all.resize(self.all.len() + count, level);
+    }
+
+    fn into_all(mut self) -> Vec<i16> {
+        if self.all.is_empty() {
+            self.all.resize(self.same, self.first);
+        }
+        self.all
+    }
 }
 
 enum Values {
@@ -227,7 +264,8 @@ impl<S: Sink> Writer<S> {
         let mut group = self.file.next_row_group().map_err(failed)?;
         for (number, column) in gathered.columns.into_iter().enumerate() {
             let description = self.schema.column(number);
-            let (bytes, closed) = column.encode(description, &self.properties, self.form).map_err(failed)?;
+            let (bytes, closed) =
+                column.encode(gathered.rows, description, &self.properties, self.form).map_err(failed)?;
             // A group holds at most some megabytes.
             chunks.push((bytes.len() as u32, crc32fast::hash(&bytes)));
             self.at += bytes.len() as u64;
@@ -365,6 +403,11 @@ impl Gathered {
         self.rows >= GROUP_ROWS || self.bytes >= GROUP_BYTES || self.items >= GROUP_ITEMS
     }
 
+    /// A column of its own, for the next row's value.
+    fn own(&mut self, number: usize) -> &mut Column {
+        self.columns[number].after(self.rows)
+    }
+
     /// Adds the next record.
     fn push(&mut self, reader: &mut Reader<'_>, layout: &Layout, arrival: Time) -> encoding::Result<()> {
         let mut id = None;
@@ -376,18 +419,17 @@ impl Gathered {
                     return self.decision(&head, &arrived, shape, reader, layout);
                 }
                 Start::Feedback { decision, class, time } => {
-                    self.columns[own::WHAT].text(FEEDBACK);
-                    self.columns[own::TIME].integer(time.0);
-                    self.columns[own::DECISION].make(|text| drop(write!(text, "{decision}")));
-                    self.columns[own::CLASS].text(class);
+                    self.own(own::WHAT).text(FEEDBACK);
+                    self.own(own::TIME).integer(time.0);
+                    self.own(own::DECISION).bytes(&decision.digits());
+                    self.own(own::CLASS).text(class);
                 }
                 Start::Report(report) => self.report(&report),
             }
             Ok(())
         })?;
         let id = id.ok_or(encoding::Broken)?;
-        // Writing to a vector cannot fail.
-        self.columns[own::ID].make(|text| drop(write!(text, "{id}")));
+        self.own(own::ID).bytes(&id.digits());
         self.rows += 1;
         self.bytes += bytes.len();
         self.ids = match self.ids {
@@ -395,7 +437,6 @@ impl Gathered {
             Some((first, last)) => Some((first.min(id), last.max(id))),
         };
         self.arrival = self.arrival.max(arrival);
-        self.end_row();
         Ok(())
     }
 
@@ -408,7 +449,8 @@ impl Gathered {
         layout: &Layout,
     ) -> encoding::Result<()> {
         let known = layout.version(head.version);
-        let Gathered { columns, items, aside: [extras, reasons, known_keys], .. } = self;
+        let Gathered { columns, rows, items, aside: [extras, reasons, known_keys], .. } = self;
+        let rows = *rows;
         extras.clear();
         reasons.clear();
         let (facts, mut extra) = (reader.varint()?, 0);
@@ -423,6 +465,7 @@ impl Gathered {
             })?;
             let slot = usize::try_from(fact).ok().and_then(|fact| known?.slots.get(fact).copied().flatten());
             let column = slot.and_then(|slot| columns.get_mut(OWN.len() + slot as usize));
+            let column = column.map(|column| column.after(rows));
             match (column, value) {
                 (Some(column), Some(value)) if column.takes(&value) => column.value(value, items)?,
                 _ => {
@@ -442,12 +485,12 @@ impl Gathered {
                 known_keys
             }
         };
-        columns[own::SCORE].float(reader.float()?);
-        columns[own::ACTION].text(reader.made::<Action>()?.name());
+        columns[own::SCORE].after(rows).float(reader.float()?);
+        columns[own::ACTION].after(rows).text(reader.made::<Action>()?.name());
         for column in [own::RULES, own::SHADOW] {
             let count = reader.varint()?;
             reasons.put_varint(count);
-            columns[column].list(count, items, || {
+            columns[column].after(rows).list(count, items, || {
                 let rule = reader.text()?;
                 reasons.extend_from_slice(reader.passed(Reader::pass_reason)?);
                 Ok(rule)
@@ -464,11 +507,11 @@ impl Gathered {
         if effects != NO_EFFECTS {
             let texts: Vec<String> = made.iter().map(|due| due.effect.to_string()).collect();
             let mut texts = texts.iter();
-            columns[own::EFFECTS].list(made.len() as u64, items, || {
+            columns[own::EFFECTS].after(rows).list(made.len() as u64, items, || {
                 texts.next().map(String::as_str).ok_or(encoding::Broken)
             })?;
         }
-        columns[own::DETAIL].make(|detail| {
+        columns[own::DETAIL].after(rows).make(|detail| {
             detail.put_varint(facts);
             detail.put_varint(extra);
             detail.extend_from_slice(extras);
@@ -478,20 +521,20 @@ impl Gathered {
             }
         });
         self.extras |= extra > 0;
-        columns[own::WHAT].text(DECISION);
-        columns[own::PIPELINE].text(head.pipeline);
-        columns[own::VERSION].text(head.version);
+        columns[own::WHAT].after(rows).text(DECISION);
+        columns[own::PIPELINE].after(rows).text(head.pipeline);
+        columns[own::VERSION].after(rows).text(head.version);
         for (number, said) in known.iter().flat_map(|known| known.said.iter().enumerate()) {
             if let Some(said) = said {
-                columns[own::SAID + number].text(said);
+                columns[own::SAID + number].after(rows).text(said);
             }
         }
         if let Some(name) = arrived.event_id {
-            columns[own::EVENT_ID].text(name);
+            columns[own::EVENT_ID].after(rows).text(name);
         }
-        columns[own::TIME].integer(head.time.0);
-        columns[own::ARRIVAL].integer(arrived.arrival.0);
-        columns[own::DUPLICATE].bool(arrived.duplicate);
+        columns[own::TIME].after(rows).integer(head.time.0);
+        columns[own::ARRIVAL].after(rows).integer(arrived.arrival.0);
+        columns[own::DUPLICATE].after(rows).bool(arrived.duplicate);
         Ok(())
     }
 
@@ -505,21 +548,15 @@ impl Gathered {
             counters: report.counters.clone(),
             replaced: report.replaced.clone(),
         };
-        let columns = &mut self.columns;
-        columns[own::WHAT].text(REPORT);
-        columns[own::TIME].integer(report.time.0);
-        columns[own::DECISION].make(|text| drop(write!(text, "{}", report.decision)));
+        let Gathered { columns, rows, .. } = self;
+        let rows = *rows;
+        columns[own::WHAT].after(rows).text(REPORT);
+        columns[own::TIME].after(rows).integer(report.time.0);
+        columns[own::DECISION].after(rows).bytes(&report.decision.digits());
         if let Some(label) = label {
-            columns[own::CLASS].text(label);
+            columns[own::CLASS].after(rows).text(label);
         }
-        columns[own::DETAIL].make(|bytes| bytes.put_made(&detail));
-    }
-
-    /// What has no value in the row that was added is missing.
-    fn end_row(&mut self) {
-        for column in &mut self.columns {
-            column.end_row(self.rows);
-        }
+        columns[own::DETAIL].after(rows).make(|bytes| bytes.put_made(&detail));
     }
 }
 
@@ -531,7 +568,7 @@ impl Column {
             Type::Float => Values::Floats(Vec::new()),
             Type::String | Type::Ip | Type::Bytes | Type::List => Values::Texts(Texts::default()),
         };
-        Column { kind, rows: 0, levels: Vec::new(), repeats: Vec::new(), values }
+        Column { kind, rows: 0, levels: Levels::default(), repeats: Levels::default(), values }
     }
 
     /// Whether a value has its place here.
@@ -552,11 +589,16 @@ impl Column {
     fn value(&mut self, value: Seen<'_>, items: &mut usize) -> encoding::Result<()> {
         match value {
             Seen::Text(text) => self.text(text),
-            Seen::Bytes(bytes) => self.make(|made| made.extend_from_slice(bytes)),
+            Seen::Bytes(bytes) => self.bytes(bytes),
             Seen::Integer(integer) => self.integer(integer),
             Seen::Time(time) => self.integer(time.0),
             Seen::Float(float) => self.float(float),
             Seen::Bool(truth) => self.bool(truth),
+            Seen::Ip(IpAddr::V4(ip)) => {
+                let (text, length) = dotted(ip);
+                self.bytes(&text[..length]);
+            }
+            // Writing to a vector cannot fail.
             Seen::Ip(ip) => self.make(|text| drop(write!(text, "{ip}"))),
             Seen::List(count, mut list) => self.list(count, items, || list.text())?,
         }
@@ -564,7 +606,11 @@ impl Column {
     }
 
     fn text(&mut self, text: &str) {
-        self.make(|made| made.extend_from_slice(text.as_bytes()));
+        self.bytes(text.as_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.make(|made| made.extend_from_slice(bytes));
     }
 
     /// Adds what is put behind the other texts.
@@ -572,28 +618,28 @@ impl Column {
         if let Values::Texts(texts) = &mut self.values {
             make(&mut texts.arena);
             texts.ends.push(texts.arena.len());
-            self.entry(1);
+            self.entry();
         }
     }
 
     fn integer(&mut self, integer: i64) {
         if let Values::Integers(values) = &mut self.values {
             values.push(integer);
-            self.entry(1);
+            self.entry();
         }
     }
 
     fn float(&mut self, float: f64) {
         if let Values::Floats(values) = &mut self.values {
             values.push(float);
-            self.entry(1);
+            self.entry();
         }
     }
 
     fn bool(&mut self, truth: bool) {
         if let Values::Bools(values) = &mut self.values {
             values.push(truth);
-            self.entry(1);
+            self.entry();
         }
     }
 
@@ -620,25 +666,26 @@ impl Column {
         Ok(())
     }
 
-    /// After so many rows.
-    fn end_row(&mut self, rows: usize) {
+    /// The column after so many rows: those of which it has nothing are missing a value.
+    fn after(&mut self, rows: usize) -> &mut Column {
         if self.rows < rows {
-            self.entry(0);
-            if self.kind == Type::List {
-                self.repeats.push(0);
-            }
+            self.levels.push_many(0, rows - self.rows);
+            self.repeats.push_many(0, rows - self.rows);
+            self.rows = rows;
         }
+        self
     }
 
     /// A row's only entry.
-    fn entry(&mut self, level: i16) {
-        self.levels.push(level);
+    fn entry(&mut self) {
+        self.levels.push(1);
         self.rows += 1;
     }
 
     /// The column's pages, and what the file has to know of them.
     fn encode(
-        self,
+        mut self,
+        rows: usize,
         description: ColumnDescPtr,
         properties: &WriterPropertiesPtr,
         form: Form,
@@ -646,8 +693,10 @@ impl Column {
         let mut sink = TrackedWrite::new(Vec::new());
         let pages = Box::new(Pages { file: SerializedPageWriter::new(&mut sink), form });
         let mut writer = get_column_writer(description, Arc::clone(properties), pages);
-        let levels = Some(self.levels.as_slice());
-        let repeats = (self.kind == Type::List).then_some(self.repeats.as_slice());
+        self.after(rows);
+        let (levels, repeats) = (self.levels.into_all(), self.repeats.into_all());
+        let levels = Some(levels.as_slice());
+        let repeats = (self.kind == Type::List).then_some(repeats.as_slice());
         match (&mut writer, self.values) {
             (ColumnWriter::BoolColumnWriter(writer), Values::Bools(values)) => {
                 writer.write_batch(&values, levels, repeats)?;
