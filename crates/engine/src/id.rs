@@ -15,12 +15,17 @@ use serde::{Deserialize, Serialize};
 pub struct RecordId(pub u64);
 
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-const LENGTH: usize = 13;
+
+impl RecordId {
+    /// Length of its text.
+    pub const TEXT_BYTES: usize = 13;
+}
 
 impl fmt::Display for RecordId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digit = |place: usize| char::from(DIGITS[(self.0 >> (5 * (LENGTH - 1 - place)) & 31) as usize]);
-        (0..LENGTH).try_for_each(|place| fmt::Write::write_char(f, digit(place)))
+        let digit = |place: usize| DIGITS[(self.0 >> (5 * (RecordId::TEXT_BYTES - 1 - place)) & 31) as usize];
+        let digits: [u8; RecordId::TEXT_BYTES] = std::array::from_fn(digit);
+        f.write_str(str::from_utf8(&digits).unwrap_or_default())
     }
 }
 
@@ -30,7 +35,12 @@ pub struct RecordIdError;
 
 impl fmt::Display for RecordIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "expected a decision id, {LENGTH} characters such as `{}`", RecordId(0x0001_9a3c_55d0_7f01))
+        write!(
+            f,
+            "expected a decision id, {} characters such as `{}`",
+            RecordId::TEXT_BYTES,
+            RecordId(0x0001_9a3c_55d0_7f01)
+        )
     }
 }
 
@@ -40,7 +50,7 @@ impl FromStr for RecordId {
     type Err = RecordIdError;
 
     fn from_str(text: &str) -> Result<RecordId, RecordIdError> {
-        if text.len() != LENGTH {
+        if text.len() != RecordId::TEXT_BYTES {
             return Err(RecordIdError);
         }
         text.bytes()
