@@ -10,7 +10,7 @@ use stats::{Quality, Reading};
 use crate::id::RecordId;
 use crate::journal::{Description, KeyReading, Row};
 use crate::plan::{ModelPlan, Pipeline};
-use crate::stage::observe::Observed;
+use crate::stage::observe::ObservedEvent;
 use crate::track;
 
 /// A decision, or an event that was only counted, laid open.
@@ -193,9 +193,9 @@ impl Explanation {
         self.models = explained.into_iter().flatten().collect();
     }
 
-    pub(crate) fn of_observed(observed: &Observed, secret: &Secret) -> Explanation {
-        let prepared = &observed.prepared;
-        let keys = observed.known().map(|(key, reading)| KeyReading::new(key, reading));
+    pub(crate) fn of_observed(observed: &ObservedEvent<'_>, secret: &Secret) -> Explanation {
+        let prepared = observed.prepared;
+        let keys = observed.known().map(|(key, reading)| KeyReading::new(key, &reading.to_reading()));
         let pipeline = &prepared.row.pipeline;
         Explanation {
             id: None,

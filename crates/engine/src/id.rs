@@ -15,18 +15,21 @@ use serde::{Deserialize, Serialize};
 pub struct RecordId(pub u64);
 
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-const LENGTH: usize = 13;
 
 impl RecordId {
-    /// As people see it, in ASCII.
-    pub(crate) fn digits(self) -> [u8; LENGTH] {
-        std::array::from_fn(|place| DIGITS[(self.0 >> (5 * (LENGTH - 1 - place)) & 31) as usize])
+    /// Length of its text.
+    pub const TEXT_BYTES: usize = 13;
+
+    /// Its text, in ASCII.
+    pub(crate) fn digits(self) -> [u8; RecordId::TEXT_BYTES] {
+        let digit = |place: usize| DIGITS[(self.0 >> (5 * (RecordId::TEXT_BYTES - 1 - place)) & 31) as usize];
+        std::array::from_fn(digit)
     }
 }
 
 impl fmt::Display for RecordId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(std::str::from_utf8(&self.digits()).unwrap_or_default())
+        f.write_str(str::from_utf8(&self.digits()).unwrap_or_default())
     }
 }
 
@@ -36,7 +39,12 @@ pub struct RecordIdError;
 
 impl fmt::Display for RecordIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "expected a decision id, {LENGTH} characters such as `{}`", RecordId(0x0001_9a3c_55d0_7f01))
+        write!(
+            f,
+            "expected a decision id, {} characters such as `{}`",
+            RecordId::TEXT_BYTES,
+            RecordId(0x0001_9a3c_55d0_7f01)
+        )
     }
 }
 
@@ -46,7 +54,7 @@ impl FromStr for RecordId {
     type Err = RecordIdError;
 
     fn from_str(text: &str) -> Result<RecordId, RecordIdError> {
-        if text.len() != LENGTH {
+        if text.len() != RecordId::TEXT_BYTES {
             return Err(RecordIdError);
         }
         text.bytes()

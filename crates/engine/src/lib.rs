@@ -67,7 +67,7 @@ use reload::{Shelf, State};
 pub use report::{FeedbackOutcome, Said, Standing};
 pub use stage::features::Read;
 pub use stage::keys::{KEYS_MAX, Prepared};
-use stage::observe::{Observed, What};
+use stage::observe::{Observed, ObservedEvent, What};
 use stage::{features, fields, keys, observe, score, settle};
 pub use told::{Changes, Register, Scope, Told};
 
@@ -525,7 +525,7 @@ impl Engine {
     }
 
     /// Stage 4, with the limits that rules ask for. Statistics that cannot be had are missing then, and say so.
-    async fn observe_all(&self, prepared: Vec<Prepared>) -> Vec<Observed> {
+    async fn observe_all(&self, prepared: Vec<Prepared>) -> Observed {
         let (plan, exceptions) = (self.plan(), self.exceptions());
         let limits = limit::Limits { plan: &plan, exceptions: &exceptions, secret: &self.secret };
         let (observed, failure) = observe::observe(&*self.ledger, prepared, Some(&limits)).await;
@@ -536,7 +536,7 @@ impl Engine {
     }
 
     /// Stages 5 to 7 of events that models have scored.
-    async fn conclude(&self, observed: Vec<Observed>) -> Result<Vec<Decision>, EngineError> {
+    async fn conclude(&self, observed: Observed) -> Result<Vec<Decision>, EngineError> {
         let mut due = Due::default();
         let verdicts = self.judge_all(&observed, &mut due);
         // Neither waits for the other's disk: both go by what was observed and judged.
@@ -545,10 +545,10 @@ impl Engine {
     }
 
     /// Stage 5. What verdicts ask for is put behind what is due.
-    fn judge_all(&self, observed: &[Observed], due: &mut Due) -> Vec<Verdict> {
+    fn judge_all(&self, observed: &Observed, due: &mut Due) -> Vec<Verdict> {
         let mut outcome = Outcome::default();
         let verdicts: Vec<Verdict> =
-            observed.iter().map(|observed| self.judge(observed, &mut outcome)).collect();
+            observed.events().map(|observed| self.judge(&observed, &mut outcome)).collect();
         self.count_verdicts(observed, &verdicts);
         due.adds.extend(settle::requests(observed, &verdicts));
         due.told.extend(settle::told(observed, &verdicts));
@@ -572,12 +572,12 @@ impl Engine {
     /// # Errors
     /// If statistics cannot be had, whatever the pipeline's `on_error` says.
     pub async fn consult(&self, prepared: Prepared) -> Result<Verdict, EngineError> {
-        let mut observed = vec![self.observe_one(prepared, What::Nothing).await?];
+        let pipeline = Arc::clone(&prepared.row.pipeline);
+        let mut observed = self.observe_one(prepared, What::Nothing).await?;
         score::score(&mut observed);
-        let Observed { prepared, .. } = &observed[0];
-        let (rules, row) = (&prepared.row.pipeline.rules, &prepared.row.facts);
-        let mut verdict = judge::judge(rules, row);
-        rules.explain(&mut verdict, row);
+        let row = &observed.event(0).prepared.row.facts;
+        let mut verdict = judge::judge(&pipeline.rules, row);
+        pipeline.rules.explain(&mut verdict, row);
         Ok(verdict)
     }
 
@@ -588,7 +588,7 @@ impl Engine {
     }
 
     /// Stage 5 for one row, with the pipeline's word for lost statistics. The memory of `outcome` is used again.
-    fn judge(&self, observed: &Observed, outcome: &mut Outcome) -> Verdict {
+    fn judge(&self, observed: &ObservedEvent<'_>, outcome: &mut Outcome) -> Verdict {
         let pipeline = &observed.prepared.row.pipeline;
         let row = &observed.prepared.row.facts;
         pipeline.rules.evaluate(row, outcome);
@@ -611,17 +611,13 @@ impl Engine {
     /// Stage 7.
     async fn log(
         &self,
-        observed: Vec<Observed>,
+        mut observed: Observed,
         verdicts: Vec<Verdict>,
     ) -> Result<Vec<Decision>, EngineError> {
-        let count = observed.len();
-        let mut decisions = Vec::with_capacity(count);
-        let mut records = self.records.take();
-        for (mut observed, verdict) in observed.into_iter().zip(verdicts) {
+        let decided = observed.events().zip(verdicts).map(|(observed, verdict)| {
             let row = &observed.prepared.row;
-            let id = self.ids.next(row.arrival);
             let decision = Decision {
-                id,
+                id: self.ids.next(row.arrival),
                 event_id: row.event_id.clone(),
                 pipeline: Arc::clone(&row.pipeline),
                 time: row.time,
@@ -629,29 +625,30 @@ impl Engine {
                 verdict,
             };
             self.compare(&observed, &decision);
-            if self.journal.is_some() {
-                let facts = &mut observed.prepared.row.facts;
-                for slot in decision.pipeline.schema.transient() {
-                    facts.clear(*slot);
-                }
-                let row = &observed.prepared.row;
-                let decided = Decided { id, arrival: row.arrival, decision: &decision, facts: &row.facts };
-                records.push_decision(&decided, observed.known());
-                records.expect(count);
-            }
-            decisions.push(decision);
+            decision
+        });
+        let decisions: Vec<Decision> = decided.collect();
+        let Some(journal) = &self.journal else { return Ok(decisions) };
+        let mut records = self.records.take();
+        for prepared in observed.prepared_mut() {
+            let row = &mut prepared.row;
+            row.pipeline.schema.transient().iter().for_each(|slot| _ = row.facts.clear(*slot));
         }
-        if let Some(journal) = &self.journal {
-            journal.append_all(&records).await?;
-            self.metrics.journal_records.inc_by(records.len() as u64);
+        for (observed, decision) in observed.events().zip(&decisions) {
+            let row = &observed.prepared.row;
+            let decided = Decided { arrival: row.arrival, decision, facts: &row.facts };
+            records.push_decision(&decided, observed.known());
+            records.expect(decisions.len());
         }
+        journal.append_all(&records).await?;
+        self.metrics.journal_records.inc_by(records.len() as u64);
         records.clear();
         self.records.give(records);
         Ok(decisions)
     }
 
     /// Has a candidate judge the same row. It changes nothing.
-    fn compare(&self, observed: &Observed, decision: &Decision) {
+    fn compare(&self, observed: &ObservedEvent<'_>, decision: &Decision) {
         let pipeline = &decision.pipeline;
         // Without statistics both would judge blindly.
         let Some(candidate) = pipeline.candidate.as_ref().filter(|_| !observed.failed) else { return };
@@ -669,13 +666,13 @@ impl Engine {
     /// Counts an event without judging it, and gives its keys' readings from before it.
     pub async fn observe(&self, prepared: Prepared) -> Result<Explanation, EngineError> {
         let observed = self.observe_one(prepared, What::Seen).await?;
-        Ok(Explanation::of_observed(&observed, &self.secret))
+        Ok(Explanation::of_observed(&observed.event(0), &self.secret))
     }
 
     /// What is known of an event's keys; counts nothing and creates nothing.
     pub async fn peek(&self, prepared: Prepared) -> Result<Explanation, EngineError> {
         let observed = self.observe_one(prepared, What::Nothing).await?;
-        Ok(Explanation::of_observed(&observed, &self.secret))
+        Ok(Explanation::of_observed(&observed.event(0), &self.secret))
     }
 
     /// A past decision with everything that it was made of, as it was logged. Which rules came closest and what moved
@@ -851,12 +848,12 @@ impl Engine {
     }
 
     /// Counts a batch. Labels are made once for all events that have the same: a label costs more than a rule.
-    fn count_verdicts(&self, observed: &[Observed], verdicts: &[Verdict]) {
+    fn count_verdicts(&self, observed: &Observed, verdicts: &[Verdict]) {
         type Counts<'a, K> = HashMap<(&'a str, K), u64>;
         let mut actions: Counts<'_, Action> = HashMap::new();
         let mut fired: Counts<'_, (&str, &str)> = HashMap::new();
         let (mut duplicates, mut failures): (Counts<'_, ()>, Counts<'_, ()>) = Default::default();
-        for (observed, verdict) in observed.iter().zip(verdicts) {
+        for (observed, verdict) in observed.events().zip(verdicts) {
             let pipeline = observed.prepared.row.pipeline.name.as_str();
             if observed.duplicate {
                 *duplicates.entry((pipeline, ())).or_default() += 1;

@@ -152,7 +152,7 @@ impl Engine {
         // It is kept from when it was said: of old mail that is learned today the words are as good as of today's.
         let time = time.max(Time(self.latest.load(Ordering::Relaxed)));
         let outcomes: Outcomes = self.ledger.observe(&[tokens.look(time)]).await?;
-        let Some(known) = Known::of(tokens, outcomes.readings(0)).filter(may) else { return Ok(0) };
+        let Some(known) = Known::of(tokens, outcomes.readings(0).iter()).filter(may) else { return Ok(0) };
         let Some(request) = tokens.lesson(&known, lesson, time) else { return Ok(0) };
         self.ledger.observe(std::slice::from_ref::<Request>(&request)).await?;
         Ok(tokens.len())
@@ -160,10 +160,10 @@ impl Engine {
 
     /// What classifiers that may learn by themselves can draw from verdicts: other rules than those that ask the
     /// classifier itself, or a model, are clearly of one opinion. An event that was counted before teaches nothing.
-    pub(crate) fn own_lessons(&self, observed: &[Observed], verdicts: &[Verdict]) -> Vec<OwnLesson> {
+    pub(crate) fn own_lessons(&self, observed: &Observed, verdicts: &[Verdict]) -> Vec<OwnLesson> {
         let mut lessons = Vec::new();
-        for (observed, verdict) in observed.iter().zip(verdicts) {
-            let prepared = &observed.prepared;
+        for (observed, verdict) in observed.events().zip(verdicts) {
+            let prepared = observed.prepared;
             if observed.duplicate || observed.failed {
                 continue;
             }
@@ -234,9 +234,9 @@ impl Engine {
             // A look adds nothing, so it waits for no flush.
             let looked = [tokens.look(row.time)];
             let Some(Ok(outcomes)) = self.ledger.observe(&looked).now_or_never() else { continue };
-            let Some(known) = Known::of(&tokens, outcomes.readings(0)) else { continue };
+            let Some(known) = Known::of(&tokens, outcomes.readings(0).iter()) else { continue };
             let value = |name: &str| schema.slot(name).and_then(|slot| row.facts.get(slot));
-            let mut shares = tokens.shares(plan, &self.secret, outcomes.readings(0), value);
+            let mut shares = tokens.shares(plan, &self.secret, outcomes.readings(0).iter(), value);
             shares.sort_by(|one, other| other.adds.abs().total_cmp(&one.adds.abs()));
             let others =
                 shares.split_off(shares.len().min(TOKENS_SHOWN)).iter().map(|token| token.adds).sum();

@@ -287,17 +287,22 @@ pub(crate) fn rounded(score: f64) -> f64 {
 
 /// What a rule reads and the values seen, and the same as one line.
 pub(crate) fn detail(rule: &Rule, row: &Facts) -> (Vec<(String, Option<Value>)>, String) {
-    let values: Vec<_> = rule.reads().map(|read| (read.text.clone(), seen(read, row))).collect();
-    let parts = values.iter().zip(rule.reads()).map(|((name, value), read)| match value {
-        None => format!("{name} is missing"),
-        // Quoted and escaped: the sender chose it.
-        Some(Value::String(text)) if matches!(row.get(read.slot), Some(Value::String(_))) => {
-            format!("{name} = {text:?}")
-        }
-        Some(Value::List(items)) => format!("{name} = {items:?}"),
-        Some(other) => format!("{name} = {other}"),
-    });
-    let line = parts.collect::<Vec<_>>().join(", ");
+    let mut line = String::new();
+    let mut add = |read: &Read| {
+        let (separator, name, value) = (if line.is_empty() { "" } else { ", " }, &read.text, seen(read, row));
+        // Writing to a string cannot fail.
+        let _ = match &value {
+            None => write!(line, "{separator}{name} is missing"),
+            // Quoted and escaped: the sender chose it.
+            Some(Value::String(text)) if matches!(row.get(read.slot), Some(Value::String(_))) => {
+                write!(line, "{separator}{name} = {text:?}")
+            }
+            Some(Value::List(items)) => write!(line, "{separator}{name} = {items:?}"),
+            Some(other) => write!(line, "{separator}{name} = {other}"),
+        };
+        (name.clone(), value)
+    };
+    let values = rule.reads().map(&mut add).collect();
     (values, line)
 }
 

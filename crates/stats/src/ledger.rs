@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -265,6 +266,13 @@ impl Outcomes {
         outcomes
     }
 
+    /// Answers in which every key's statistics are missing, to requests of so many observations each.
+    pub fn missing(observations: impl IntoIterator<Item = usize>) -> Outcomes {
+        let mut outcomes = Outcomes::blank(observations);
+        outcomes.readings.fill(Brief { quality: Quality::Missing, ..Brief::NEW });
+        outcomes
+    }
+
     /// Says that a request's mark was there already.
     pub fn set_duplicate(&mut self, request: usize) {
         if let Some((_, duplicate)) = self.requests.get_mut(request) {
@@ -304,11 +312,11 @@ impl Outcomes {
     }
 
     /// The readings of a request, one per observation.
-    pub fn readings(&self, request: usize) -> impl ExactSizeIterator<Item = View<'_>> + Clone {
+    pub fn readings(&self, request: usize) -> Readings<'_> {
         let end = self.requests.get(request).map_or(0, |(end, _)| *end as usize);
         let start = request.checked_sub(1).and_then(|before| self.requests.get(before));
         let start = start.map_or(0, |(end, _)| *end as usize).min(end);
-        self.readings[start..end].iter().map(|brief| View { brief, values: &self.values })
+        Readings { briefs: &self.readings[start..end], values: &self.values }
     }
 
     /// A reading by its number among those of all requests.
@@ -333,8 +341,53 @@ impl Outcomes {
     pub fn outcomes(&self) -> impl ExactSizeIterator<Item = Outcome> + '_ {
         (0..self.len()).map(|request| Outcome {
             duplicate: self.duplicate(request),
-            readings: self.readings(request).map(|view| view.to_reading()).collect(),
+            readings: self.readings(request).iter().map(|view| view.to_reading()).collect(),
         })
+    }
+}
+
+/// Some of the readings inside [`Outcomes`], in their order.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Readings<'a> {
+    briefs: &'a [Brief],
+    values: &'a [u64],
+}
+
+impl<'a> Readings<'a> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.briefs.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.briefs.is_empty()
+    }
+
+    /// The first one.
+    #[inline]
+    pub fn first(&self) -> Option<View<'a>> {
+        self.briefs.first().map(|brief| View { brief, values: self.values })
+    }
+
+    /// All of them.
+    #[inline]
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = View<'a>> + Clone + use<'a> {
+        let values = self.values;
+        self.briefs.iter().map(move |brief| View { brief, values })
+    }
+
+    /// A part of them; none if there are not so many.
+    #[inline]
+    pub fn part(&self, range: Range<usize>) -> Readings<'a> {
+        Readings { briefs: self.briefs.get(range).unwrap_or_default(), values: self.values }
+    }
+
+    /// So many of them, or all if there are fewer, and the others.
+    #[inline]
+    pub fn split_at(&self, count: usize) -> (Readings<'a>, Readings<'a>) {
+        let (one, other) = self.briefs.split_at(count.min(self.briefs.len()));
+        (Readings { briefs: one, ..*self }, Readings { briefs: other, ..*self })
     }
 }
 
@@ -345,7 +398,7 @@ pub struct View<'a> {
     values: &'a [u64],
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
     /// How far it can be trusted.
     #[inline]
     pub fn quality(&self) -> Quality {
@@ -373,11 +426,18 @@ impl View<'_> {
     /// See [`Reading::sum`].
     #[inline]
     pub fn sum(&self, window: usize, column: usize) -> u64 {
-        sum(self.values(), self.brief.columns, window, column)
+        sum(self.sums(), self.brief.columns, window, column)
     }
 
+    /// How many counters each window has.
     #[inline]
-    fn values(&self) -> &[u64] {
+    pub fn counters(&self) -> u8 {
+        self.brief.columns
+    }
+
+    /// See [`Reading::sums`].
+    #[inline]
+    pub fn sums(&self) -> &'a [u64] {
         let start = self.brief.start as usize;
         self.values.get(start..start + usize::from(self.brief.width)).unwrap_or_default()
     }
@@ -390,7 +450,7 @@ impl View<'_> {
             last: self.last(),
             fresh: self.fresh(),
             counters: self.brief.columns,
-            sums: Sums::from_slice(self.values()),
+            sums: Sums::from_slice(self.sums()),
         }
     }
 }

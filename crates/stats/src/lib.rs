@@ -36,6 +36,6 @@ pub use hottest::Hottest;
 pub use layout::{Column, Layout, LayoutError, Shape, Tier, TierError, Track, Value, Weight};
 pub use ledger::{
     Add, Amounts, Answer, Bucket, Census, Evidence, Figure, Ledger, LedgerError, Observation, Once, Outcome,
-    Outcomes, Quality, Reading, Request, Timeline, Told, View,
+    Outcomes, Quality, Reading, Readings, Request, Timeline, Told, View,
 };
 pub use sketch::{Sketch, SketchError, SketchOptions};

@@ -195,9 +195,9 @@ impl Replay {
         if let Some(error) = failure {
             return Err(error);
         }
-        for observed in &mut observed {
-            version.score(pipeline, &mut [&mut observed.prepared.row.facts], &mut self.scratch);
-            let facts = &observed.prepared.row.facts;
+        for prepared in observed.prepared_mut() {
+            version.score(pipeline, &mut [&mut prepared.row.facts], &mut self.scratch);
+            let facts = &prepared.row.facts;
             pipeline.rules.evaluate_selected(&version.selection, facts, &mut self.outcome);
         }
         let outcome = &self.outcome;

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use event::{Span, Time};
-use stats::{Column as Kept, Outcomes, Quality, Reading, View, Weight};
+use stats::{Column as Kept, Outcomes, Quality, View, Weight};
 
 use super::keys::{Keyed, Source, sources};
 use crate::plan::{KindPlan, Pipeline};
-use crate::stage::observe::{Observed, value};
+use crate::stage::observe::{Observed, ObservedEvent, value};
 use crate::track;
 
 /// Rows whose columns are filled together: their readings stay in the processor's caches from one column to the next.
@@ -84,54 +84,6 @@ enum Word {
     Quality(u8),
 }
 
-/// A reading, wherever it lies.
-trait Seen {
-    fn quality(&self) -> Quality;
-    fn first(&self) -> Option<Time>;
-    fn last(&self) -> Option<Time>;
-    fn sum(&self, window: usize, column: usize) -> u64;
-}
-
-impl Seen for View<'_> {
-    #[inline]
-    fn quality(&self) -> Quality {
-        View::quality(self)
-    }
-
-    #[inline]
-    fn first(&self) -> Option<Time> {
-        View::first(self)
-    }
-
-    #[inline]
-    fn last(&self) -> Option<Time> {
-        View::last(self)
-    }
-
-    #[inline]
-    fn sum(&self, window: usize, column: usize) -> u64 {
-        View::sum(self, window, column)
-    }
-}
-
-impl Seen for &Reading {
-    fn quality(&self) -> Quality {
-        self.quality
-    }
-
-    fn first(&self) -> Option<Time> {
-        self.first
-    }
-
-    fn last(&self) -> Option<Time> {
-        self.last
-    }
-
-    fn sum(&self, window: usize, column: usize) -> u64 {
-        Reading::sum(self, window, column)
-    }
-}
-
 /// What an event added to the statistic that a reading is of.
 #[derive(Clone, Copy)]
 struct Added {
@@ -146,7 +98,7 @@ struct Added {
 
 impl Added {
     /// What an event adds that is no value and no pair.
-    fn by(observed: &Observed) -> Added {
+    fn by(observed: &ObservedEvent<'_>) -> Added {
         let time = observed.prepared.row.time;
         Added { time, value: None, fresh: 0, counts: !observed.duplicate }
     }
@@ -159,7 +111,7 @@ macro_rules! fill {
         let (what, present) = ($what, &mut $column.present);
         let (start, rows) = ($cells.len(), $rows);
         $cells.extend(rows.zip(start..).map(|(row, at)| {
-            match row.and_then(|(seen, added)| what.after(&seen, added)) {
+            match row.and_then(|(seen, added)| what.after(seen, added)) {
                 Some(Word::$word(value)) => value,
                 _ => {
                     absent(present, at);
@@ -190,7 +142,7 @@ fn absent(present: &mut Option<Vec<bool>>, row: usize) {
 
 impl What {
     /// What it says of some rows.
-    fn fill<S: Seen>(&self, column: &mut AnswerColumn, rows: impl Iterator<Item = Option<(S, Added)>>) {
+    fn fill<'v>(&self, column: &mut AnswerColumn, rows: impl Iterator<Item = Option<(View<'v>, Added)>>) {
         match (*self, &mut column.cells) {
             (What::First, AnswerCells::Times(cells)) => fill!(What::First, column, cells, Time, rows),
             (What::Last, AnswerCells::Times(cells)) => fill!(What::Last, column, cells, Time, rows),
@@ -214,7 +166,7 @@ impl What {
 
     /// What it says after the event; `None` where that is not known.
     #[inline(always)]
-    fn after(&self, seen: &impl Seen, added: Added) -> Option<Word> {
+    fn after(&self, seen: View<'_>, added: Added) -> Option<Word> {
         let quality = seen.quality();
         if quality == Quality::Missing {
             return matches!(self, What::Quality { .. }).then_some(Word::Quality(2));
@@ -319,18 +271,23 @@ impl AnswerColumn {
 }
 
 /// What the columns of a source say of one event.
-fn of_row(columns: &mut [(AnswerColumn, What)], pipeline: &Pipeline, source: Source, observed: &Observed) {
+fn of_row(
+    columns: &mut [(AnswerColumn, What)],
+    pipeline: &Pipeline,
+    source: Source,
+    observed: &ObservedEvent<'_>,
+) {
     let added = Added::by(observed);
     match source {
         Source::Kind(at) => {
-            let value = value(&pipeline.kinds[at], &observed.prepared);
+            let value = value(&pipeline.kinds[at], observed.prepared);
             let seen = observed.of_kind(at).iter();
             of_all(columns, seen.map(|reading| (reading, Added { value, ..added })));
         }
         Source::Distinct(at) => {
-            let mut owners: Vec<(event::Key, &Reading, Added)> = Vec::new();
+            let mut owners: Vec<(event::Key, View<'_>, Added)> = Vec::new();
             for (pair, reading) in observed.of_distinct(at) {
-                let fresh = u64::from(reading.fresh);
+                let fresh = u64::from(reading.fresh());
                 match owners.last_mut() {
                     // The readings of the owner's other values have what the event itself added.
                     Some((owner, _, added)) if *owner == pair.owner => added.fresh += fresh,
@@ -344,12 +301,9 @@ fn of_row(columns: &mut [(AnswerColumn, What)], pipeline: &Pipeline, source: Sou
 }
 
 /// What columns say of one event's readings of a kind.
-fn of_all<'r>(
-    columns: &mut [(AnswerColumn, What)],
-    seen: impl Iterator<Item = (&'r Reading, Added)> + Clone,
-) {
+fn of_all<'r>(columns: &mut [(AnswerColumn, What)], seen: impl Iterator<Item = (View<'r>, Added)> + Clone) {
     for (column, what) in columns {
-        let words = seen.clone().filter_map(|(reading, added)| what.after(&reading, added));
+        let words = seen.clone().filter_map(|(reading, added)| what.after(reading, added));
         column.push(words.reduce(|one, other| what.of_both(one, other)));
     }
 }
@@ -473,8 +427,10 @@ impl<'a> Answers<'a> {
     }
 
     /// Takes the readings of events that were counted row by row.
-    pub(super) fn add_observed(&mut self, all: &[Observed]) {
+    pub(super) fn add_observed(&mut self, all: &Observed) {
+        let all: Vec<ObservedEvent<'_>> = all.events().collect();
         self.duplicate.extend(all.iter().map(|observed| observed.duplicate));
+        let mut seen: Vec<Option<(View<'_>, Added)>> = Vec::with_capacity(all.len());
         for (source, range) in &self.groups {
             let columns = &mut self.columns[range.clone()];
             let kind = match source {
@@ -484,14 +440,13 @@ impl<'a> Answers<'a> {
             match kind.filter(|at| all.iter().all(|observed| observed.of_kind(*at).len() <= 1)) {
                 Some(at) => {
                     let plan = &self.pipeline.kinds[at];
-                    for (column, what) in columns {
-                        let seen = all.iter().map(|observed| {
-                            let value = value(plan, &observed.prepared);
-                            let added = Added { value, ..Added::by(observed) };
-                            Some((observed.of_kind(at).first()?, added))
-                        });
-                        what.fill(column, seen);
-                    }
+                    seen.clear();
+                    seen.extend(all.iter().map(|observed| {
+                        let value = value(plan, observed.prepared);
+                        let added = Added { value, ..Added::by(observed) };
+                        Some((observed.of_kind(at).first()?, added))
+                    }));
+                    columns.iter_mut().for_each(|(column, what)| what.fill(column, seen.iter().copied()));
                 }
                 None => {
                     all.iter().for_each(|observed| of_row(columns, self.pipeline, *source, observed));
@@ -539,7 +494,7 @@ fn of_kind(plan: &KindPlan, add: &mut impl FnMut(String, What)) {
 }
 
 /// What is known after events that were counted row by row.
-pub(super) fn of_observed(pipeline: &Pipeline, observed: &[Observed]) -> Answer {
+pub(super) fn of_observed(pipeline: &Pipeline, observed: &Observed) -> Answer {
     let mut answers = Answers::new(pipeline, observed.len());
     answers.add_observed(observed);
     answers.finish()

@@ -5,7 +5,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use content::network::{self, Prefixes};
 use content::piece::{self, Normalise};
-use event::{Event, Secret, Shingle, Time, Type, Value};
+use event::{Event, Facts, Secret, Shingle, Slot, Time, Type, Value};
+
+use crate::stage::observe::put;
 
 /// Events, one a row: named columns of one length.
 ///
@@ -109,6 +111,21 @@ impl<'a> Column<'a> {
     /// The value of a row.
     pub(super) fn value(&self, row: usize) -> Option<Value> {
         self.cells.value(self.cell(row)?)
+    }
+
+    /// Fills the fact of a row, if it has a value that can be one of this type. A value that is of it already goes straight
+    /// into the row: see [`crate::stage::observe`] on values that are moved.
+    #[inline]
+    pub(super) fn fill(&self, row: usize, wanted: Type, slot: Slot, facts: &mut Facts) {
+        let Some(at) = self.cell(row) else { return };
+        match (&self.cells, wanted) {
+            (Cells::Integers(cells), Type::Integer) => put(facts, slot, cells.get(at).copied()),
+            (Cells::Texts(cells), Type::String) => put(facts, slot, cells.get(at).copied()),
+            (Cells::Ips(cells), Type::Ip) => put(facts, slot, cells.get(at).copied()),
+            (Cells::Floats(cells), Type::Float) => put(facts, slot, cells.get(at).copied()),
+            (Cells::Bools(cells), Type::Bool) => put(facts, slot, cells.get(at).copied()),
+            (cells, wanted) => put(facts, slot, cells.value(at).and_then(|value| value.coerce(wanted))),
+        }
     }
 
     /// The text of a row, without a copy where it is one.

@@ -446,10 +446,7 @@ fn fill(
     facts.set(pipeline.columns.event.time, time);
     facts.set(pipeline.columns.event.arrival, arrival);
     for (slot, column) in brought {
-        let kind = pipeline.schema.column(*slot).kind;
-        if let Some(value) = column.value(row).and_then(|value| value.coerce(kind)) {
-            facts.set(*slot, value);
-        }
+        column.fill(row, pipeline.schema.column(*slot).kind, *slot, facts);
     }
     for (field, network) in &pipeline.columns.networks {
         if let Some(event::Value::Ip(ip)) = facts.get(*field) {

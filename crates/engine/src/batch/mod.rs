@@ -202,8 +202,8 @@ impl Engine {
         }
     }
 
-    fn count_seen(&self, pipeline: &Pipeline, observed: &[Observed]) {
-        let duplicates = observed.iter().filter(|observed| observed.duplicate).count();
+    fn count_seen(&self, pipeline: &Pipeline, observed: &Observed) {
+        let duplicates = observed.events().filter(|observed| observed.duplicate).count();
         self.metrics.observe_duplicates.get_or_create(&label(pipeline)).inc_by(duplicates as u64);
     }
 }

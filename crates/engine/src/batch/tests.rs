@@ -184,7 +184,7 @@ prop_compose! {
 
 /// Counts events one at a time; answers what is kept after each.
 fn one_by_one(engine: &Engine, pipeline: &Arc<Pipeline>, events: &[Event]) -> Answer {
-    let mut kept: Vec<Observed> = Vec::new();
+    let (mut answers, mut duplicate) = (Answers::new(pipeline, events.len()), Vec::new());
     for event in events {
         let prepare = || engine.prepare(pipeline, event.clone(), ARRIVAL);
         let seen =
@@ -192,16 +192,12 @@ fn one_by_one(engine: &Engine, pipeline: &Arc<Pipeline>, events: &[Event]) -> An
         let looked = observe::observe_one(&*engine.ledger, prepare(), None, What::Nothing);
         let mut looked = pollster::block_on(looked).unwrap();
         // What is looked up after an event says all, as what is looked up for one that was counted before.
-        let duplicate = std::mem::replace(&mut looked.duplicate, true);
-        assert!(!duplicate);
-        kept.push(looked);
-        if seen.duplicate {
-            kept.last_mut().unwrap().prepared.row.ignored = u32::MAX;
-        }
+        assert!(looked.events().all(|event| !event.duplicate));
+        looked.set_duplicates();
+        answers.add_observed(&looked);
+        duplicate.extend(seen.events().map(|event| event.duplicate));
     }
-    let mut answer = answer::of_observed(pipeline, &kept);
-    answer.duplicate = kept.iter().map(|observed| observed.prepared.row.ignored == u32::MAX).collect();
-    answer
+    Answer { duplicate, ..answers.finish() }
 }
 
 /// Equal, but for the last bits of decayed sums, and for approximate counts, which an answer cannot know exactly.

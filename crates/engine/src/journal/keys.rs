@@ -3,7 +3,7 @@
 //! draws them.
 
 use event::{Kind, Shingle, Time};
-use stats::{Quality, Reading};
+use stats::{Quality, Reading, View};
 
 use super::KeyReading;
 use super::encoding::{Broken, Put, Reader, Result};
@@ -21,9 +21,40 @@ mod flag {
 
 const QUALITIES: [Quality; 3] = [Quality::Exact, Quality::Estimated, Quality::Missing];
 
+/// A reading, wherever it lies.
+pub(super) struct Known<'a> {
+    quality: Quality,
+    first: Option<Time>,
+    last: Option<Time>,
+    fresh: bool,
+    counters: u8,
+    sums: &'a [u64],
+}
+
+impl<'a> From<&'a Reading> for Known<'a> {
+    fn from(reading: &'a Reading) -> Known<'a> {
+        let Reading { quality, first, last, fresh, .. } = *reading;
+        Known { quality, first, last, fresh, counters: reading.counters(), sums: reading.sums() }
+    }
+}
+
+impl<'a> From<View<'a>> for Known<'a> {
+    #[inline]
+    fn from(view: View<'a>) -> Known<'a> {
+        Known {
+            quality: view.quality(),
+            first: view.first(),
+            last: view.last(),
+            fresh: view.fresh(),
+            counters: view.counters(),
+            sums: view.sums(),
+        }
+    }
+}
+
 /// Puts a key of an event of this time, and what was known of it, behind others.
-pub(super) fn put(into: &mut Vec<u8>, time: Time, (kind, shingle): (Kind, Shingle), reading: &Reading) {
-    let mut sums = reading.sums();
+pub(super) fn put(into: &mut Vec<u8>, time: Time, (kind, shingle): (Kind, Shingle), reading: Known<'_>) {
+    let mut sums = reading.sums;
     let mut flags = reading.quality as u8;
     let mut times = [None; 2];
     let said =
@@ -46,7 +77,7 @@ pub(super) fn put(into: &mut Vec<u8>, time: Time, (kind, shingle): (Kind, Shingl
     into.extend_from_slice(&shingle.0.to_le_bytes());
     into.push(flags);
     times.into_iter().flatten().for_each(|ago| into.put_signed(ago));
-    into.push(reading.counters());
+    into.push(reading.counters);
     into.put_varint(sums.len() as u64);
     sums.iter().for_each(|sum| into.put_varint(*sum));
 }
@@ -94,7 +125,7 @@ mod tests {
             let time = Time(time);
             let mut bytes = Vec::new();
             for KeyReading { kind, shingle, reading } in &keys {
-                put(&mut bytes, time, (*kind, *shingle), reading);
+                put(&mut bytes, time, (*kind, *shingle), reading.into());
             }
             let read = read(&bytes, time).unwrap();
             prop_assert_eq!(&read, &keys);

@@ -5,7 +5,7 @@
 use event::{Column, Facts, Key, Kind, Shingle, Slot, Span, Time};
 use judge::Verdict;
 use serde::{Deserialize, Serialize};
-use stats::Reading;
+use stats::{Reading, View};
 
 use super::encoding::{self, Put, Reader, Shape, Start};
 use super::keys;
@@ -202,7 +202,6 @@ impl Description {
 
 /// A decision to be logged.
 pub(crate) struct Decided<'a> {
-    pub(crate) id: RecordId,
     pub(crate) arrival: Time,
     pub(crate) decision: &'a Decision,
     /// Without those that are not journalled.
@@ -317,12 +316,12 @@ impl Records {
     pub(crate) fn push_decision<'k>(
         &mut self,
         decided: &Decided<'_>,
-        keys: impl Iterator<Item = (&'k Key, &'k Reading)>,
+        keys: impl Iterator<Item = (&'k Key, View<'k>)>,
     ) {
-        let Decided { id, arrival, decision, facts } = decided;
+        let Decided { arrival, decision, facts } = decided;
         self.keys.clear();
         keys.for_each(|(key, reading)| {
-            keys::put(&mut self.keys, decision.time, (key.kind, key.shingle), reading)
+            keys::put(&mut self.keys, decision.time, (key.kind, key.shingle), reading.into())
         });
         let parts = Parts {
             pipeline: &decision.pipeline.name,
@@ -335,9 +334,9 @@ impl Records {
             keys: &self.keys,
             verdict: &decision.verdict,
         };
-        parts.put(*id, &mut self.bytes);
+        parts.put(decision.id, &mut self.bytes);
         self.of_version(&decision.pipeline.version);
-        self.ends.push((*id, *arrival, self.bytes.len()));
+        self.ends.push((decision.id, *arrival, self.bytes.len()));
     }
 }
 
@@ -355,7 +354,7 @@ impl Record {
             Record::Decision(row) => {
                 let mut known = Vec::new();
                 for KeyReading { kind, shingle, reading } in &row.keys {
-                    keys::put(&mut known, row.time, (*kind, *shingle), reading);
+                    keys::put(&mut known, row.time, (*kind, *shingle), reading.into());
                 }
                 let parts = Parts {
                     pipeline: &row.pipeline,

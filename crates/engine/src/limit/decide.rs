@@ -2,7 +2,7 @@
 
 use event::{Key, Secret, Shingle, Span, Time};
 use stats::limit::{Flow, Take as WindowTake, interpolated, nanoseconds};
-use stats::{Add, Bucket, Observation, Quality, Reading, View};
+use stats::{Add, Bucket, Observation, Quality, View};
 
 use super::{Enforcement, Exceptions, LIMITS, LimitPlan, Pace, Take, Taken};
 use crate::plan::OnError;
@@ -20,13 +20,6 @@ impl From<View<'_>> for Seen {
     #[inline]
     fn from(view: View<'_>) -> Seen {
         Seen { last: view.last(), quality: view.quality(), sums: [view.sum(0, 0), view.sum(1, 0)] }
-    }
-}
-
-impl From<&Reading> for Seen {
-    fn from(reading: &Reading) -> Seen {
-        let sums = [reading.sum(0, 0), reading.sum(1, 0)];
-        Seen { last: reading.last, quality: reading.quality, sums }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use event::{Facts, Schema, Secret, Time, Value};
-use stats::{Observation, Quality, Reading};
+use stats::{Observation, Quality, Readings};
 
 use super::decide::Asked;
 use super::{Exceptions, LimitPlan, Take};
@@ -74,7 +74,7 @@ impl AskedByRules<'_> {
 
     /// For each limit, by index, whether one of its keys is over, and the least that is left; `None` where it has no key or its
     /// counts cannot be had.
-    pub(crate) fn told(&self, readings: &[Reading], adds: bool, limits: usize) -> Vec<Option<(bool, u64)>> {
+    pub(crate) fn told(&self, readings: Readings<'_>, adds: bool, limits: usize) -> Vec<Option<(bool, u64)>> {
         let mut told: Vec<Option<(bool, u64)>> = vec![None; limits];
         let mut readings = readings.iter();
         for (index, asked) in &self.0 {

@@ -45,7 +45,7 @@ pub use listener::{Acting, Endpoint, EndpointError, Failing, ListenerPlan, MailR
 pub use model::ModelPlan;
 pub use node::{JournalPlan, NodePlan, ServerPlan};
 pub use phrases::PhrasePlan;
-pub(crate) use pipeline::{ContentColumns, ReadingSource};
+pub(crate) use pipeline::{ContentColumns, ReadingColumn, ReadingSource};
 pub use pipeline::{DistinctPlan, Input, KindPlan, LabelPlan, OnError, Pipeline};
 pub use reports::{Class, ReportsPlan, Side};
 pub(crate) use reports::{REPORT, REPORTER};

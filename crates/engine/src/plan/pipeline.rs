@@ -297,6 +297,11 @@ impl KindPlan {
         u8::try_from(index).ok()
     }
 
+    /// The index of a window.
+    pub(crate) fn window(&self, window: Span) -> Option<usize> {
+        self.windows.iter().position(|other| *other == window)
+    }
+
     /// The index of what holds how much of a counter was taken back.
     pub(crate) fn taken_back(&self, name: &str) -> Option<u8> {
         let counter = self.counter(name)?;

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use event::{Facts, Key, Kind, Secret, Shingle, Time};
+use smallvec::SmallVec;
 
 use super::classify::Tokens;
 use super::fields::Fielded;
@@ -26,19 +27,45 @@ pub struct Prepared {
     /// The keys of the others: they only own distinct values and labels.
     uncounted: Vec<Key>,
     /// For each kind its part of `keys`, or of the others'.
-    by_kind: Vec<Range<usize>>,
+    by_kind: Parts,
     /// Owner and pair, distinct count by distinct count and owner by owner.
     pub(crate) pairs: Vec<Pair>,
     /// For each distinct count its part of `pairs`.
-    pub(crate) by_distinct: Vec<Range<usize>>,
+    by_distinct: Parts,
     /// Keys of marks, label by label of those that anything asks for.
     pub(crate) marks: Vec<Key>,
     /// For each label its part of `marks`.
-    pub(crate) by_label: Vec<Range<usize>>,
+    by_label: Parts,
     /// The tokens for each classifier.
     pub(crate) tokens: Vec<Option<Tokens>>,
     /// The mark by which the event is counted once.
     pub(crate) once: Option<Key>,
+}
+
+/// Parts of a list of keys. Those of a few kinds lie beside the rest: events have many.
+#[derive(Debug, Default)]
+struct Parts(SmallVec<[Range<u16>; 12]>);
+
+const _: () = assert!(
+    stats::Request::OBSERVATIONS_MAX <= u16::MAX as usize,
+    "all keys of an event are counted in 16 bits"
+);
+
+impl Parts {
+    /// For so many.
+    fn with_capacity(count: usize) -> Parts {
+        Parts(SmallVec::with_capacity(count))
+    }
+
+    fn push(&mut self, part: Range<usize>) {
+        self.0.push(part.start as u16..part.end as u16);
+    }
+
+    /// A part; an empty one if there are not so many.
+    #[inline]
+    fn get(&self, at: usize) -> Range<usize> {
+        self.0.get(at).map_or(0..0, |part| usize::from(part.start)..usize::from(part.end))
+    }
 }
 
 /// A value of a distinct count, under its owner.
@@ -62,7 +89,17 @@ impl Prepared {
     /// Where in `keys` the keys of a kind are that has a statistic; of another there are none.
     pub(crate) fn counted(&self, kind: usize) -> Range<usize> {
         let is_counted = self.row.pipeline.kinds.get(kind).is_some_and(KindPlan::is_counted);
-        self.by_kind.get(kind).filter(|_| is_counted).cloned().unwrap_or_default()
+        if is_counted { self.by_kind.get(kind) } else { 0..0 }
+    }
+
+    /// Where in `pairs` those of a distinct count are.
+    pub(crate) fn of_distinct(&self, distinct: usize) -> Range<usize> {
+        self.by_distinct.get(distinct)
+    }
+
+    /// Where in `marks` those of a label are.
+    pub(crate) fn of_label(&self, label: usize) -> Range<usize> {
+        self.by_label.get(label)
     }
 
     /// The keys of a kind.
@@ -80,12 +117,12 @@ fn of_kind<'a>(
     pipeline: &Pipeline,
     keys: &'a [Key],
     uncounted: &'a [Key],
-    by_kind: &[Range<usize>],
+    by_kind: &Parts,
     kind: usize,
 ) -> &'a [Key] {
     let is_counted = pipeline.kinds.get(kind).is_some_and(KindPlan::is_counted);
     let all = if is_counted { keys } else { uncounted };
-    by_kind.get(kind).and_then(|range| all.get(range.clone())).unwrap_or_default()
+    all.get(by_kind.get(kind)).unwrap_or_default()
 }
 
 impl Prepared {
@@ -100,21 +137,21 @@ impl Prepared {
     ) -> Prepared {
         let pipeline = &row.pipeline;
         let (mut keys, mut uncounted) = (Vec::with_capacity(pipeline.kinds.len()), Vec::new());
-        let mut by_kind = Vec::with_capacity(pipeline.kinds.len());
+        let mut by_kind = Parts::with_capacity(pipeline.kinds.len());
         for (index, plan) in pipeline.kinds.iter().enumerate() {
             let keys = if plan.is_counted() { &mut keys } else { &mut uncounted };
             let start = keys.len();
             keys.extend(key(index));
             by_kind.push(start..keys.len());
         }
-        fn each<T>(count: usize, of: impl Fn(usize) -> Option<T>) -> (Vec<T>, Vec<Range<usize>>) {
-            let (mut all, mut ranges) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        fn each<T>(count: usize, of: impl Fn(usize) -> Option<T>) -> (Vec<T>, Parts) {
+            let (mut all, mut parts) = (Vec::with_capacity(count), Parts::with_capacity(count));
             for index in 0..count {
                 let start = all.len();
                 all.extend(of(index));
-                ranges.push(start..all.len());
+                parts.push(start..all.len());
             }
-            (all, ranges)
+            (all, parts)
         }
         let (pairs, by_distinct) = each(pipeline.distincts.len(), pair);
         let is_read = |index: usize| pipeline.labels.get(index).is_some_and(|plan| plan.is_read);
@@ -147,7 +184,7 @@ pub(crate) fn derive_with(
 ) -> Prepared {
     let pipeline = &row.pipeline;
     let (mut keys, mut uncounted) = (Vec::with_capacity(64), Vec::new());
-    let mut by_kind = Vec::with_capacity(pipeline.kinds.len());
+    let mut by_kind = Parts::with_capacity(pipeline.kinds.len());
     for (index, plan) in pipeline.kinds.iter().enumerate() {
         let keys = if plan.is_counted() { &mut keys } else { &mut uncounted };
         let start = keys.len();
@@ -163,7 +200,7 @@ pub(crate) fn derive_with(
         by_kind.push(start..keys.len());
     }
     let mut pairs = Vec::new();
-    let mut by_distinct = Vec::with_capacity(pipeline.distincts.len());
+    let mut by_distinct = Parts::with_capacity(pipeline.distincts.len());
     for distinct in &pipeline.distincts {
         let start = pairs.len();
         let mut values = Vec::new();
@@ -181,7 +218,7 @@ pub(crate) fn derive_with(
         by_distinct.push(start..pairs.len());
     }
     let mut marks = Vec::new();
-    let mut by_label = Vec::with_capacity(pipeline.labels.len());
+    let mut by_label = Parts::with_capacity(pipeline.labels.len());
     for label in &pipeline.labels {
         let start = marks.len();
         let owners = of_kind(pipeline, &keys, &uncounted, &by_kind, label.of);

@@ -1,73 +1,111 @@
 //! Stage 4, observe: every key's statistics are read and the event is added to them, in one batch and one step.
 //! The readings, from before the event, become the last columns of the row.
 
-use event::{Key, Shingle, Time, Value};
+use event::{Facts, Key, Shingle, Slot, Span, Time, Value};
 use judge::LimitValue;
 use stats::{
-    Add, Column, Ledger, LedgerError, Observation, Once, Outcome, Outcomes, Quality, Reading, Request,
+    Add, Column, Ledger, LedgerError, Observation, Once, Outcomes, Quality, Readings, Request, View,
 };
 
 use super::classify::{self, Known};
 use super::keys::{Pair, Prepared};
 use crate::limit::{AskedByRules, Limits};
-use crate::plan::{KindPlan, ReadingSource};
+use crate::plan::{KindPlan, ReadingColumn, ReadingSource};
 
-/// An event that has been counted. It can be settled once, by value.
+/// Events that have been counted, with what was known of their keys before. They can be settled once, by value.
 #[derive(Debug)]
 pub(crate) struct Observed {
-    pub(crate) prepared: Prepared,
-    /// Readings of `prepared.keys`, then of `prepared.pairs`, then of `prepared.marks`, then of limits.
-    readings: Vec<Reading>,
+    prepared: Vec<Prepared>,
+    /// For each event the readings of its keys, then of its pairs, then of its marks, then of limits.
+    outcomes: Outcomes,
+    /// The ledger could not be had: every reading is missing.
+    failed: bool,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ObservedEvent<'a> {
+    pub(crate) prepared: &'a Prepared,
+    readings: Readings<'a>,
     /// An event of this id had been counted before; this one added nothing.
     pub(crate) duplicate: bool,
-    /// The ledger could not be had: every reading is missing.
+    /// The ledger could not be had.
     pub(crate) failed: bool,
 }
 
 impl Observed {
-    fn new(
-        mut prepared: Prepared,
-        asked: &AskedByRules<'_>,
-        adds: bool,
-        outcome: Outcome,
-        failed: bool,
-    ) -> Observed {
-        fill(&mut prepared, asked, adds, &outcome.readings);
-        Observed { prepared, readings: outcome.readings, duplicate: outcome.duplicate, failed }
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.prepared.len()
     }
 
+    /// One of them, by its number.
+    pub(crate) fn event(&self, at: usize) -> ObservedEvent<'_> {
+        let (readings, duplicate) = (self.outcomes.readings(at), self.outcomes.duplicate(at));
+        ObservedEvent { prepared: &self.prepared[at], readings, duplicate, failed: self.failed }
+    }
+
+    /// All of them, in order.
+    pub(crate) fn events(&self) -> impl ExactSizeIterator<Item = ObservedEvent<'_>> {
+        (0..self.len()).map(|at| self.event(at))
+    }
+
+    /// The same without their readings, to be changed.
+    pub(crate) fn prepared_mut(&mut self) -> &mut [Prepared] {
+        &mut self.prepared
+    }
+
+    /// Takes each event as one that was counted before.
+    #[cfg(test)]
+    pub(crate) fn set_duplicates(&mut self) {
+        (0..self.len()).for_each(|at| self.outcomes.set_duplicate(at));
+    }
+}
+
+impl<'a> ObservedEvent<'a> {
     /// The readings of a kind's keys.
-    pub(crate) fn of_kind(&self, kind: usize) -> &[Reading] {
-        self.readings.get(self.prepared.counted(kind)).unwrap_or_default()
+    pub(crate) fn of_kind(&self, kind: usize) -> Readings<'a> {
+        self.readings.part(self.prepared.counted(kind))
     }
 
     /// The pairs of a distinct count with their readings.
-    pub(crate) fn of_distinct(&self, distinct: usize) -> impl Iterator<Item = (&Pair, &Reading)> {
-        let range = self.prepared.by_distinct.get(distinct).cloned().unwrap_or_default();
-        let readings = self.readings.get(self.prepared.keys.len()..).unwrap_or_default();
+    pub(crate) fn of_distinct(&self, distinct: usize) -> impl Iterator<Item = (&'a Pair, View<'a>)> {
+        let range = self.prepared.of_distinct(distinct);
+        let (_, readings) = self.readings.split_at(self.prepared.keys.len());
         let pairs = self.prepared.pairs.get(range.clone()).unwrap_or_default();
-        pairs.iter().zip(readings.get(range).unwrap_or_default())
+        pairs.iter().zip(readings.part(range).iter())
     }
 
     /// The readings of a label's marks.
-    pub(crate) fn of_label(&self, label: usize) -> &[Reading] {
-        let range = self.prepared.by_label.get(label).cloned().unwrap_or_default();
-        let marks = self.prepared.keys.len() + self.prepared.pairs.len();
-        self.readings.get(marks + range.start..marks + range.end).unwrap_or_default()
+    pub(crate) fn of_label(&self, label: usize) -> Readings<'a> {
+        let (_, readings) = self.readings.split_at(self.prepared.keys.len() + self.prepared.pairs.len());
+        readings.part(self.prepared.of_label(label))
     }
 
-    /// Every key, and every owner of distinct values once, with what was known of it before the event.
-    pub(crate) fn known(&self) -> impl Iterator<Item = (&Key, &Reading)> {
-        let (of_keys, of_pairs) = self.readings.split_at(self.prepared.keys.len().min(self.readings.len()));
-        self.prepared.keys.iter().zip(of_keys).chain(owners(&self.prepared.pairs, of_pairs))
+    /// See [`known`].
+    pub(crate) fn known(&self) -> impl Iterator<Item = (&'a Key, View<'a>)> + use<'a> {
+        known(&self.prepared.keys, &self.prepared.pairs, self.readings)
     }
+}
+
+/// Every key of an event, and every owner of distinct values once, with what was known of it before the event.
+fn known<'a>(
+    keys: &'a [Key],
+    pairs: &'a [Pair],
+    readings: Readings<'a>,
+) -> impl Iterator<Item = (&'a Key, View<'a>)> + use<'a> {
+    let (of_keys, of_pairs) = readings.split_at(keys.len());
+    keys.iter().zip(of_keys.iter()).chain(owners(pairs, of_pairs))
 }
 
 /// The owners of a run of pairs, each with the reading of its first pair: those of the others already include what
 /// the event itself has added.
-fn owners<'a>(pairs: &'a [Pair], readings: &'a [Reading]) -> impl Iterator<Item = (&'a Key, &'a Reading)> {
+fn owners<'a>(
+    pairs: &'a [Pair],
+    readings: Readings<'a>,
+) -> impl Iterator<Item = (&'a Key, View<'a>)> + use<'a> {
     let mut last = None;
-    let pairs = pairs.iter().zip(readings);
+    let pairs = pairs.iter().zip(readings.iter());
     pairs.filter_map(move |(pair, reading)| {
         (last.replace(pair.owner) != Some(pair.owner)).then_some((&pair.owner, reading))
     })
@@ -78,21 +116,11 @@ pub(crate) async fn observe(
     ledger: &dyn Ledger,
     prepared: Vec<Prepared>,
     limits: Option<&Limits<'_>>,
-) -> (Vec<Observed>, Option<LedgerError>) {
+) -> (Observed, Option<LedgerError>) {
     let asked: Vec<AskedByRules<'_>> = prepared.iter().map(|event| asked(event, limits)).collect();
-    let requests: Vec<Request> =
+    let requests =
         prepared.iter().zip(&asked).map(|(event, asked)| request(event, asked, What::Seen)).collect();
-    let (prepared, outcomes, error) = ask(ledger, prepared, requests).await;
-    let failed = error.is_some();
-    let mut outcomes = outcomes.outcomes();
-    let observed = prepared.into_iter().zip(&asked).map(|(prepared, asked)| {
-        let outcome = outcomes.next().unwrap_or_else(|| {
-            let count = prepared.keys.len() + prepared.pairs.len() + prepared.marks.len();
-            Outcome { duplicate: false, readings: vec![Reading::missing(); count] }
-        });
-        Observed::new(prepared, asked, true, outcome, failed)
-    });
-    (observed.collect(), error)
+    ask(ledger, prepared, requests, &asked, What::Seen).await
 }
 
 /// What an event takes from limits.
@@ -103,31 +131,40 @@ fn asked<'a>(event: &Prepared, limits: Option<&Limits<'a>>) -> AskedByRules<'a> 
     limits.asked(&event.row.pipeline, &event.row.facts, event.row.time)
 }
 
-/// Sends the events' requests, and behind them what classifiers want to know, as one batch. What classifiers say is
-/// filled in.
+/// Sends the events' requests, and behind them what classifiers want to know, as one batch. What classifiers say, and what
+/// readings do, is filled in.
 async fn ask(
     ledger: &dyn Ledger,
     mut prepared: Vec<Prepared>,
     mut requests: Vec<Request>,
-) -> (Vec<Prepared>, Outcomes, Option<LedgerError>) {
+    asked: &[AskedByRules<'_>],
+    what: What,
+) -> (Observed, Option<LedgerError>) {
     let mut at = requests.len();
     for event in &prepared {
         requests.extend(event.tokens.iter().flatten().map(|tokens| tokens.look(event.row.time)));
     }
     let (outcomes, error) = match ledger.observe(&requests).await {
         Ok(outcomes) => (outcomes, None),
-        Err(error) => (Outcomes::default(), Some(error)),
+        Err(error) => {
+            let own = |event: &Prepared| event.keys.len() + event.pairs.len() + event.marks.len();
+            (Outcomes::missing(prepared.iter().map(own)), Some(error))
+        }
     };
-    for Prepared { tokens, row, .. } in &mut prepared {
+    for (number, (event, asked)) in prepared.iter_mut().zip(asked).enumerate() {
+        let Prepared { tokens, row, .. } = event;
         for (plan, tokens) in row.pipeline.classifiers.iter().zip(tokens) {
             let Some(tokens) = tokens else { continue };
-            if let Some(known) = Known::of(tokens, outcomes.readings(at)) {
+            if let Some(known) = Known::of(tokens, outcomes.readings(at).iter()) {
                 classify::fill(plan, tokens, &known, &mut row.facts);
             }
             at += 1;
         }
+        let mut facts = std::mem::take(&mut event.row.facts);
+        fill(&mut facts, event, asked, what == What::Seen, outcomes.readings(number));
+        event.row.facts = facts;
     }
-    (prepared, outcomes, error)
+    (Observed { prepared, outcomes, failed: error.is_some() }, error)
 }
 
 /// Reads one event's keys and adds what is said, or fails.
@@ -137,20 +174,16 @@ pub(crate) async fn observe_one(
     limits: Option<&Limits<'_>>,
     what: What,
 ) -> Result<Observed, LedgerError> {
-    let adds = matches!(what, What::Seen);
-    let asked = asked(&prepared, limits);
-    let requests = vec![request(&prepared, &asked, what)];
-    let (mut prepared, outcomes, error) = ask(ledger, vec![prepared], requests).await;
-    match (prepared.pop(), error) {
-        (Some(prepared), None) => {
-            let outcome = outcomes.outcomes().next().unwrap_or_default();
-            Ok(Observed::new(prepared, &asked, adds, outcome, false))
-        }
-        (_, error) => Err(error.unwrap_or(LedgerError::Closed)),
+    let asked = [asked(&prepared, limits)];
+    let requests = vec![request(&prepared, &asked[0], what)];
+    match ask(ledger, vec![prepared], requests, &asked, what).await {
+        (observed, None) => Ok(observed),
+        (_, Some(error)) => Err(error),
     }
 }
 
 /// What an event adds.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     /// Itself.
     Seen,
@@ -163,13 +196,20 @@ pub(crate) fn request(prepared: &Prepared, asked: &AskedByRules<'_>, what: What)
     let time = prepared.row.time;
     let mut observations = Vec::with_capacity(prepared.keys.len() + prepared.pairs.len());
     for (index, plan) in prepared.row.pipeline.kinds.iter().enumerate() {
-        let add = match &what {
-            What::Seen if !plan.track.is_empty() => Add::Value(value(plan, prepared)),
-            What::Seen => counters(plan.observe.iter().copied()),
-            What::Nothing => Add::Nothing,
-        };
-        let keys = prepared.keys.get(prepared.counted(index)).unwrap_or_default();
-        observations.extend(keys.iter().map(|key| Observation { key: *key, time, add: add.clone() }));
+        let keys = prepared.keys.get(prepared.counted(index)).unwrap_or_default().iter();
+        match what {
+            What::Seen if !plan.track.is_empty() => {
+                let value = value(plan, prepared);
+                observations.extend(keys.map(|key| Observation { key: *key, time, add: Add::Value(value) }));
+            }
+            What::Seen => {
+                let add = counters(plan.observe.iter().copied());
+                observations.extend(keys.map(|key| Observation { key: *key, time, add: add.clone() }));
+            }
+            What::Nothing => {
+                observations.extend(keys.map(|key| Observation { key: *key, time, add: Add::Nothing }));
+            }
+        }
     }
     let pairs = |add: fn(Shingle) -> Add| {
         prepared.pairs.iter().map(move |pair| Observation { key: pair.owner, time, add: add(pair.pair) })
@@ -205,139 +245,140 @@ pub(crate) fn counters(adds: impl Iterator<Item = (u8, u64)>) -> Add {
     if adds.peek().is_none() { Add::Nothing } else { Add::Counters(adds.collect()) }
 }
 
-fn fill(prepared: &mut Prepared, asked: &AskedByRules<'_>, adds: bool, readings: &[Reading]) {
+/// Fills the columns of readings. A value goes straight from its reading into the row: one that is moved there as a whole,
+/// where its parts were just written, is waited for.
+fn fill(
+    facts: &mut Facts,
+    prepared: &Prepared,
+    asked: &AskedByRules<'_>,
+    adds: bool,
+    readings: Readings<'_>,
+) {
     let pipeline = &prepared.row.pipeline;
-    let (of_keys, rest) = readings.split_at(prepared.keys.len().min(readings.len()));
-    let (of_pairs, rest) = rest.split_at(prepared.pairs.len().min(rest.len()));
-    let (of_marks, of_limits) = rest.split_at(prepared.marks.len().min(rest.len()));
+    let (of_keys, rest) = readings.split_at(prepared.keys.len());
+    let (of_pairs, rest) = rest.split_at(prepared.pairs.len());
+    let (of_marks, of_limits) = rest.split_at(prepared.marks.len());
     let told = asked.told(of_limits, adds, pipeline.limits.len());
-    for column in &pipeline.readings {
-        let value = match &column.source {
+    let of_kind = |kind: usize| of_keys.part(prepared.counted(kind));
+    let time = prepared.row.time;
+    for ReadingColumn { slot, source } in &pipeline.readings {
+        match source {
+            ReadingSource::Count { kind, counter, window } => {
+                let window = pipeline.kinds.get(*kind).and_then(|plan| plan.window(*window));
+                put(facts, *slot, window.and_then(|window| largest(of_kind(*kind).iter(), window, *counter)));
+            }
+            ReadingSource::Ratio { kind, over, under, at_least } => {
+                let Some(plan) = pipeline.kinds.get(*kind) else { continue };
+                let shares = present(of_kind(*kind)).filter_map(|reading| {
+                    let (over, under) = (sum(plan, reading, over)?, sum(plan, reading, under)?);
+                    Some(if under == 0 || under < *at_least { 0.0 } else { over as f64 / under as f64 })
+                });
+                put(facts, *slot, shares.reduce(f64::max));
+            }
+            ReadingSource::FirstAge { kind } => {
+                let ages = present(of_kind(*kind))
+                    .map(|reading| reading.first().map_or(0, |first| (time - first).0.max(0)));
+                put(facts, *slot, ages.min());
+            }
+            ReadingSource::LastAge { kind } => {
+                let ages = present(of_kind(*kind))
+                    .filter_map(|reading| reading.last().map(|last| (time - last).0.max(0)));
+                put(facts, *slot, ages.min());
+            }
+            ReadingSource::Track { kind, column } => {
+                let Some(kept) = pipeline.kinds.get(*kind).and_then(|plan| plan.track.get(*column)) else {
+                    continue;
+                };
+                let of = of_kind(*kind);
+                if matches!(kept, Column::Decayed { .. }) {
+                    let reals = present(of).map(|reading| f64::from_bits(reading.sum(0, *column)));
+                    put(facts, *slot, reals.reduce(f64::max));
+                } else {
+                    let integers = present(of).filter_map(|reading| integer(*kept, reading.sum(0, *column)));
+                    put(facts, *slot, if *kept == Column::Min { integers.min() } else { integers.max() });
+                }
+            }
             ReadingSource::Distinct { distinct, window } => {
                 let plan = pipeline.distincts.get(*distinct);
-                let index = plan.and_then(|plan| plan.windows.iter().position(|other| other == window));
-                let range = prepared.by_distinct.get(*distinct).cloned().unwrap_or_default();
+                let window = plan.and_then(|plan| plan.windows.iter().position(|other| other == window));
+                let range = prepared.of_distinct(*distinct);
                 let pairs = prepared.pairs.get(range.clone()).unwrap_or_default();
-                let readings =
-                    owners(pairs, of_pairs.get(range).unwrap_or_default()).map(|(_, reading)| reading);
-                index.and_then(|index| largest(readings, |reading| reading.sum(index, 0)))
+                let readings = owners(pairs, of_pairs.part(range)).map(|(_, reading)| reading);
+                put(facts, *slot, window.and_then(|window| largest(readings, window, 0)));
             }
             ReadingSource::EstimatedDistinct { distinct } => {
-                let range = prepared.by_distinct.get(*distinct).cloned().unwrap_or_default();
-                estimated(of_pairs.get(range).unwrap_or_default())
-            }
-            ReadingSource::Marked { label } => {
-                let range = prepared.by_label.get(*label).cloned().unwrap_or_default();
-                marked(of_marks.get(range).unwrap_or_default(), prepared.row.time)
-            }
-            ReadingSource::Limit { limit, value } => {
-                told.get(*limit).copied().flatten().map(|(over, left)| match value {
-                    LimitValue::Over => Value::Bool(over),
-                    LimitValue::Remaining => Value::Integer(i64::try_from(left).unwrap_or(i64::MAX)),
-                })
+                put(facts, *slot, estimated(of_pairs.part(prepared.of_distinct(*distinct))));
             }
             ReadingSource::Estimated { kind } => {
-                estimated(of_keys.get(prepared.counted(*kind)).unwrap_or_default())
+                put(facts, *slot, estimated(of_kind(*kind)));
             }
-            ReadingSource::Count { kind, .. }
-            | ReadingSource::Ratio { kind, .. }
-            | ReadingSource::Track { kind, .. }
-            | ReadingSource::FirstAge { kind }
-            | ReadingSource::LastAge { kind } => {
-                let readings = of_keys.get(prepared.counted(*kind));
-                let plan = pipeline.kinds.get(*kind);
-                plan.and_then(|plan| {
-                    reading(plan, &column.source, readings.unwrap_or_default(), prepared.row.time)
-                })
+            ReadingSource::Marked { label } => {
+                put(facts, *slot, marked(of_marks.part(prepared.of_label(*label)), time));
             }
-        };
-        if let Some(value) = value {
-            prepared.row.facts.set(column.slot, value);
+            ReadingSource::Limit { limit, value } => {
+                let Some((over, left)) = told.get(*limit).copied().flatten() else { continue };
+                match value {
+                    LimitValue::Over => put(facts, *slot, Some(over)),
+                    LimitValue::Remaining => put(facts, *slot, Some(counted(left))),
+                }
+            }
         }
     }
 }
 
-/// What a column says of the readings of a kind's keys; `None` where there is no key or its reading is missing.
-fn reading(plan: &KindPlan, source: &ReadingSource, readings: &[Reading], time: Time) -> Option<Value> {
-    let window_index = |window: &event::Span| plan.windows.iter().position(|other| other == window);
-    match source {
-        ReadingSource::Count { counter, window, .. } => {
-            let window = window_index(window)?;
-            largest(readings, |reading| reading.sum(window, *counter))
-        }
-        ReadingSource::Ratio { over, under, at_least, .. } => {
-            let sum = |reading: &Reading, terms: &[(usize, event::Span)]| {
-                terms.iter().try_fold(0u64, |sum, (counter, window)| {
-                    Some(sum.saturating_add(reading.sum(window_index(window)?, *counter)))
-                })
-            };
-            let shares = present(readings).filter_map(|reading| {
-                let (over, under) = (sum(reading, over)?, sum(reading, under)?);
-                Some(if under == 0 || under < *at_least { 0.0 } else { over as f64 / under as f64 })
-            });
-            shares.reduce(f64::max).map(Value::Float)
-        }
-        ReadingSource::FirstAge { .. } => {
-            let ages =
-                present(readings).map(|reading| reading.first.map_or(0, |first| (time - first).0.max(0)));
-            ages.min().map(Value::Integer)
-        }
-        ReadingSource::LastAge { .. } => {
-            let ages =
-                present(readings).filter_map(|reading| reading.last.map(|last| (time - last).0.max(0)));
-            ages.min().map(Value::Integer)
-        }
-        ReadingSource::Track { column, .. } => {
-            let kept = plan.track.get(*column)?;
-            let values = present(readings).filter_map(|reading| {
-                Some(match kept.value(reading.sum(0, *column)) {
-                    stats::Value::Count(count) => Value::Integer(i64::try_from(count).unwrap_or(i64::MAX)),
-                    stats::Value::Integer(integer) => Value::Integer(integer?),
-                    stats::Value::Real(float) => Value::Float(float),
-                    stats::Value::Time(_) => return None,
-                })
-            });
-            values.reduce(|one, other| {
-                let keep = match (&one, &other) {
-                    (Value::Integer(one), Value::Integer(other)) if *kept == Column::Min => one <= other,
-                    (Value::Integer(one), Value::Integer(other)) => one >= other,
-                    (Value::Float(one), Value::Float(other)) => one >= other,
-                    _ => true,
-                };
-                if keep { one } else { other }
-            })
-        }
-        ReadingSource::Distinct { .. }
-        | ReadingSource::Marked { .. }
-        | ReadingSource::Limit { .. }
-        | ReadingSource::Estimated { .. }
-        | ReadingSource::EstimatedDistinct { .. } => None,
+/// Fills a column, if there is something to be filled in.
+#[inline(always)]
+pub(crate) fn put(facts: &mut Facts, slot: Slot, value: Option<impl Into<Value>>) {
+    if let Some(value) = value {
+        facts.set(slot, value);
+    }
+}
+
+/// The sum of some counters, each over its window; `None` if the kind does not have one of these.
+fn sum(plan: &KindPlan, reading: View<'_>, terms: &[(usize, Span)]) -> Option<u64> {
+    terms.iter().try_fold(0u64, |sum, (counter, window)| {
+        Some(sum.saturating_add(reading.sum(plan.window(*window)?, *counter)))
+    })
+}
+
+/// A count as facts have it.
+fn counted(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// The word of a track's column as facts have it; `None` where there is none yet, and for times, which have facts of their own.
+fn integer(kept: Column, word: u64) -> Option<i64> {
+    match kept.value(word) {
+        stats::Value::Count(count) => Some(counted(count)),
+        stats::Value::Integer(integer) => integer,
+        stats::Value::Real(_) | stats::Value::Time(_) => None,
     }
 }
 
 /// Whether one of the readings that are there is an estimate; `None` where none is there.
-fn estimated(readings: &[Reading]) -> Option<Value> {
-    let estimates = present(readings).map(|reading| reading.quality == Quality::Estimated);
-    estimates.reduce(|one, other| one || other).map(Value::Bool)
+fn estimated(readings: Readings<'_>) -> Option<bool> {
+    let estimates = present(readings).map(|reading| reading.quality() == Quality::Estimated);
+    estimates.reduce(|one, other| one || other)
 }
 
 /// Whether one of the marks still holds; `None` where none could be looked up.
-fn marked(readings: &[Reading], time: Time) -> Option<Value> {
+fn marked(readings: Readings<'_>, time: Time) -> Option<bool> {
     let holds = present(readings).map(|reading| match Column::Max.value(reading.sum(0, 0)) {
         stats::Value::Integer(Some(until)) => until > time.0,
         _ => false,
     });
-    holds.reduce(|one, other| one || other).map(Value::Bool)
+    holds.reduce(|one, other| one || other)
 }
 
-fn present<'a>(readings: impl IntoIterator<Item = &'a Reading>) -> impl Iterator<Item = &'a Reading> {
-    readings.into_iter().filter(|reading| reading.quality != Quality::Missing)
+fn is_present(reading: &View<'_>) -> bool {
+    reading.quality() != Quality::Missing
 }
 
-fn largest<'a>(
-    readings: impl IntoIterator<Item = &'a Reading>,
-    of: impl Fn(&Reading) -> u64,
-) -> Option<Value> {
-    let largest = present(readings).map(of).max()?;
-    Some(Value::Integer(i64::try_from(largest).unwrap_or(i64::MAX)))
+fn present<'a>(readings: Readings<'a>) -> impl Iterator<Item = View<'a>> + use<'a> {
+    readings.iter().filter(is_present)
+}
+
+/// The largest count over a window of those that are there.
+fn largest<'a>(readings: impl Iterator<Item = View<'a>>, window: usize, counter: usize) -> Option<i64> {
+    readings.filter(is_present).map(|reading| counted(reading.sum(window, counter))).max()
 }

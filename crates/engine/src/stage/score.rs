@@ -6,6 +6,7 @@ use std::sync::Arc;
 use event::Facts;
 use judge::catboost::Scratch;
 
+use super::keys::Prepared;
 use super::observe::Observed;
 
 thread_local! {
@@ -14,15 +15,12 @@ thread_local! {
 }
 
 /// Fills the columns of the models. Rows of one pipeline that lie one behind the other are scored together.
-pub(crate) fn score(observed: &mut [Observed]) {
-    let same = |one: &Observed, other: &Observed| {
-        Arc::ptr_eq(&one.prepared.row.pipeline, &other.prepared.row.pipeline)
-    };
-    for run in observed.chunk_by_mut(same) {
-        let pipeline = run.first().map(|observed| Arc::clone(&observed.prepared.row.pipeline));
+pub(crate) fn score(observed: &mut Observed) {
+    let same = |one: &Prepared, other: &Prepared| Arc::ptr_eq(&one.row.pipeline, &other.row.pipeline);
+    for run in observed.prepared_mut().chunk_by_mut(same) {
+        let pipeline = run.first().map(|prepared| Arc::clone(&prepared.row.pipeline));
         let Some(pipeline) = pipeline.filter(|pipeline| !pipeline.models.is_empty()) else { continue };
-        let mut rows: Vec<&mut Facts> =
-            run.iter_mut().map(|observed| &mut observed.prepared.row.facts).collect();
+        let mut rows: Vec<&mut Facts> = run.iter_mut().map(|prepared| &mut prepared.row.facts).collect();
         SCRATCH.with_borrow_mut(|scratch| {
             pipeline.models.iter().for_each(|model| model.fill(&mut rows, scratch));
         });

@@ -5,19 +5,19 @@ use judge::{Action, Effect, Verdict};
 use stats::{Add, Ledger, LedgerError, Observation, Request};
 
 use super::keys::pieces;
-use super::observe::{Observed, counters};
+use super::observe::{Observed, ObservedEvent, counters};
 use crate::plan::Pipeline;
 use crate::told::Put;
 
 /// What the verdicts add. Events that were counted before settle nothing, and neither does one whose statistics
 /// could not be had: what was not counted as seen must not be counted as judged.
-pub(crate) fn requests(observed: &[Observed], verdicts: &[Verdict]) -> Vec<Request> {
+pub(crate) fn requests(observed: &Observed, verdicts: &[Verdict]) -> Vec<Request> {
     let judged =
-        observed.iter().zip(verdicts).filter(|(observed, _)| !observed.duplicate && !observed.failed);
+        observed.events().zip(verdicts).filter(|(observed, _)| !observed.duplicate && !observed.failed);
     let mut requests = Vec::new();
     for (observed, verdict) in judged {
-        let mut observations = settled(observed, verdict.action);
-        carry_out(observed, verdict, &mut observations);
+        let mut observations = settled(&observed, verdict.action);
+        carry_out(&observed, verdict, &mut observations);
         for part in observations.chunks(Request::OBSERVATIONS_MAX) {
             requests.push(Request { once: None, observations: part.to_vec() });
         }
@@ -34,7 +34,7 @@ pub(crate) async fn settle(ledger: &dyn Ledger, requests: &[Request]) -> Result<
 }
 
 /// Marks and additions that rules ask for: each label and counter once, however many rules do.
-fn carry_out(observed: &Observed, verdict: &Verdict, observations: &mut Vec<Observation>) {
+fn carry_out(observed: &ObservedEvent<'_>, verdict: &Verdict, observations: &mut Vec<Observation>) {
     let (prepared, time) = (&observed.prepared, observed.prepared.row.time);
     let pipeline: &Pipeline = &prepared.row.pipeline;
     let mut marks: Vec<(usize, Span)> = Vec::new();
@@ -83,9 +83,9 @@ fn carry_out(observed: &Observed, verdict: &Verdict, observations: &mut Vec<Obse
 }
 
 /// The labels that verdicts put on keys, by what the keys are of: those of which enforcement points are told.
-pub(crate) fn told(observed: &[Observed], verdicts: &[Verdict]) -> Vec<Put> {
+pub(crate) fn told(observed: &Observed, verdicts: &[Verdict]) -> Vec<Put> {
     let mut puts = Vec::new();
-    for (observed, verdict) in observed.iter().zip(verdicts).filter(|(observed, _)| !observed.duplicate) {
+    for (observed, verdict) in observed.events().zip(verdicts).filter(|(observed, _)| !observed.duplicate) {
         let pipeline: &Pipeline = &observed.prepared.row.pipeline;
         for due in &verdict.effects {
             let Effect::Mark { kind, label, lasts } = &due.effect else { continue };
@@ -112,7 +112,7 @@ pub(crate) fn told(observed: &[Observed], verdicts: &[Verdict]) -> Vec<Put> {
 }
 
 /// What the action counts.
-fn settled(observed: &Observed, action: Action) -> Vec<Observation> {
+fn settled(observed: &ObservedEvent<'_>, action: Action) -> Vec<Observation> {
     let prepared = &observed.prepared;
     let mut observations = Vec::new();
     for (index, plan) in prepared.row.pipeline.kinds.iter().enumerate() {

@@ -1,17 +1,21 @@
 //! Answers as a stream. Its columns are sent from where they were made: nothing of them is copied before.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
+use arrow_array::builder::StringBuilder;
+use arrow_array::types::Int8Type;
 use arrow_array::{
-    ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int64Array, ListArray, RecordBatch, StringArray,
-    TimestampMicrosecondArray, UInt8Array, UInt64Array,
+    ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int8Array, Int64Array, ListArray, RecordBatch,
+    StringArray, TimestampMicrosecondArray, UInt8Array, UInt64Array,
 };
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer};
 use arrow_ipc::writer::StreamEncoder;
 use arrow_schema::{DataType, Field, Schema};
 use axum::body::Bytes;
-use engine::Decision;
 use engine::batch::{Answer, AnswerCells};
+use engine::{Decision, RecordId};
+use judge::Action;
 
 /// The answer to one record batch: what was decided, if it was, and what is known.
 pub type Judged = (Option<Vec<Decision>>, Answer);
@@ -60,15 +64,10 @@ fn record((decisions, answer): Judged) -> Result<RecordBatch, arrow_schema::Arro
         arrays.push(array);
     };
     if let Some(decisions) = &decisions {
-        let ids = decisions.iter().map(|decision| decision.id.to_string());
-        add("id", Arc::new(StringArray::from_iter_values(ids)), false);
+        add("id", Arc::new(ids(decisions)), false);
         let scores = decisions.iter().map(|decision| decision.verdict.score);
         add("score", Arc::new(Float64Array::from_iter_values(scores)), false);
-        let actions: Vec<String> =
-            decisions.iter().map(|decision| decision.verdict.action.to_string()).collect();
-        let actions: DictionaryArray<arrow_array::types::Int8Type> =
-            actions.iter().map(|action| Some(action.as_str())).collect();
-        add("action", Arc::new(actions), false);
+        add("action", Arc::new(actions(decisions)?), false);
         add("reasons", Arc::new(reasons(decisions)?), false);
     }
     add("duplicate", Arc::new(BooleanArray::from(answer.duplicate)), false);
@@ -77,6 +76,30 @@ fn record((decisions, answer): Judged) -> Result<RecordBatch, arrow_schema::Arro
         add(&column.name, cells(column.cells, nulls)?, true);
     }
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+}
+
+fn ids(decisions: &[Decision]) -> StringArray {
+    let mut ids = StringBuilder::with_capacity(decisions.len(), decisions.len() * RecordId::TEXT_BYTES);
+    for decision in decisions {
+        // Writing to memory cannot fail.
+        let _ = write!(ids, "{}", decision.id);
+        ids.append_value("");
+    }
+    ids.finish()
+}
+
+/// The actions, whose names are said once, in the order in which they come.
+fn actions(decisions: &[Decision]) -> Result<DictionaryArray<Int8Type>, arrow_schema::ArrowError> {
+    let (mut names, mut codes) = (Vec::new(), [None; Action::ALL.len()]);
+    let code = |decision: &Decision| {
+        let action = decision.verdict.action;
+        *codes[action as usize].get_or_insert_with(|| {
+            names.push(action.name());
+            (names.len() - 1) as i8
+        })
+    };
+    let codes = Int8Array::from_iter_values(decisions.iter().map(code));
+    DictionaryArray::try_new(codes, Arc::new(StringArray::from_iter_values(names)))
 }
 
 /// The names of the rules that fired.

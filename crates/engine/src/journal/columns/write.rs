@@ -480,7 +480,7 @@ impl Gathered {
             Shape::Long { .. } => {
                 known_keys.clear();
                 for KeyReading { kind, shingle, reading } in reader.made::<Vec<KeyReading>>()? {
-                    keys::put(known_keys, head.time, (kind, shingle), &reading);
+                    keys::put(known_keys, head.time, (kind, shingle), (&reading).into());
                 }
                 known_keys
             }
