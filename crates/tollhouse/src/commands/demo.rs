@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::env;
 use std::fs;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -51,16 +52,15 @@ const EXPLAINED: usize = 5;
 const OF_EACH: usize = 2;
 /// Lines of the access log that are sent at once.
 const LINES: usize = 64;
+/// How often it is tried to remove a directory to which something is added meanwhile, and how long until the next time.
+const REMOVALS_MAX: usize = 100;
+const REMOVAL_PAUSE: Duration = Duration::from_millis(10);
 
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let parent = tempfile::Builder::new().prefix("tollhouse-demo-").tempdir().map_err(Failure::new)?;
     // The server waits for who is in the middle of a request; the user does not.
     let temporary = parent.path().to_owned();
-    let interrupt = Interrupt::watch_or(move || {
-        if let Err(error) = fs::remove_dir_all(&temporary) {
-            console::error(format_args!("{} stays behind: {error}", temporary.display()));
-        }
-    });
+    let interrupt = Interrupt::watch_or(move || remove(&temporary));
     let data = parent.path().join("data");
     let engine = open(&data)?;
     let samples = samples();
@@ -77,8 +77,20 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         }
     }
     node.stop()?;
-    parent.close().map_err(Failure::new)?;
+    remove(parent.path());
     shown
+}
+
+/// Removes a directory in which the engine may be writing its last files, and which may be gone.
+fn remove(directory: &Path) {
+    for _ in 0..REMOVALS_MAX {
+        match fs::remove_dir_all(directory) {
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => thread::sleep(REMOVAL_PAUSE),
+            Err(error) if error.kind() != ErrorKind::NotFound => return console::error(error),
+            _ => return,
+        }
+    }
+    console::error(format_args!("{} stays behind", directory.display()));
 }
 
 fn open(data: &Path) -> Result<Engine, Failure> {
