@@ -159,9 +159,9 @@ impl<'b> Reader<'b> {
 
     /// What is passed over by `pass`.
     pub(super) fn passed(&mut self, pass: impl FnOnce(&mut Reader<'b>) -> Result<()>) -> Result<&'b [u8]> {
-        let before = self.bytes;
+        let before = *self;
         pass(self)?;
-        Ok(&before[..before.len() - self.bytes.len()])
+        Ok(self.since(before))
     }
 
     /// Passes over the keys of an earlier release.
@@ -232,7 +232,13 @@ impl<'b> Reader<'b> {
         Ok(())
     }
 
+    /// What was read since.
+    pub(super) fn since(&self, before: Reader<'b>) -> &'b [u8] {
+        &before.bytes[..before.bytes.len() - self.bytes.len()]
+    }
+
     /// The next value; a list's items are passed over, and can be read from what it gives.
+    #[inline]
     pub(super) fn value(&mut self) -> Result<Seen<'b>> {
         Ok(match self.byte()? {
             variant::STRING => Seen::Text(self.text()?),
@@ -324,7 +330,23 @@ impl<'b> Reader<'b> {
         self.long_varint()
     }
 
+    /// One of eight bytes or fewer is read at once, and its parts of seven bits are moved together.
+    #[inline]
     fn long_varint(&mut self) -> Result<u64> {
+        if let Some((word, _)) = self.bytes.split_first_chunk::<8>() {
+            let word = u64::from_le_bytes(*word);
+            let ends = !word & GOES_ON;
+            if ends != 0 {
+                let bits = ends.trailing_zeros();
+                self.bytes = &self.bytes[bits as usize / 8 + 1..];
+                return Ok(joined(word & u64::MAX >> (63 - bits)));
+            }
+        }
+        self.longest_varint()
+    }
+
+    #[cold]
+    fn longest_varint(&mut self) -> Result<u64> {
         let mut number = 0;
         for shift in (0..u64::BITS).step_by(7) {
             let byte = self.byte()?;
@@ -339,7 +361,6 @@ impl<'b> Reader<'b> {
     /// Passes over a number: its last byte is found among eight at once.
     #[inline]
     fn pass_varint(&mut self) -> Result<()> {
-        const GOES_ON: u64 = u64::from_le_bytes([0x80; 8]);
         if let Some((word, rest)) = self.bytes.split_first_chunk::<8>() {
             let ends = !u64::from_le_bytes(*word) & GOES_ON;
             self.bytes = match (ends, rest) {
@@ -352,6 +373,26 @@ impl<'b> Reader<'b> {
         }
         self.varint().map(drop)
     }
+}
+
+/// The bits that say of each byte of a number that another follows.
+const GOES_ON: u64 = u64::from_le_bytes([0x80; 8]);
+
+/// The low seven bits of each byte, one behind the other.
+#[inline]
+fn joined(word: u64) -> u64 {
+    let word = word & !GOES_ON;
+    let word = word & 0x007f_007f_007f_007f | (word & 0x7f00_7f00_7f00_7f00) >> 1;
+    let word = word & 0x0000_3fff_0000_3fff | (word & 0x3fff_0000_3fff_0000) >> 2;
+    word & 0x0fff_ffff | (word & 0x0fff_ffff_0000_0000) >> 4
+}
+
+/// The opposite, of a number of at most 56 bits.
+#[inline]
+fn parted(number: u64) -> u64 {
+    let word = number & 0x0fff_ffff | (number & 0x00ff_ffff_f000_0000) << 4;
+    let word = word & 0x0000_3fff_0000_3fff | (word & 0x0fff_c000_0fff_c000) << 2;
+    word & 0x007f_007f_007f_007f | (word & 0x3f80_3f80_3f80_3f80) << 1
 }
 
 /// Writes the parts of records.
@@ -374,6 +415,15 @@ pub(super) trait Put {
 impl Put for Vec<u8> {
     #[inline]
     fn put_varint(&mut self, mut number: u64) {
+        if (0x80..1 << 56).contains(&number) {
+            // All bytes but the last say that another follows; what is behind it is taken off again.
+            let bytes = (u64::BITS - number.leading_zeros()).div_ceil(7);
+            let word = parted(number) | GOES_ON & ((1 << (8 * (bytes - 1))) - 1);
+            let length = self.len() + bytes as usize;
+            self.extend_from_slice(&word.to_le_bytes());
+            self.truncate(length);
+            return;
+        }
         while number >= 0x80 {
             self.push(number as u8 | 0x80);
             number >>= 7;
@@ -537,6 +587,9 @@ mod tests {
         ) {
             let mut bytes = Vec::new();
             numbers.iter().for_each(|number| bytes.put_varint(*number));
+            // As postcard writes them.
+            let each: Vec<Vec<u8>> = numbers.iter().map(|number| postcard::to_stdvec(number).unwrap()).collect();
+            prop_assert_eq!(&bytes, &each.concat());
             bytes.extend(&behind);
             let mut reader = Reader::new(&bytes);
             let mut passing = reader;

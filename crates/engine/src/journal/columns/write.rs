@@ -139,10 +139,12 @@ struct Levels {
 }
 
 impl Levels {
+    #[inline]
     fn push(&mut self, level: i16) {
         self.push_many(level, 1);
     }
 
+    #[inline]
     fn push_many(&mut self, level: i16, count: usize) {
         if self.all.is_empty() && (self.same == 0 || level == self.first) {
             self.first = level;
@@ -458,20 +460,17 @@ impl Gathered {
             if !reader.flag()? {
                 continue;
             }
-            let mut value = None;
-            let bytes = reader.passed(|reader| {
-                value = Some(reader.value()?);
-                Ok(())
-            })?;
+            let before = *reader;
+            let value = reader.value()?;
             let slot = usize::try_from(fact).ok().and_then(|fact| known?.slots.get(fact).copied().flatten());
             let column = slot.and_then(|slot| columns.get_mut(OWN.len() + slot as usize));
             let column = column.map(|column| column.after(rows));
-            match (column, value) {
-                (Some(column), Some(value)) if column.takes(&value) => column.value(value, items)?,
+            match column {
+                Some(column) if column.takes(&value) => column.value(value, items)?,
                 _ => {
                     extra += 1;
                     extras.put_varint(fact);
-                    extras.extend_from_slice(bytes);
+                    extras.extend_from_slice(reader.since(before));
                 }
             }
         }
@@ -572,6 +571,7 @@ impl Column {
     }
 
     /// Whether a value has its place here.
+    #[inline]
     fn takes(&self, value: &Seen<'_>) -> bool {
         match value {
             Seen::Text(_) => self.kind == Type::String,
@@ -586,6 +586,7 @@ impl Column {
     }
 
     /// Adds the row's value, one that [`Column::takes`].
+    #[inline]
     fn value(&mut self, value: Seen<'_>, items: &mut usize) -> encoding::Result<()> {
         match value {
             Seen::Text(text) => self.text(text),
@@ -614,6 +615,7 @@ impl Column {
     }
 
     /// Adds what is put behind the other texts.
+    #[inline]
     fn make(&mut self, make: impl FnOnce(&mut Vec<u8>)) {
         if let Values::Texts(texts) = &mut self.values {
             make(&mut texts.arena);
@@ -622,6 +624,7 @@ impl Column {
         }
     }
 
+    #[inline]
     fn integer(&mut self, integer: i64) {
         if let Values::Integers(values) = &mut self.values {
             values.push(integer);
@@ -629,6 +632,7 @@ impl Column {
         }
     }
 
+    #[inline]
     fn float(&mut self, float: f64) {
         if let Values::Floats(values) = &mut self.values {
             values.push(float);
@@ -667,6 +671,7 @@ impl Column {
     }
 
     /// The column after so many rows: those of which it has nothing are missing a value.
+    #[inline]
     fn after(&mut self, rows: usize) -> &mut Column {
         if self.rows < rows {
             self.levels.push_many(0, rows - self.rows);
@@ -677,6 +682,7 @@ impl Column {
     }
 
     /// A row's only entry.
+    #[inline]
     fn entry(&mut self) {
         self.levels.push(1);
         self.rows += 1;
