@@ -20,8 +20,11 @@ use crate::id::RecordId;
 /// How long records wait for their block without a durability that asks for less.
 const GATHER: Duration = Duration::from_secs(1);
 
+/// Bytes of records that are written at once if nobody waits for more.
+const WRITTEN_BYTES_MAX: usize = 2 * GROUP_BYTES;
+
 /// Buffers for parts that are kept for the next ones.
-const SPARES_MAX: usize = GROUP_BYTES / BLOCK_BYTES + 4;
+const SPARES_MAX: usize = WRITTEN_BYTES_MAX / BLOCK_BYTES;
 
 /// Bytes of records for each column from which on a block is written by columns: with less, what a column takes by itself
 /// would outweigh what it saves.
@@ -85,18 +88,31 @@ impl Pending {
         add_versions(&mut self.versions, &before.versions);
     }
 
-    /// The buffers of what was written.
+    /// Takes its first parts, of so many bytes or a little less, but one at least.
+    fn take(&mut self, bytes_max: usize) -> Pending {
+        let mut bytes = 0;
+        let fits = |part: &&Part| {
+            bytes += part.bytes.len();
+            bytes <= bytes_max
+        };
+        let count = self.parts.iter().take_while(fits).count().max(1).min(self.parts.len());
+        let parts: Vec<Part> = self.parts.drain(..count).collect();
+        let bytes = parts.iter().map(|part| part.bytes.len()).sum();
+        self.bytes -= bytes;
+        let versions = match self.parts.is_empty() {
+            true => std::mem::take(&mut self.versions),
+            false => self.versions.clone(),
+        };
+        Pending { parts, bytes, versions, spares: Vec::new() }
+    }
+
+    /// The buffers of what was written, but for those that held a huge record.
     fn into_spares(self) -> Vec<Vec<u8>> {
-        let mut spares = self.spares;
-        for part in self.parts {
-            // One with a huge record in it goes.
-            if spares.len() < SPARES_MAX && part.bytes.capacity() <= 2 * BLOCK_BYTES {
-                let mut buffer = part.bytes;
-                buffer.clear();
-                spares.push(buffer);
-            }
-        }
-        spares
+        let buffers = self.parts.into_iter().map(|mut part| {
+            part.bytes.clear();
+            part.bytes
+        });
+        buffers.filter(|buffer| buffer.capacity() <= 2 * BLOCK_BYTES).take(SPARES_MAX).collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -147,6 +163,8 @@ impl Shared {
         let mut open: Option<Open> = None;
         // Memory of what was written before: taking it anew and letting it grow would cost more than what is put there.
         let mut spares = Vec::new();
+        // Something was left that was appended before the interval began.
+        let mut is_late = false;
         let interval = match self.durability {
             Durability::Interval(span) => Duration::from_micros(span.0.unsigned_abs()).min(GATHER),
             Durability::Sync | Durability::None => GATHER,
@@ -161,7 +179,7 @@ impl Shared {
                     }
                     let urgent = self.durability == Durability::Sync && !state.pending.is_empty();
                     let asked = state.syncs_wanted > state.syncs_done;
-                    !(urgent || asked || state.closing || state.pending.bytes() >= GROUP_BYTES)
+                    !(urgent || asked || is_late || state.closing || state.pending.bytes() >= GROUP_BYTES)
                 };
                 if idle(&mut state) {
                     let waited = self.wake.wait_timeout_while(state, interval, idle);
@@ -172,8 +190,12 @@ impl Shared {
                 }
                 let asked = state.syncs_wanted > state.syncs_done;
                 let sync = asked || !matches!(self.durability, Durability::None);
-                let next = Pending { spares: std::mem::take(&mut spares), ..Pending::default() };
-                state.writing = Arc::new(std::mem::replace(&mut state.pending, next));
+                // Who waits for room waits for one part of what a slow disk has left, and who waits for all, for all.
+                let bytes_max = if asked || state.closing { usize::MAX } else { WRITTEN_BYTES_MAX };
+                state.writing = Arc::new(state.pending.take(bytes_max));
+                is_late = !state.pending.is_empty();
+                state.pending.spares.append(&mut spares);
+                state.pending.spares.truncate(SPARES_MAX);
                 (Arc::clone(&state.writing), sync, state.syncs_wanted)
             };
             let result = self.write_batch(&mut open, &batch, sync);
@@ -312,4 +334,47 @@ impl Shared {
 pub(super) fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever is taken and put back, records stay in their order, and none is lost.
+        #[test]
+        fn what_waits_keeps_its_order(
+            steps in prop::collection::vec((0usize..3, 0usize..3 * BLOCK_BYTES), 1..30),
+        ) {
+            let (mut pending, mut taken, mut pushed) = (Pending::default(), Vec::new(), 0u64);
+            for (step, bytes) in steps {
+                match step {
+                    0 => {
+                        pushed += 1;
+                        pending.push(RecordId(pushed), Time(pushed as i64), &vec![pushed as u8; bytes]);
+                    }
+                    1 => {
+                        let part = pending.take(bytes);
+                        prop_assert!(part.bytes <= bytes || part.parts.len() == 1);
+                        prop_assert_eq!(part.last(), part.extent().map(|extent| extent.last));
+                        taken.push(part);
+                    }
+                    _ => {
+                        if let Some(part) = taken.pop() {
+                            pending.put_back(&part);
+                        }
+                    }
+                }
+                let all = || taken.iter().chain([&pending]);
+                let extents: Vec<Extent> = all().flat_map(|it| &it.parts).map(|part| part.extent).collect();
+                prop_assert_eq!(extents.iter().map(|it| u64::from(it.count)).sum::<u64>(), pushed);
+                prop_assert!(extents.windows(2).all(|pair| pair[0].last.0 + 1 == pair[1].first.0));
+                for it in all() {
+                    prop_assert_eq!(it.bytes, it.parts.iter().map(|part| part.bytes.len()).sum::<usize>());
+                    prop_assert_eq!(it.is_empty(), it.parts.is_empty());
+                }
+            }
+        }
+    }
 }
