@@ -849,17 +849,23 @@ impl Engine {
 
     /// Counts a batch. Labels are made once for all events that have the same: a label costs more than a rule.
     fn count_verdicts(&self, observed: &Observed, verdicts: &[Verdict]) {
-        type Counts<'a, K> = HashMap<(&'a str, K), u64>;
-        let mut actions: Counts<'_, Action> = HashMap::new();
-        let mut fired: Counts<'_, (&str, &str)> = HashMap::new();
-        let (mut duplicates, mut failures): (Counts<'_, ()>, Counts<'_, ()>) = Default::default();
+        // A batch has events of few pipelines.
+        let mut all: Vec<Counts<'_>> = Vec::new();
         for (observed, verdict) in observed.events().zip(verdicts) {
             let pipeline = observed.prepared.row.pipeline.name.as_str();
-            if observed.duplicate {
-                *duplicates.entry((pipeline, ())).or_default() += 1;
-            }
-            if observed.failed {
-                *failures.entry((pipeline, ())).or_default() += 1;
+            let known = all.iter().position(|counts| counts.pipeline == pipeline);
+            let at = known.unwrap_or_else(|| {
+                all.push(Counts { pipeline, ..Counts::default() });
+                all.len() - 1
+            });
+            let counts = &mut all[at];
+            counts.duplicates += u64::from(observed.duplicate);
+            counts.failures += u64::from(observed.failed);
+            counts.actions[verdict.action as usize] += 1;
+            for (mode, reasons) in [("enforce", &verdict.reasons), ("shadow", &verdict.shadow)] {
+                for reason in reasons {
+                    *counts.fired.entry((mode, &reason.rule)).or_default() += 1;
+                }
             }
             for due in &verdict.effects {
                 if let judge::Effect::Notify(whom) = &due.effect {
@@ -869,29 +875,37 @@ impl Engine {
                     self.metrics.judge_notified.get_or_create(&notified).inc();
                 }
             }
-            *actions.entry((pipeline, verdict.action)).or_default() += 1;
-            for (mode, reasons) in [("enforce", &verdict.reasons), ("shadow", &verdict.shadow)] {
-                for reason in reasons {
-                    *fired.entry((pipeline, (mode, &reason.rule))).or_default() += 1;
-                }
+        }
+        for Counts { pipeline, duplicates, failures, actions, fired } in all {
+            let label = PipelineLabel { pipeline: pipeline.to_owned() };
+            if duplicates > 0 {
+                self.metrics.observe_duplicates.get_or_create(&label).inc_by(duplicates);
+            }
+            if failures > 0 {
+                self.metrics.observe_failures.get_or_create(&label).inc_by(failures);
+            }
+            for (action, count) in Action::ALL.into_iter().zip(actions).filter(|(_, count)| *count > 0) {
+                let label = ActionLabel { pipeline: pipeline.to_owned(), action: action.to_string() };
+                self.metrics.judge_verdicts.get_or_create(&label).inc_by(count);
+            }
+            for ((mode, rule), count) in fired {
+                let [pipeline, rule, mode] = [pipeline, rule, mode].map(str::to_owned);
+                self.metrics.judge_fired.get_or_create(&RuleLabel { pipeline, rule, mode }).inc_by(count);
             }
         }
-        let named = |pipeline: &str| PipelineLabel { pipeline: pipeline.to_owned() };
-        for ((pipeline, ()), count) in duplicates {
-            self.metrics.observe_duplicates.get_or_create(&named(pipeline)).inc_by(count);
-        }
-        for ((pipeline, ()), count) in failures {
-            self.metrics.observe_failures.get_or_create(&named(pipeline)).inc_by(count);
-        }
-        for ((pipeline, action), count) in actions {
-            let action = ActionLabel { pipeline: pipeline.to_owned(), action: action.to_string() };
-            self.metrics.judge_verdicts.get_or_create(&action).inc_by(count);
-        }
-        for ((pipeline, (mode, rule)), count) in fired {
-            let [pipeline, rule, mode] = [pipeline, rule, mode].map(str::to_owned);
-            self.metrics.judge_fired.get_or_create(&RuleLabel { pipeline, rule, mode }).inc_by(count);
-        }
     }
+}
+
+/// What metrics are told of the events of one pipeline in a batch.
+#[derive(Default)]
+struct Counts<'a> {
+    pipeline: &'a str,
+    duplicates: u64,
+    failures: u64,
+    /// By the number of the action.
+    actions: [u64; Action::ALL.len()],
+    /// By mode and rule.
+    fired: HashMap<(&'static str, &'a str), u64>,
 }
 
 fn open_ledger(directory: &Directory, plan: &Plan) -> Result<Embedded, OpenError> {
