@@ -313,6 +313,7 @@ impl Shared {
         let write = || {
             let mut file =
                 columns::Writer::over(Vec::new(), &self.directory, open.layout.clone(), Form::Sealed)?;
+            file.expect(extent.count);
             let mut count = 0;
             for part in &batch.parts {
                 count += file.push_all(&part.bytes, part.extent.arrival)?;

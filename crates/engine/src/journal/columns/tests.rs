@@ -92,6 +92,22 @@ fn written(form: Form, versions: &[Vec<Type>], records: &[(RecordId, Record)], p
     bytes
 }
 
+#[test]
+fn many_records_are_groups_of_about_one_size() {
+    let (types, records) = sample();
+    let one = encoded(&records[..1]).concat();
+    for (count, groups) in [(1, 1), (8192, 1), (8193, 2), (20_000, 3)] {
+        let mut writer = Writer::over(Vec::new(), Path::new(""), layout(&types), Form::Sealed).unwrap();
+        writer.expect(count);
+        assert_eq!(writer.push_all(&one.repeat(count as usize), Time(5)).unwrap(), count);
+        let columns = Columns::of(Box::new(writer.finish().unwrap()), Form::Sealed).unwrap();
+        let rows: Vec<u32> =
+            (0..columns.groups()).map(|number| columns.group(number).unwrap().rows).collect();
+        assert_eq!((rows.len(), rows.iter().sum::<u32>()), (groups, count));
+        assert!(rows.iter().all(|it| rows[0] - it < groups as u32), "{rows:?}");
+    }
+}
+
 /// The same as earlier releases wrote them.
 fn long(records: &[(RecordId, Record)]) -> Vec<u8> {
     let long = |(id, record): &(RecordId, Record)| match record {

@@ -33,7 +33,7 @@ use crate::journal::segment::VERSION;
 use crate::journal::slim::Head;
 use crate::journal::{JournalError, KeyReading, Report, io_error};
 
-/// Rows of a group.
+/// Most rows of a group.
 const GROUP_ROWS: usize = 8192;
 /// Bytes of records of a group, above which it has fewer rows: what a reader has in memory at once.
 const GROUP_BYTES: usize = 8 << 20;
@@ -103,6 +103,8 @@ pub(in crate::journal) struct Writer<S: Sink = File> {
     at: u64,
     index: Index,
     gathered: Gathered,
+    /// Rows of a group.
+    rows_max: usize,
 }
 
 /// The rows of a group.
@@ -233,7 +235,14 @@ impl<S: Sink> Writer<S> {
             at: HEAD_BYTES as u64,
             gathered: Gathered::new(&layout),
             index: Index { layout, groups: Vec::new() },
+            rows_max: GROUP_ROWS,
         })
+    }
+
+    /// Says how many records will be added, so that all groups have about as many.
+    pub(in crate::journal) fn expect(&mut self, records: u32) {
+        let records = records.max(1) as usize;
+        self.rows_max = records.div_ceil(records.div_ceil(GROUP_ROWS));
     }
 
     /// Adds records, as rows have them, and when they arrived, about. Answers how many: bytes that are no record end them,
@@ -245,7 +254,7 @@ impl<S: Sink> Writer<S> {
     ) -> Result<u32, JournalError> {
         let (mut reader, mut count) = (Reader::new(records), 0);
         while !reader.is_at_end() {
-            if self.gathered.is_full() {
+            if self.gathered.is_full(self.rows_max) {
                 self.flush()?;
             }
             if self.gathered.push(&mut reader, &self.index.layout, arrival).is_err() {
@@ -401,8 +410,8 @@ impl Gathered {
         Gathered { columns, rows: 0, bytes: 0, items: 0, ids: None, arrival, extras: false, aside }
     }
 
-    fn is_full(&self) -> bool {
-        self.rows >= GROUP_ROWS || self.bytes >= GROUP_BYTES || self.items >= GROUP_ITEMS
+    fn is_full(&self, rows_max: usize) -> bool {
+        self.rows >= rows_max || self.bytes >= GROUP_BYTES || self.items >= GROUP_ITEMS
     }
 
     /// A column of its own, for the next row's value.
