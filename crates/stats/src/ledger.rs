@@ -762,3 +762,28 @@ impl fmt::Display for Quality {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readings_are_parted_and_none_is_where_there_are_fewer() {
+        let outcomes = Outcomes::missing([2, 0, 3]);
+        assert_eq!((outcomes.len(), outcomes.all().len()), (3, 5));
+        let readings = outcomes.readings(2);
+        assert_eq!(
+            (readings.len(), outcomes.readings(1).is_empty(), outcomes.readings(3).len()),
+            (3, true, 0)
+        );
+        assert!(readings.iter().all(|view| view.to_reading() == Reading::missing()));
+        let (two, one) = readings.split_at(2);
+        assert_eq!((two.len(), one.len()), (2, 1));
+        assert_eq!((readings.split_at(9).0.len(), readings.split_at(9).1.len()), (3, 0));
+        assert_eq!((readings.part(1..3).len(), readings.part(2..4).len()), (2, 0));
+        assert_eq!(
+            (one.first().map(|view| view.quality()), Readings::default().first().is_none()),
+            (Some(Quality::Missing), true)
+        );
+    }
+}

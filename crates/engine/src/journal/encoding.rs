@@ -395,9 +395,28 @@ fn parted(number: u64) -> u64 {
     word & 0x007f_007f_007f_007f | (word & 0x3f80_3f80_3f80_3f80) << 1
 }
 
+/// A signed number so that those near zero are small.
+#[inline]
+fn folded(number: i64) -> u64 {
+    (number << 1 ^ number >> 63) as u64
+}
+
+/// Puts a number there byte by byte.
+#[cold]
+fn put_longest(into: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        into.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    into.push(number as u8);
+}
+
 /// Writes the parts of records.
 pub(super) trait Put {
     fn put_varint(&mut self, number: u64);
+
+    /// At most eight bytes, and a number behind them.
+    fn put_behind<const BYTES: usize>(&mut self, before: [u8; BYTES], number: u64);
 
     /// A time, or another signed number.
     fn put_signed(&mut self, number: i64);
@@ -414,26 +433,35 @@ pub(super) trait Put {
 
 impl Put for Vec<u8> {
     #[inline]
-    fn put_varint(&mut self, mut number: u64) {
-        if (0x80..1 << 56).contains(&number) {
-            // All bytes but the last say that another follows; what is behind it is taken off again.
-            let bytes = (u64::BITS - number.leading_zeros()).div_ceil(7);
-            let word = parted(number) | GOES_ON & ((1 << (8 * (bytes - 1))) - 1);
-            let length = self.len() + bytes as usize;
-            self.extend_from_slice(&word.to_le_bytes());
-            self.truncate(length);
-            return;
+    fn put_varint(&mut self, number: u64) {
+        match number {
+            ..0x80 => self.push(number as u8),
+            _ => self.put_behind([], number),
         }
-        while number >= 0x80 {
-            self.push(number as u8 | 0x80);
-            number >>= 7;
+    }
+
+    #[inline]
+    fn put_behind<const BYTES: usize>(&mut self, before: [u8; BYTES], number: u64) {
+        const { assert!(BYTES <= 8) };
+        if number >= 1 << 56 {
+            self.extend_from_slice(&before);
+            return put_longest(self, number);
         }
-        self.push(number as u8);
+        // All bytes but the last say that another follows. What is behind it is taken off again: bytes of a fixed number are
+        // copied without a call.
+        let bytes = (u64::BITS - number.leading_zeros()).div_ceil(7).max(1);
+        let word = parted(number) | GOES_ON & ((1 << (8 * (bytes - 1))) - 1);
+        let mut all = [0; 16];
+        all[..BYTES].copy_from_slice(&before);
+        all[BYTES..BYTES + 8].copy_from_slice(&word.to_le_bytes());
+        let length = self.len() + BYTES + bytes as usize;
+        self.extend_from_slice(&all);
+        self.truncate(length);
     }
 
     #[inline]
     fn put_signed(&mut self, number: i64) {
-        self.put_varint((number << 1 ^ number >> 63) as u64);
+        self.put_varint(folded(number));
     }
 
     #[inline]
@@ -449,25 +477,25 @@ impl Put for Vec<u8> {
                 self.push(0);
                 continue;
             };
-            self.push(1);
             match value {
-                Value::Integer(integer) => {
-                    self.push(variant::INTEGER);
-                    self.put_signed(*integer);
-                }
-                Value::Time(time) => {
-                    self.push(variant::TIME);
-                    self.put_signed(time.0);
-                }
+                Value::Integer(integer) => self.put_behind([1, variant::INTEGER], folded(*integer)),
+                Value::Time(time) => self.put_behind([1, variant::TIME], folded(time.0)),
                 Value::String(text) => {
-                    self.push(variant::STRING);
-                    self.put_content(text.as_bytes());
+                    self.put_behind([1, variant::STRING], text.len() as u64);
+                    self.extend_from_slice(text.as_bytes());
                 }
                 Value::Float(float) => {
-                    self.push(variant::FLOAT);
-                    self.extend_from_slice(&float.to_le_bytes());
+                    let [a, b, c, d, e, f, g, h] = float.to_le_bytes();
+                    self.extend_from_slice(&[1, variant::FLOAT, a, b, c, d, e, f, g, h]);
                 }
-                value => self.put_made(value),
+                Value::Ip(IpAddr::V4(ip)) => {
+                    let [a, b, c, d] = ip.octets();
+                    self.extend_from_slice(&[1, variant::IP, 0, a, b, c, d]);
+                }
+                value => {
+                    self.push(1);
+                    self.put_made(value);
+                }
             }
         }
     }
@@ -590,6 +618,11 @@ mod tests {
             // As postcard writes them.
             let each: Vec<Vec<u8>> = numbers.iter().map(|number| postcard::to_stdvec(number).unwrap()).collect();
             prop_assert_eq!(&bytes, &each.concat());
+            for (number, each) in numbers.iter().zip(&each) {
+                let mut behind = vec![9];
+                behind.put_behind([1, 2, 3], *number);
+                prop_assert_eq!(behind, [&[9, 1, 2, 3], each.as_slice()].concat());
+            }
             bytes.extend(&behind);
             let mut reader = Reader::new(&bytes);
             let mut passing = reader;

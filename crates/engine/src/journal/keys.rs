@@ -74,11 +74,10 @@ pub(super) fn put(into: &mut Vec<u8>, time: Time, (kind, shingle): (Kind, Shingl
         flags |= flag::FRESH;
     }
     into.put_varint(kind.0.into());
-    into.extend_from_slice(&shingle.0.to_le_bytes());
-    into.push(flags);
+    let [a, b, c, d, e, f, g, h] = shingle.0.to_le_bytes();
+    into.extend_from_slice(&[a, b, c, d, e, f, g, h, flags]);
     times.into_iter().flatten().for_each(|ago| into.put_signed(ago));
-    into.push(reading.counters);
-    into.put_varint(sums.len() as u64);
+    into.put_behind([reading.counters], sums.len() as u64);
     sums.iter().for_each(|sum| into.put_varint(*sum));
 }
 
