@@ -4,6 +4,8 @@
 //! id.journal ─► id.half ─► sync ─► every record compared ─► id.parquet ─► sync of the directory ─► id.journal goes
 //! ```
 //!
+//! Blocks that are columns already are copied; of these the bytes are compared, by their checksums.
+//!
 //! A crash at any moment leaves the rows, the columns, or both; see [`super::files`]. The newest segment of rows stays,
 //! and has a version of the format that earlier releases refuse: they would not see that there are files by columns.
 

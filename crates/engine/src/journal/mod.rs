@@ -1,7 +1,7 @@
 //! The journal: every decision is a row that was logged when it was made.
 //!
-//! Records gather in memory and one thread writes them as compressed blocks of rows to append-only segments, with the
-//! durability of the ledger. Segments are closed by size and age and deleted by age and total size. A second thread
+//! Records gather in memory and one thread writes them as compressed blocks of rows, or of columns where they are many, to
+//! append-only segments, with the durability of the ledger. Segments are closed by size and age and deleted by age and total size. A second thread
 //! writes closed ones anew by columns, as Parquet. A record is found by its id: ids rise, a segment's name is its first
 //! id, and blocks and groups of columns say which ids they hold. What is not promised: records younger than the
 //! durability interval after a crash.

@@ -129,7 +129,9 @@ impl<R: Read> Blocks<R> {
             return Ok(Some(Block::of_rows(head, content, raw_bytes)));
         }
         let columns = Columns::of(Box::new(content), Form::Sealed);
-        let columns = columns.map_err(|_| SegmentError::Damaged(head.at))?;
+        // Its records would be taken for copied, and the block for done with.
+        let columns = columns.ok().filter(|columns| columns.records_count() == u64::from(head.count));
+        let columns = columns.ok_or(SegmentError::Damaged(head.at))?;
         Ok(Some(Block::of_file(head, columns)))
     }
 }

@@ -582,3 +582,25 @@ fn a_torn_block_of_columns_costs_only_itself() {
         assert!(!found.is_sound() && found.records == 3999, "{at}: {found:?}");
     }
 }
+
+/// What a block says of its records has to be true, or copying it would lose some.
+#[test]
+fn a_block_of_columns_has_as_many_records_as_it_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = written_at_once(directory.path(), 4000);
+    let mut bytes = fs::read(&path).unwrap();
+    let (start, length) = (HEAD_BYTES, first_block(&bytes).0);
+    bytes[start + 8] ^= 1;
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&bytes[start..start + BLOCK_HEAD_BYTES - 4]);
+    crc.update(&bytes[start + BLOCK_HEAD_BYTES..start + length]);
+    bytes[start + BLOCK_HEAD_BYTES - 4..start + BLOCK_HEAD_BYTES]
+        .copy_from_slice(&crc.finalize().to_le_bytes());
+    fs::write(&path, &bytes).unwrap();
+    fs::write(directory.path().join(format!("{}.journal", RecordId(9000))), &bytes[..HEAD_BYTES]).unwrap();
+    let journal = open(directory.path());
+    journal.settle();
+    assert_eq!(journal.census().columnar, 0);
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+    assert!(journal.scan(|_, _| true).is_err());
+}

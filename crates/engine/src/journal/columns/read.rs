@@ -120,6 +120,11 @@ impl Columns {
         self.index.groups.len()
     }
 
+    /// Records of all groups.
+    pub(in crate::journal) fn records_count(&self) -> u64 {
+        self.index.groups.iter().map(|group| u64::from(group.rows)).sum()
+    }
+
     /// Length of the file.
     pub(in crate::journal) fn bytes(&self) -> u64 {
         self.bytes

@@ -207,7 +207,7 @@ impl<S: Sink> Writer<S> {
         let schema = SchemaType::group_type_builder("records").with_fields(fields.map_err(failed)?).build();
         let mut properties = WriterProperties::builder()
             .set_created_by(concat!("tollhouse ", env!("CARGO_PKG_VERSION")).to_owned())
-            // Of which nobody asks the crate: see [`Pages`].
+            // [`Pages`] compresses them, not the crate.
             .set_compression(Compression::UNCOMPRESSED)
             .set_offset_index_disabled(true)
             .set_statistics_enabled(EnabledStatistics::None);
@@ -556,15 +556,13 @@ impl Gathered {
             counters: report.counters.clone(),
             replaced: report.replaced.clone(),
         };
-        let Gathered { columns, rows, .. } = self;
-        let rows = *rows;
-        columns[own::WHAT].after(rows).text(REPORT);
-        columns[own::TIME].after(rows).integer(report.time.0);
-        columns[own::DECISION].after(rows).bytes(&report.decision.digits());
+        self.own(own::WHAT).text(REPORT);
+        self.own(own::TIME).integer(report.time.0);
+        self.own(own::DECISION).bytes(&report.decision.digits());
         if let Some(label) = label {
-            columns[own::CLASS].after(rows).text(label);
+            self.own(own::CLASS).text(label);
         }
-        columns[own::DETAIL].after(rows).make(|bytes| bytes.put_made(&detail));
+        self.own(own::DETAIL).make(|bytes| bytes.put_made(&detail));
     }
 }
 
@@ -729,8 +727,8 @@ impl Column {
         }
         let mut closed = writer.close()?;
         if form == Form::Sealed {
-            let level = CompressionCodec::ZSTD;
-            closed.metadata = closed.metadata.into_builder().set_compression_codec(level).build()?;
+            let codec = CompressionCodec::ZSTD;
+            closed.metadata = closed.metadata.into_builder().set_compression_codec(codec).build()?;
         }
         Ok((Bytes::from(sink.into_inner()?), closed))
     }
