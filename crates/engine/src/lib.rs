@@ -7,6 +7,7 @@
 pub mod backtest;
 pub mod batch;
 mod candidate;
+mod condition;
 mod config;
 mod directory;
 pub mod envoy;
@@ -36,6 +37,7 @@ use judge::{Action, Outcome, Reason, Verdict};
 use stats::{Census, Embedded, Ledger, LedgerError, Quality, Request, Timeline};
 
 pub use candidate::{Candidate, Comparison, Example, Judged};
+pub use condition::{Condition, Conditions, Impact};
 pub use config::{
     Config, EffectiveValue, Files, Origin, Overrides, Problem, Problems, Source, SourceKind, format,
     reference,
@@ -131,6 +133,8 @@ pub struct Engine {
     /// The latest arrival of an event, in microseconds.
     latest: AtomicI64,
     metrics: Metrics,
+    /// What is wrong with it now.
+    health: Conditions,
 }
 
 /// What was decided about an event.
@@ -342,6 +346,7 @@ impl Engine {
             told: Register::open(&directory.told_path()).map_err(OpenError::Device)?,
             latest: AtomicI64::new(i64::MIN),
             metrics: Metrics::default(),
+            health: Conditions::default(),
         })
     }
 
@@ -372,6 +377,7 @@ impl Engine {
             told: Register::default(),
             latest: AtomicI64::new(i64::MIN),
             metrics: Metrics::default(),
+            health: Conditions::default(),
         })
     }
 
@@ -383,6 +389,11 @@ impl Engine {
     /// What it counts about itself.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// The conditions of the node: what is wrong with it now.
+    pub fn health(&self) -> &Conditions {
+        &self.health
     }
 
     /// The latest arrival of an event since the engine was opened: how far its time has come where events drive it.

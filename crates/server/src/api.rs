@@ -742,10 +742,29 @@ pub struct Snapshot {
 /// Whether the node is alive or ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Health {
-    /// `ok`: what is not well is a [`Problem`].
+    /// `ok`, or `degraded` if the node answers although something is wrong; a node that does not answer says so by a
+    /// [`Problem`].
     pub status: String,
     /// Version of the program.
     pub version: String,
+    /// What is wrong now, by name; only `/readyz` says it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// Something that is wrong with the node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Condition {
+    /// Its name, as the metric `tollhouse_condition` has it.
+    pub name: String,
+    /// What is wrong, where, and the mend.
+    pub detail: String,
+}
+
+impl From<engine::Condition> for Condition {
+    fn from(condition: engine::Condition) -> Condition {
+        Condition { name: condition.name.to_owned(), detail: condition.detail }
+    }
 }
 
 /// What the node runs.

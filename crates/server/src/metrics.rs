@@ -63,6 +63,12 @@ struct VersionLabel {
     version: String,
 }
 
+/// Something that is wrong with the node.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ConditionLabel {
+    name: &'static str,
+}
+
 /// A limit of Envoy's configuration, and what came of what was taken from it.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct EnvoyLabel {
@@ -412,6 +418,17 @@ impl Collector for Holdings {
                 versions.get_or_create(&label).set(1);
             }
         }
+        let conditions = Family::<ConditionLabel, Gauge>::default();
+        for condition in self.0.health().list() {
+            conditions.get_or_create(&ConditionLabel { name: condition.name }).set(1);
+        }
+        let help = "1 for each condition that stands: what is wrong now, as `/readyz` says it";
+        conditions.encode(encoder.encode_descriptor(
+            "tollhouse_condition",
+            help,
+            None,
+            conditions.metric_type(),
+        )?)?;
         let help = "The versions in force";
         versions.encode(encoder.encode_descriptor(
             "tollhouse_rules_version",

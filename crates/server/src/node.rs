@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::body::Bytes;
-use engine::{Engine, EngineError, FeedbackOutcome, ListenerPlan, Pipeline, Prepared, Said, ServerPlan};
+use engine::{Engine, EngineError, FeedbackOutcome, Impact, ListenerPlan, Pipeline, Prepared, Said, ServerPlan};
 use event::Time;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
@@ -212,7 +212,11 @@ impl Node {
         if ledger.full {
             return Some("the ledger counts nothing while the disk is full: make room on it".to_owned());
         }
-        journal.full.then(|| "the journal takes nothing while the disk is full: make room on it".to_owned())
+        if journal.full {
+            return Some("the journal takes nothing while the disk is full: make room on it".to_owned());
+        }
+        let conditions = self.engine.health().list();
+        conditions.into_iter().find(|one| one.impact == Impact::Unready).map(|one| one.detail)
     }
 
     /// Whether the node is ending.

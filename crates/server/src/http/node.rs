@@ -25,8 +25,10 @@ pub(super) async fn pipelines(State(node): State<Arc<Node>>) -> Json<api::Pipeli
     Json(api::Pipelines { pipelines: pipelines.collect() })
 }
 
-fn healthy() -> Json<api::Health> {
-    Json(api::Health { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() })
+fn health(conditions: Vec<api::Condition>) -> Json<api::Health> {
+    let status = if conditions.is_empty() { "ok" } else { "degraded" };
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    Json(api::Health { status: status.to_owned(), version, conditions })
 }
 
 /// Whether the process is alive. Never needs a token.
@@ -38,7 +40,7 @@ fn healthy() -> Json<api::Health> {
     responses((status = 200, description = "It is", body = api::Health)),
 )]
 pub(super) async fn healthz() -> Json<api::Health> {
-    healthy()
+    health(Vec::new())
 }
 
 /// Makes a copy of the data directory, in its `snapshots`. Requests go on meanwhile. Closed files are hard links where the
@@ -58,7 +60,7 @@ pub(super) async fn snapshot(
     Ok((StatusCode::CREATED, Json(api::Snapshot { name })))
 }
 
-/// Whether the node takes requests; if not, why.
+/// Whether the node takes requests; if not, why. The conditions say what is wrong with a node that still takes them.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -67,7 +69,7 @@ pub(super) async fn snapshot(
 )]
 pub(super) async fn readyz(State(node): State<Arc<Node>>) -> Result<Json<api::Health>, Failure> {
     match node.unready() {
-        None => Ok(healthy()),
+        None => Ok(health(node.engine.health().list().into_iter().map(api::Condition::from).collect())),
         Some(why) => Err(UNAVAILABLE.failure(why)),
     }
 }
