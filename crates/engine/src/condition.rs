@@ -79,8 +79,7 @@ mod tests {
         let shown = |conditions: &Conditions| -> Vec<(&str, Impact, String)> {
             conditions.list().into_iter().map(|one| (one.name, one.impact, one.detail)).collect()
         };
-        let both =
-            [("a", Impact::Unready, "other".to_owned()), ("b", Impact::Unready, "second".to_owned())];
+        let both = [("a", Impact::Unready, "other".to_owned()), ("b", Impact::Unready, "second".to_owned())];
         assert_eq!(shown(&conditions), both);
         conditions.set("a", Impact::Unready, None);
         conditions.clear("never-raised");

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::body::Bytes;
-use engine::{Engine, EngineError, FeedbackOutcome, Impact, ListenerPlan, Pipeline, Prepared, Said, ServerPlan};
+use engine::{
+    Engine, EngineError, FeedbackOutcome, Impact, ListenerPlan, Pipeline, Prepared, Said, ServerPlan,
+};
 use event::Time;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
