@@ -89,6 +89,12 @@ impl Secret {
         Shingle(self.hasher().hash(piece))
     }
 
+    /// A number that tells this secret from others and gives nothing of it away, for data that is of use under no other
+    /// secret: a keyed hash of a text that is the same always.
+    pub fn fingerprint(&self) -> u64 {
+        self.hasher().hash(b"\0fingerprint")
+    }
+
     #[inline]
     fn hasher(&self) -> SipHasher13 {
         let word = |at: usize| {
@@ -140,6 +146,16 @@ mod tests {
         assert_eq!(a.shingle(b"x"), a.shingle(b"x"));
         assert_ne!(a.shingle(b"x"), a.shingle(b"y"));
         assert_ne!(a.shingle(b"x"), b.shingle(b"x"));
+    }
+
+    #[test]
+    fn a_fingerprint_tells_secrets_apart_by_every_bit() {
+        let prints: std::collections::HashSet<u64> = (0..128)
+            .map(|bit| Secret::new((1u128 << bit).to_le_bytes()).fingerprint())
+            .chain([Secret::new([0; 16]).fingerprint()])
+            .collect();
+        assert_eq!(prints.len(), 129);
+        assert_eq!(Secret::new([7; 16]).fingerprint(), Secret::new([7; 16]).fingerprint());
     }
 
     #[test]
