@@ -15,12 +15,12 @@
 //! loses nothing, a crash of the machine the last seconds. It is written anew when most of it is out of date.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use disk::Draft;
 use event::Time;
 use serde::{Deserialize, Serialize};
 
@@ -364,15 +364,9 @@ impl Log {
     }
 
     fn replace(path: &Path, bytes: &[u8], lines: usize) -> io::Result<Log> {
-        let mut new = path.as_os_str().to_owned();
-        new.push(".new");
-        let new = PathBuf::from(new);
-        // Addresses are for this user's eyes.
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(bytes)?;
-        file.sync_data()?;
-        fs::rename(&new, path)?;
-        Ok(Log { path: path.to_path_buf(), file, lines })
+        let mut draft = Draft::of(path)?;
+        draft.write_all(bytes)?;
+        Ok(Log { path: path.to_path_buf(), file: draft.place()?, lines })
     }
 }
 
@@ -386,6 +380,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, OpenOptions};
+
     use event::Span;
 
     use super::*;

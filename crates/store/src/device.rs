@@ -58,7 +58,7 @@ pub(crate) fn read_full(blob: &dyn Blob, offset: u64, into: &mut [u8]) -> io::Re
 
 /// Makes `target` for [`Device::export`].
 pub(crate) fn create_empty(target: &Path) -> io::Result<()> {
-    fs::create_dir_all(target)?;
+    disk::create_directories(target)?;
     if fs::read_dir(target)?.next().is_some() {
         return Err(io::Error::new(
             io::ErrorKind::DirectoryNotEmpty,
@@ -86,14 +86,12 @@ impl FileDevice {
         let directory = directory.into();
         let named =
             |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", directory.display()));
-        fs::create_dir_all(&directory).map_err(named)?;
+        disk::create_directories(&directory).map_err(named)?;
         let path = directory.join(FileDevice::LOCK);
-        let lock = OpenOptions::new().create(true).append(true).open(&path).map_err(named)?;
+        let lock = disk::private().create(true).append(true).open(&path).map_err(named)?;
         match lock.try_lock() {
             Ok(()) => {
-                if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                    sync_directory(parent).map_err(named)?;
-                }
+                disk::sync_parent(&directory).map_err(named)?;
                 Ok(FileDevice { directory, _lock: lock })
             }
             Err(TryLockError::WouldBlock) => Err(io::Error::new(
@@ -122,7 +120,8 @@ impl Device for FileDevice {
 
     fn create(&self, name: &str) -> io::Result<Box<dyn Blob>> {
         let path = self.directory.join(name);
-        Ok(FileBlob::boxed(OpenOptions::new().read(true).append(true).create_new(true).open(path)?))
+        let file = disk::private().read(true).append(true).create_new(true).open(path)?;
+        Ok(FileBlob::boxed(file))
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn Blob>> {
@@ -134,7 +133,7 @@ impl Device for FileDevice {
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        sync_directory(&self.directory)
+        disk::sync_directory(&self.directory)
     }
 
     fn export(&self, link: &[String], copy: &[String], target: &Path) -> io::Result<()> {
@@ -142,30 +141,14 @@ impl Device for FileDevice {
         for name in link {
             let (from, to) = (self.directory.join(name), target.join(name));
             // Another file system, or one without hard links, has to copy.
-            if fs::hard_link(&from, &to).is_err() {
-                copy_synced(&from, &to)?;
-            }
+            disk::link_or_copy(&from, &to)?;
         }
         for name in copy {
-            copy_synced(&self.directory.join(name), &target.join(name))?;
+            disk::copy(&self.directory.join(name), &target.join(name), u64::MAX)?;
         }
-        sync_directory(target)?;
-        match target.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            Some(parent) => sync_directory(parent),
-            None => Ok(()),
-        }
+        disk::sync_directory(target)?;
+        disk::sync_parent(target)
     }
-}
-
-fn copy_synced(from: &Path, to: &Path) -> io::Result<()> {
-    fs::copy(from, to)?;
-    OpenOptions::new().append(true).open(to)?.sync_all()
-}
-
-/// A directory's entries are made durable through a handle on the directory itself; where directories cannot be
-/// opened as files the file system orders names on its own.
-fn sync_directory(path: &Path) -> io::Result<()> {
-    if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
 }
 
 struct FileBlob {

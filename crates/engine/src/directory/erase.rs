@@ -1,9 +1,8 @@
 //! Erasure of what is known of some pieces: their statistics, and the decisions on events that had them.
 
 use std::collections::HashSet;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, BufReader, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
 
 use event::Shingle;
 use serde::Deserialize;
@@ -113,7 +112,7 @@ impl Directory {
         tell: &mut dyn FnMut(u64),
         path: &std::path::Path,
     ) -> Result<Erased, EraseError> {
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+        let file = disk::create(path);
         let file = file.map_err(|error| PortableError::Directory(io_error(path)(error)))?;
         let mut leaving = Leaving { out: BufWriter::new(file), line: Vec::new(), shingles, left_out: 0 };
         let exported = self.export_statistics(&mut self.statistics()?, &mut leaving, tell)?;

@@ -1,18 +1,17 @@
 //! The data directory: secret, configuration, ledger and journal.
 
 pub(crate) mod erase;
-pub(crate) mod files;
 pub(crate) mod portable;
 pub(crate) mod snapshot;
 pub(crate) mod verify;
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use std::sync::Arc;
 
+use disk::Draft;
 use event::Secret;
 use stats::{Catalog, Durability, Embedded};
 use store::Recovery;
@@ -73,19 +72,17 @@ impl Directory {
         if directory.secret_path().exists() {
             return Err(DirectoryError::Present(path.to_path_buf()));
         }
-        let mut builder = fs::DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(path).map_err(io_error(path))?;
+        disk::create_directories(path).map_err(io_error(path))?;
         let (main, others) =
             presets.split_first().map_or((None, presets), |(main, others)| (Some(main), others));
         for preset in others {
-            directory.write(&format!("{}.toml", preset.name), &pipeline_text(preset), 0o644)?;
+            directory.write(&format!("{}.toml", preset.name), &pipeline_text(preset))?;
         }
-        directory.write("tollhouse.toml", &main_text(main.copied(), others), 0o644)?;
+        directory.write("tollhouse.toml", &main_text(main.copied(), others))?;
         // The secret comes last: a directory with one is whole.
         let mut bytes = [0; Secret::BYTES];
         getrandom::fill(&mut bytes).map_err(|error| io_error(path)(io::Error::other(error.to_string())))?;
-        directory.write("secret", &format!("{}\n", Secret::new(bytes).to_hex()), 0o600)?;
-        fs::File::open(path).and_then(|file| file.sync_all()).map_err(io_error(path))?;
+        directory.write("secret", &format!("{}\n", Secret::new(bytes).to_hex()))?;
         Ok(directory)
     }
 
@@ -98,22 +95,20 @@ impl Directory {
         Ok(directory)
     }
 
-    fn write(&self, name: &str, text: &str, mode: u32) -> Result<(), DirectoryError> {
+    fn write(&self, name: &str, text: &str) -> Result<(), DirectoryError> {
         let path = self.path.join(name);
-        let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&path);
-        let written = file.and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
+        let written = Draft::of_new(&path).and_then(|mut draft| {
+            draft.write_all(text.as_bytes())?;
+            draft.place()
         });
-        written.map_err(io_error(&path))
+        written.map(drop).map_err(io_error(&path))
     }
 
     /// The secret that keys every shingle.
     pub fn secret(&self) -> Result<Secret, DirectoryError> {
         let path = self.secret_path();
         let file = fs::File::open(&path).map_err(io_error(&path))?;
-        let mode = file.metadata().map_err(io_error(&path))?.permissions().mode() & 0o777;
-        if mode & 0o077 != 0 {
+        if let Some(mode) = disk::exposed(&path).map_err(io_error(&path))? {
             return Err(DirectoryError::Exposed { path, mode });
         }
         let mut text = String::new();
@@ -213,6 +208,8 @@ fn main_text(main: Option<&Preset>, others: &[&Preset]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

@@ -11,7 +11,7 @@
 //! once it is whole. A merge reads the text twice, and adds nothing if any of it cannot be.
 
 use std::borrow::Cow;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,6 @@ use stats::{
     LedgerError, Measure, MergeState, Tier, Track, Weight,
 };
 
-use super::files::{sync_directory, sync_parent};
 use super::{Directory, DirectoryError, io_error};
 use crate::OpenError;
 use crate::plan::Plan;
@@ -650,26 +649,18 @@ impl Directory {
         path: &Path,
         tell: &mut dyn FnMut(u64),
     ) -> Result<Exported, PortableError> {
-        let file =
-            OpenOptions::new().write(true).create_new(true).open(path).map_err(PortableError::Write)?;
-        let written = (|| {
-            let mut out = BufWriter::with_capacity(256 << 10, &file);
-            let exported = if is_compressed(path) {
-                let mut encoder = zstd::Encoder::new(&mut out, LEVEL).map_err(PortableError::Write)?;
-                let exported = self.export_statistics(home, &mut encoder, tell)?;
-                encoder.finish().map_err(PortableError::Write)?;
-                exported
-            } else {
-                self.export_statistics(home, &mut out, tell)?
-            };
-            out.flush().and_then(|()| file.sync_all()).map_err(PortableError::Write)?;
-            Ok(exported)
-        })();
-        if written.is_err() {
-            // It would only look like an export.
-            let _ = fs::remove_file(path);
-        }
-        written
+        let draft = disk::Draft::of_new(path).map_err(PortableError::Write)?;
+        let mut out = BufWriter::with_capacity(256 << 10, draft);
+        let exported = if is_compressed(path) {
+            let mut encoder = zstd::Encoder::new(&mut out, LEVEL).map_err(PortableError::Write)?;
+            let exported = self.export_statistics(home, &mut encoder, tell)?;
+            encoder.finish().map_err(PortableError::Write)?;
+            exported
+        } else {
+            self.export_statistics(home, &mut out, tell)?
+        };
+        let written = out.into_inner().map_err(io::IntoInnerError::into_error).and_then(disk::Draft::place);
+        written.map(|_| exported).map_err(PortableError::Write)
     }
 
     /// Takes in what [`Directory::export_statistics`] wrote, in a directory that no process has open, with `tell`
@@ -793,8 +784,8 @@ impl Directory {
         }
         let imported = built?;
         let (ledger, replaced) = (self.ledger_path(), self.replaced_path());
-        fs::rename(&ledger, &replaced).map_err(io_error(&ledger))?;
-        fs::rename(&path, &ledger).and_then(|()| sync_parent(&ledger)).map_err(io_error(&path))?;
+        disk::place(&ledger, &replaced).map_err(io_error(&ledger))?;
+        disk::place(&path, &ledger).map_err(io_error(&path))?;
         fs::remove_dir_all(&replaced).map_err(io_error(&replaced))?;
         drop(lock);
         Ok(imported)
@@ -816,7 +807,7 @@ pub(super) fn finish_replacing(directory: &Directory) -> Result<(), DirectoryErr
         return Ok(());
     }
     if !ledger.exists() {
-        fs::rename(&new, &ledger).and_then(|()| sync_parent(&ledger)).map_err(io_error(&new))?;
+        disk::place(&new, &ledger).map_err(io_error(&new))?;
     }
     fs::remove_dir_all(&old).map_err(io_error(&old))
 }
@@ -840,7 +831,7 @@ fn build(
     let imported = importer.finish()?;
     ledger.set_merge_state(opened.id, MergeState::Ended)?;
     ledger.close()?;
-    sync_directory(path).map_err(io_error(path))?;
+    disk::sync_directory(path).map_err(io_error(path))?;
     Ok(imported)
 }
 

@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use event::Time;
 use stats::{Embedded, Ledger, LedgerError};
 
-use super::files::{copy, copy_flat, make_private, sync_directory, sync_parent};
 use super::verify::{Part, Verified};
 use super::{Directory, DirectoryError, io_error};
 use crate::OpenError;
@@ -84,7 +83,7 @@ impl Directory {
         partial.push(".partial");
         let partial = PathBuf::from(partial);
         let made = self.copy_into(&partial, ledger, journal).and_then(|()| {
-            let renamed = fs::rename(&partial, target).and_then(|()| sync_parent(target));
+            let renamed = disk::place(&partial, target);
             Ok(renamed.map_err(io_error(target))?)
         });
         if made.is_err() {
@@ -104,20 +103,20 @@ impl Directory {
         E: From<DirectoryError> + From<LedgerError> + From<JournalError>,
     {
         if let Some(parent) = partial.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            fs::create_dir_all(parent).map_err(io_error(parent))?;
+            disk::create_directories(parent).map_err(io_error(parent))?;
         }
         // One that was interrupted.
         if partial.exists() {
             fs::remove_dir_all(partial).map_err(io_error(partial))?;
         }
-        make_private(partial).map_err(io_error(partial))?;
+        disk::create_directory(partial).map_err(io_error(partial))?;
         let to = Directory { path: partial.to_path_buf() };
         self.copy_settings(&to)?;
         self.copy_rules(&to)?;
         ledger.snapshot(&to.ledger_path())?;
         journal(&to.journal_path())?;
         self.copy_secret(&to)?;
-        Ok(sync_directory(partial).map_err(io_error(partial))?)
+        Ok(disk::sync_directory(partial).map_err(io_error(partial))?)
     }
 
     /// Copies the files that lie in the directory itself, but for the secret: the configuration.
@@ -130,7 +129,7 @@ impl Directory {
             if !metadata.is_file() || path == self.secret_path() || metadata.len() > SETTINGS_BYTES_MAX {
                 continue;
             }
-            copy(&path, &to.path.join(entry.file_name()), u64::MAX, None).map_err(io_error(&path))?;
+            disk::copy(&path, &to.path.join(entry.file_name()), u64::MAX).map_err(io_error(&path))?;
         }
         Ok(())
     }
@@ -138,14 +137,14 @@ impl Directory {
     /// Copies what stands over the configuration. Its files are replaced and never written to.
     fn copy_rules(&self, to: &Directory) -> Result<(), DirectoryError> {
         let (from, to) = (self.rules_path(), to.rules_path());
-        if from.exists() { copy_flat(&from, &to).map_err(io_error(&from)) } else { Ok(()) }
+        if from.exists() { disk::copy_flat(&from, &to).map_err(io_error(&from)) } else { Ok(()) }
     }
 
     /// Copies the secret, last: a directory with one is whole.
     fn copy_secret(&self, to: &Directory) -> Result<(), DirectoryError> {
         let path = self.secret_path();
-        copy(&path, &to.secret_path(), 1024, Some(0o600)).map_err(io_error(&path))?;
-        sync_directory(&to.path).map_err(io_error(&to.path))
+        disk::copy(&path, &to.secret_path(), 1024).map_err(io_error(&path))?;
+        disk::sync_directory(&to.path).map_err(io_error(&to.path))
     }
 
     /// Copies a snapshot to `target`, which must be missing or empty, and verifies the copy. The snapshot is not
@@ -168,9 +167,9 @@ impl Directory {
             }
         } else {
             if let Some(parent) = target.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                fs::create_dir_all(parent).map_err(io_error(parent))?;
+                disk::create_directories(parent).map_err(io_error(parent))?;
             }
-            make_private(target).map_err(io_error(target))?;
+            disk::create_directory(target).map_err(io_error(target))?;
         }
         let to = Directory { path: target.to_path_buf() };
         let restored = from.restore_into(&to, progress);
@@ -190,7 +189,7 @@ impl Directory {
         for (from, to) in [(self.ledger_path(), to.ledger_path()), (self.journal_path(), to.journal_path())] {
             // A directory that was never served has neither.
             if from.exists() {
-                copy_flat(&from, &to).map_err(io_error(&from))?;
+                disk::copy_flat(&from, &to).map_err(io_error(&from))?;
             }
         }
         let verified = to.verify_data(progress)?;
@@ -198,7 +197,7 @@ impl Directory {
             return Err(RestoreError::Damaged(Box::new(verified)));
         }
         self.copy_secret(to)?;
-        Ok(sync_parent(&to.path).map_err(io_error(&to.path))?)
+        Ok(disk::sync_parent(&to.path).map_err(io_error(&to.path))?)
     }
 
     /// Takes back a restore that failed. What cannot be removed is left: there is no secret, so it is no data

@@ -24,7 +24,7 @@ use super::files::{self, SegmentBlocks};
 use super::segment::{SegmentError, Summary, VERSION};
 use super::slim::{Decided, Head, Look};
 use super::writer::is_full;
-use super::{Block, JournalError, Shared, State, io_error, read_description, segment_error, sync_directory};
+use super::{Block, JournalError, Shared, State, io_error, read_description, segment_error};
 use crate::id::RecordId;
 
 /// How long it waits for room on a full disk before it tries again.
@@ -169,11 +169,9 @@ fn write(
     let placed = || {
         let file = OpenOptions::new().write(true).open(half)?;
         file.set_modified(fs::metadata(path)?.modified()?)?;
-        file.sync_all()?;
-        fs::rename(half, path.with_extension(files::COLUMNS))
+        disk::place(half, &path.with_extension(files::COLUMNS))
     };
     placed().map_err(io_error(path))?;
-    sync_directory(directory)?;
     Ok(Some(files::of_columns(&columns)))
 }
 

@@ -115,8 +115,7 @@ fn without(
         // A segment's age counts from when it was written.
         let file = fs::OpenOptions::new().write(true).open(&half)?;
         file.set_modified(fs::metadata(path)?.modified()?)?;
-        file.sync_all()?;
-        fs::rename(&half, path)
+        disk::place(&half, path)
     };
     replaced().map_err(io_error(path))
 }

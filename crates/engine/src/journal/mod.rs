@@ -177,7 +177,7 @@ impl Journal {
         plan: JournalPlan,
         durability: Durability,
     ) -> Result<Journal, JournalError> {
-        fs::create_dir_all(directory).map_err(io_error(directory))?;
+        disk::create_directories(directory).map_err(io_error(directory))?;
         files::mend(directory)?;
         let mut segments: Vec<SegmentFile> = segments_in(directory)?
             .into_iter()
@@ -244,14 +244,10 @@ impl Journal {
         // Half a file is never seen under its name, and the description comes last.
         for (path, content) in [(&configuration, pipeline.canonical.as_bytes()), (&description, &bytes)] {
             if !path.exists() {
-                let half = path.with_extension("half");
-                fs::write(&half, content)
-                    .and_then(|()| fs::File::open(&half)?.sync_all())
-                    .map_err(io_error(&half))?;
-                fs::rename(&half, path).map_err(io_error(path))?;
+                disk::replace(path, content).map_err(io_error(path))?;
             }
         }
-        sync_directory(&self.shared.directory)
+        Ok(())
     }
 
     /// What the rows of a pipeline's version mean.
@@ -571,5 +567,5 @@ fn read_description(directory: &Path, version: &str) -> Result<Description, Jour
 }
 
 fn sync_directory(path: &Path) -> Result<(), JournalError> {
-    fs::File::open(path).and_then(|directory| directory.sync_all()).map_err(io_error(path))
+    disk::sync_directory(path).map_err(io_error(path))
 }

@@ -423,7 +423,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn create(path: &Path) -> Result<Writer, JournalError> {
-        let mut file = File::create(path).map_err(io_error(path))?;
+        let mut file = disk::create(path).map_err(io_error(path))?;
         let mut head = MAGIC.to_vec();
         head.extend_from_slice(&VERSION.to_le_bytes());
         file.write_all(&head).and_then(|()| file.sync_all()).map_err(io_error(path))?;

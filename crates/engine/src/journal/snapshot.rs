@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use super::files::{COLUMNS, is_columnar, segments_in};
 use super::{DESCRIPTION_SUFFIX, JournalError, io_error, sync_directory};
-use crate::directory::files;
 
 /// Makes `target` a copy of a journal that nobody has open. See [`super::Journal::snapshot`].
 pub(crate) fn snapshot(directory: &Path, target: &Path) -> Result<(), JournalError> {
@@ -20,7 +19,7 @@ pub(super) fn snapshot_of(
     mut segments: Vec<(PathBuf, u64)>,
     target: &Path,
 ) -> Result<(), JournalError> {
-    files::make_private(target).map_err(io_error(target))?;
+    disk::create_directory(target).map_err(io_error(target))?;
     let newest = segments.pop();
     let mut links: Vec<PathBuf> = segments.into_iter().map(|(path, _)| path).collect();
     if directory.exists() {
@@ -33,7 +32,7 @@ pub(super) fn snapshot_of(
         }
     }
     let to = |path: &Path| target.join(path.file_name().unwrap_or_default());
-    let link = |path: &Path| match files::link_or_copy(path, &to(path)) {
+    let link = |path: &Path| match disk::link_or_copy(path, &to(path)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         linked => linked.map(|()| true).map_err(io_error(path)),
     };
@@ -44,7 +43,7 @@ pub(super) fn snapshot_of(
         }
     }
     if let Some((path, bytes)) = newest {
-        match files::copy(&path, &to(&path), bytes, None) {
+        match disk::copy(&path, &to(&path), bytes) {
             // It was closed meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 link(&path.with_extension(COLUMNS))?;

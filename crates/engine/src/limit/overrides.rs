@@ -4,9 +4,8 @@
 //! directory, in the clear: whoever set one wants to read it. A posted one stands over one of the configuration.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
@@ -15,7 +14,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{KeyError, LimitKey, LimitPlan};
 use crate::Engine;
-use crate::directory::files::sync_parent;
 use crate::directory::{DirectoryError, io_error};
 use crate::plan::Plan;
 
@@ -145,12 +143,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Exception>, DirectoryError> {
 }
 
 fn write(path: &Path, exceptions: &[Exception]) -> io::Result<()> {
-    let half = path.with_extension("json.half");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&half)?;
-    file.write_all(&serde_json::to_vec_pretty(exceptions)?)?;
-    file.sync_all()?;
-    fs::rename(&half, path)?;
-    sync_parent(path)
+    disk::replace(path, &serde_json::to_vec_pretty(exceptions)?)
 }
 
 impl Engine {

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use event::Time;
@@ -18,7 +18,6 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::config::{Document, Kept, Layer, Layers};
-use crate::directory::files::{make_private, sync_directory, sync_parent};
 use crate::directory::{DirectoryError, io_error};
 
 /// Largest state that is read.
@@ -203,19 +202,8 @@ impl Shelf {
 
     fn write(&self, name: &str, bytes: &[u8]) -> Result<(), DirectoryError> {
         let path = self.path.join(name);
-        let half = self.path.join(format!("{name}.half"));
-        let write = || {
-            if !self.path.exists() {
-                make_private(&self.path)?;
-                sync_parent(&self.path)?;
-            }
-            let mut file = File::create(&half)?;
-            file.write_all(bytes)?;
-            file.sync_all()?;
-            fs::rename(&half, &path)?;
-            sync_directory(&self.path)
-        };
-        write().map_err(io_error(&path))
+        let written = disk::create_directories(&self.path).and_then(|()| disk::replace(&path, bytes));
+        written.map_err(io_error(&path))
     }
 
     /// Removes the files of versions that are forgotten.

@@ -1,6 +1,5 @@
 //! `tollhouse export`: the journal as a table, or all statistics as text.
 
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -74,9 +73,9 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let journal = local.engine().journal().ok_or(EngineError::NoJournal)?;
     let rows = match &args.output {
         Some(path) => {
-            let file = File::create_new(path).map_err(|error| unwritable(path, &error))?;
-            let rows = write(journal, &filter, args.format, &file)?;
-            file.sync_all().map_err(|error| unwritable(path, &error))?;
+            let draft = disk::Draft::of_new(path).map_err(|error| unwritable(path, &error))?;
+            let rows = write(journal, &filter, args.format, draft.file())?;
+            draft.place().map_err(|error| unwritable(path, &error))?;
             rows
         }
         None => write(journal, &filter, args.format, io::stdout())?,

@@ -1,6 +1,6 @@
 //! Writes records by columns.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
 use std::net::IpAddr;
 use std::os::unix::fs::FileExt;
@@ -189,8 +189,8 @@ impl Writer {
         layout: Layout,
         form: Form,
     ) -> Result<Writer, JournalError> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
-        Writer::over(file.map_err(io_error(path))?, path, layout, form)
+        let file = disk::create(path).map_err(io_error(path))?;
+        Writer::over(file, path, layout, form)
     }
 }
 

@@ -12,7 +12,7 @@ mod kafka;
 mod nats;
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -503,19 +503,16 @@ fn read_position<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Failure>
 
 /// Replaces the file, so that a crash leaves the old position or the new one.
 fn write_position(path: &Path, position: &impl Serialize) -> Result<(), Failure> {
-    let mut new = path.as_os_str().to_owned();
-    new.push(".new");
-    let write = || -> io::Result<()> {
-        let mut file = File::create(&new)?;
-        serde_json::to_writer(&mut file, position)?;
-        file.flush()?;
-        fs::rename(&new, path)
-    };
-    write().map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))
+    let written = serde_json::to_vec(position).map_err(io::Error::from);
+    written
+        .and_then(|bytes| disk::replace(path, &bytes))
+        .map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     fn texts(lines: &[(Option<String>, Vec<u8>)]) -> Vec<String> {

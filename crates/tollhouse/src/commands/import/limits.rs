@@ -1,6 +1,6 @@
 //! `tollhouse import limits`: writes the limits of Limitador as those of the configuration.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
@@ -50,8 +50,11 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     };
     match &args.output {
         Some(path) => {
-            let written = OpenOptions::new().write(true).create_new(true).open(path);
-            let written = written.and_then(|mut file| file.write_all(read.text.as_bytes()));
+            let draft = disk::Draft::of_new(path);
+            let written = draft.and_then(|mut draft| {
+                draft.write_all(read.text.as_bytes())?;
+                draft.place()
+            });
             written.map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))?;
         }
         None => io::stdout().lock().write_all(read.text.as_bytes()).map_err(Failure::output)?,

@@ -405,9 +405,9 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
     let (text, files) = lists.configuration(&source, directory.as_deref());
     if let Some(directory) = &directory {
         let failed = |error: std::io::Error| Failure::new(format_args!("{}: {error}", directory.display()));
-        std::fs::create_dir_all(directory).map_err(failed)?;
+        disk::create_directories(directory).map_err(failed)?;
         for (path, content) in &files {
-            std::fs::write(path, content).map_err(failed)?;
+            disk::replace(path, content.as_ref()).map_err(failed)?;
         }
     }
     let mut out = Output::new(false);

@@ -102,11 +102,8 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
     // A link stays one.
     let file = fs::canonicalize(file)?;
     let permissions = fs::metadata(&file)?.permissions();
-    let directory = file.parent().ok_or_else(|| io::Error::other("is no file"))?;
-    let mut new = tempfile::NamedTempFile::new_in(directory)?;
-    new.write_all(text.as_bytes())?;
-    new.as_file().set_permissions(permissions)?;
-    new.as_file().sync_all()?;
-    new.persist(&file).map_err(|error| error.error)?;
-    Ok(())
+    let mut draft = disk::Draft::of(&file)?;
+    draft.write_all(text.as_bytes())?;
+    draft.file().set_permissions(permissions)?;
+    draft.place().map(drop)
 }
