@@ -212,10 +212,10 @@ impl Node {
             ));
         }
         if ledger.full {
-            return Some("the ledger counts nothing while the disk is full: make room on it".to_owned());
+            return Some("the ledger counts nothing for now: the disk is full, or no file can be opened; the log says which".to_owned());
         }
         if journal.full {
-            return Some("the journal takes nothing while the disk is full: make room on it".to_owned());
+            return Some("the journal takes nothing for now: the disk is full, or no file can be opened; the log says which".to_owned());
         }
         let conditions = self.engine.health().list();
         conditions.into_iter().find(|one| one.impact == Impact::Unready).map(|one| one.detail)

@@ -154,8 +154,8 @@ impl From<EngineError> for Failure {
             EngineError::Ledger(LedgerError::Full { .. }) | EngineError::Journal(JournalError::Full(_)) => {
                 tracing::error!(%error, "a request was refused");
                 UNAVAILABLE
-                    .failure("nothing can be counted or logged, the disk is full")
-                    .help("make room on the node's disk: it then goes on by itself")
+                    .failure("nothing can be counted or logged for now: the disk is full, or no file can be opened")
+                    .help("the node's log says which; make room on its disk, or raise its limit of open files: it then goes on by itself")
             }
             _ => {
                 tracing::error!(%error, "a request failed");

@@ -27,3 +27,7 @@ pub use log::simulate_log;
 pub use runner::{run, seeds};
 pub use simulation::{Failure, Tally, simulate};
 pub use stats::random::Random;
+
+/// Error numbers with which a device refuses to create or open a file for want of something, and has not failed: an
+/// interrupted call, no memory, too many open files in the system, and in the process.
+const LACKS: [i32; 4] = [4, 12, 23, 24];

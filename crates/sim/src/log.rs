@@ -6,6 +6,7 @@ use std::sync::Arc;
 use store::MemoryDevice;
 use store::log::{Log, Options, Position, Record, RecordKey, Recovery, StoreError, Visit};
 
+use crate::LACKS;
 use crate::simulation::{Failure, Tally, guarded};
 use stats::random::Random;
 
@@ -56,6 +57,8 @@ struct World {
     floor_durable: i64,
     /// The disk has failed, or may have.
     suspect: bool,
+    /// The medium itself has failed, so that it may stop.
+    broken: bool,
     /// Nothing must be written any more.
     failed: bool,
     tally: Tally,
@@ -87,6 +90,7 @@ impl World {
             floor: i64::MIN,
             floor_durable: i64::MIN,
             suspect: false,
+            broken: false,
             failed: false,
             tally: Tally { seeds: 1, ..Tally::default() },
             trace: vec![about],
@@ -127,20 +131,27 @@ impl World {
                 let after = self.random.below(15);
                 self.note(format!("fail after {after}"));
                 self.device.fail_after(after);
-                self.suspect = true;
+                (self.suspect, self.broken) = (true, true);
                 Ok(())
             }
-            93..96 => {
+            93..95 => {
                 let room = self.random.below(3000);
                 self.note(format!("room for {room}"));
                 self.device.set_capacity(Some(self.device.used() + room));
                 self.suspect = true;
                 Ok(())
             }
+            95 => {
+                let number = *self.random.pick(&LACKS);
+                self.note(format!("lack {number}"));
+                self.device.set_lack(Some(number));
+                self.suspect = true;
+                Ok(())
+            }
             96 => {
                 self.note("syncs fail".to_owned());
                 self.device.set_sync_fails(true);
-                self.suspect = true;
+                (self.suspect, self.broken) = (true, true);
                 Ok(())
             }
             97..99 => {
@@ -167,6 +178,7 @@ impl World {
         self.device.heal();
         self.device.set_capacity(None);
         self.device.set_sync_fails(false);
+        self.device.set_lack(None);
     }
 
     fn log(&self) -> Result<&Log, String> {
@@ -179,7 +191,11 @@ impl World {
         if !self.suspect {
             return Err(error.to_string());
         }
-        self.failed |= !matches!(error, StoreError::Full { .. });
+        let stops = !matches!(error, StoreError::Full { .. });
+        if stops && !self.broken {
+            return Err(format!("a mere lack stopped it: {error}"));
+        }
+        self.failed |= stops;
         Ok(())
     }
 
@@ -392,7 +408,7 @@ impl World {
             stays
         });
         (self.floor, self.floor_durable) = (recovery.floor, recovery.floor);
-        (self.suspect, self.failed) = (false, false);
+        (self.suspect, self.broken, self.failed) = (false, false, false);
         self.log = Some(log);
         Ok(())
     }

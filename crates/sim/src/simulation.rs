@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use store::{Device, MemoryDevice};
 
+use crate::LACKS;
 use crate::home::{Home, Promise, Refused, Settings};
 use crate::model::{Add, Ask, Line, Look, Model, Name, Read, Told};
 use crate::spec::{self, COUNTERS_MAX, Kept};
@@ -115,6 +116,8 @@ enum Step {
     Fill(u64),
     /// It syncs nothing.
     FailSyncs,
+    /// No file is created or opened, for want of something: the error's number.
+    Lack(i32),
     /// All of that ends.
     Heal,
     /// Bits on the disk flip, while the ledger is open or before it is opened again.
@@ -126,7 +129,7 @@ enum Step {
 
 /// How often each step comes; a seed leaves some out, so that combinations come that an even mix never has.
 struct Style {
-    weights: [(u64, Kind); 14],
+    weights: [(u64, Kind); 15],
     keys: Distribution,
     /// Looks of a request, requests of a batch, at most.
     looks: u64,
@@ -150,6 +153,7 @@ enum Kind {
     Fail,
     Fill,
     FailSyncs,
+    Lack,
     Heal,
     Flip,
 }
@@ -178,6 +182,8 @@ struct World {
     ever: BTreeMap<Name, [u64; COUNTERS_MAX]>,
     /// The disk has failed, or may have: additions may be refused until the ledger is reopened.
     suspect: bool,
+    /// The medium itself has failed, so that it may stop.
+    broken: bool,
     /// They were refused, so they must be.
     stopped: bool,
     /// Bits were flipped: answers are right or said to be missing. Of what was said to be missing any part may be told
@@ -237,6 +243,7 @@ impl World {
             seen: BTreeSet::new(),
             ever: BTreeMap::new(),
             suspect: false,
+            broken: false,
             stopped: false,
             flipped: false,
             lost: BTreeSet::new(),
@@ -287,6 +294,7 @@ impl World {
             Kind::Fail if disk => Step::Fail(self.random.below(12)),
             Kind::Fill if disk => Step::Fill(self.random.below(2000)),
             Kind::FailSyncs if disk => Step::FailSyncs,
+            Kind::Lack if disk => Step::Lack(*self.random.pick(&LACKS)),
             Kind::Heal if disk => Step::Heal,
             Kind::Flip if disk => {
                 Step::Flip { bits: 1 + self.random.below(3), closed: self.random.one_in(3) }
@@ -402,7 +410,7 @@ impl World {
             Step::Crash(seed) => self.crash(seed),
             Step::Fail(after) => {
                 self.device.fail_after(after);
-                self.suspect = true;
+                (self.suspect, self.broken) = (true, true);
                 Ok(())
             }
             Step::Fill(room) => {
@@ -412,6 +420,11 @@ impl World {
             }
             Step::FailSyncs => {
                 self.device.set_sync_fails(true);
+                (self.suspect, self.broken) = (true, true);
+                Ok(())
+            }
+            Step::Lack(number) => {
+                self.device.set_lack(Some(number));
                 self.suspect = true;
                 Ok(())
             }
@@ -427,6 +440,7 @@ impl World {
         self.device.heal();
         self.device.set_capacity(None);
         self.device.set_sync_fails(false);
+        self.device.set_lack(None);
     }
 
     fn observe(&mut self, asks: &[Ask]) -> Done {
@@ -472,6 +486,9 @@ impl World {
             }
             Err(refused @ (Refused::Stopped(_) | Refused::Full(_))) if adds && self.suspect => {
                 self.tally.refusals += 1;
+                if !self.broken && matches!(refused, Refused::Stopped(_)) {
+                    return Err(format!("a mere lack stopped it: {refused}"));
+                }
                 // Whatever was added before the failure is seen, and may be found after a crash.
                 let mut reached = self.models.clone();
                 let mut last = reached.clone();
@@ -693,7 +710,7 @@ impl World {
             Err(why) => return Err(why),
         }
         self.doubt |= self.flipped && self.home()?.found_damage();
-        (self.suspect, self.stopped) = (false, false);
+        (self.suspect, self.broken, self.stopped) = (false, false, false);
         let possible = std::mem::take(&mut self.possible);
         self.models = self.agreeing(&possible, "after opening")?;
         self.possible.clone_from(&self.models);
@@ -829,6 +846,7 @@ impl Style {
             (weight(4), Kind::Fail),
             (weight(3), Kind::Fill),
             (weight(2), Kind::FailSyncs),
+            (weight(3), Kind::Lack),
             (weight(4), Kind::Heal),
             (rot, Kind::Flip),
         ];

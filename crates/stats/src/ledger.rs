@@ -611,7 +611,7 @@ pub struct Census {
     pub expired: u64,
     /// Images that could not be read.
     pub damaged: u64,
-    /// Nothing is added for now because the disk is full.
+    /// Nothing is added for now because the disk is full, or a file cannot be opened for want of descriptors or memory.
     pub full: bool,
     /// Nothing is added any more because a write failed.
     pub poisoned: bool,
@@ -648,8 +648,8 @@ pub enum LedgerError {
         /// The failure.
         why: Arc<str>,
     },
-    /// There is no room on the device. Readings are answered; additions are taken again when there is room.
-    #[error("nothing is added for now, the disk is full: {why}")]
+    /// The device lacks room, descriptors or memory. Readings are answered; additions are taken again when there is some.
+    #[error("nothing is added for now: {why}")]
     Full {
         /// The device's answer.
         why: Arc<str>,

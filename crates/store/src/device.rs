@@ -42,6 +42,26 @@ pub trait Blob: Send + Sync {
     fn sync(&self) -> io::Result<()>;
 }
 
+/// Whether a failed write, or a failed attempt to create or open a file, says that something is lacking for now (room,
+/// descriptors, memory, or an interrupted call): it is tried again, and what was written of it is taken back first. All
+/// other errors are the medium's, and whether what was written is there nobody knows then. A sync that fails is the
+/// medium's failure, whatever its error says.
+pub fn is_lack(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, Interrupted, OutOfMemory, QuotaExceeded, StorageFull, WouldBlock};
+    use rustix::io::Errno;
+    let kind = matches!(
+        error.kind(),
+        StorageFull | QuotaExceeded | FileTooLarge | OutOfMemory | Interrupted | WouldBlock
+    );
+    let descriptors = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    kind || error.raw_os_error().is_some_and(|number| descriptors.contains(&number))
+}
+
+/// An error of a sync, which is never a mere lack ([`is_lack`]).
+pub fn sync_error(error: io::Error) -> io::Error {
+    io::Error::other(error)
+}
+
 /// Reads from `offset` until `into` is full or the file ends; answers how many bytes were read.
 pub(crate) fn read_full(blob: &dyn Blob, offset: u64, into: &mut [u8]) -> io::Result<usize> {
     let mut done = 0;
@@ -72,6 +92,8 @@ pub(crate) fn create_empty(target: &Path) -> io::Result<()> {
 #[derive(Debug)]
 pub struct FileDevice {
     directory: PathBuf,
+    /// Open all the time, so that names can be synced when no descriptor is left.
+    names: File,
     _lock: File,
 }
 
@@ -92,7 +114,8 @@ impl FileDevice {
         match lock.try_lock() {
             Ok(()) => {
                 disk::sync_parent(&directory).map_err(named)?;
-                Ok(FileDevice { directory, _lock: lock })
+                let names = File::open(&directory).map_err(named)?;
+                Ok(FileDevice { directory, names, _lock: lock })
             }
             Err(TryLockError::WouldBlock) => Err(io::Error::new(
                 io::ErrorKind::WouldBlock,
@@ -133,7 +156,7 @@ impl Device for FileDevice {
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        disk::sync_directory(&self.directory)
+        self.names.sync_all()
     }
 
     fn export(&self, link: &[String], copy: &[String], target: &Path) -> io::Result<()> {

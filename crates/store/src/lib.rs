@@ -20,7 +20,7 @@ mod slab;
 mod store;
 pub mod v1;
 
-pub use device::{Blob, Device, FileDevice};
+pub use device::{Blob, Device, FileDevice, is_lack, sync_error};
 pub use log::{Damage, Losses, Position, Record, RecordKey, Recovery, StoreError, Verification, Visit};
 pub use memory::MemoryDevice;
 pub use merge::Merged;

@@ -33,6 +33,8 @@ struct Faults {
     /// Most bytes that one read answers.
     read_bytes_max: Option<usize>,
     sync_fails: bool,
+    /// The error number with which files are neither created nor opened.
+    lack: Option<i32>,
 }
 
 impl Faults {
@@ -45,6 +47,10 @@ impl Faults {
                 Ok(())
             }
         }
+    }
+
+    fn take_handle(&self) -> io::Result<()> {
+        self.lack.map_or(Ok(()), |number| Err(io::Error::from_raw_os_error(number)))
     }
 
     fn take_sync(&mut self) -> io::Result<()> {
@@ -111,6 +117,11 @@ impl MemoryDevice {
     /// Makes every sync fail, of bytes and of names, and leaves what is durable as it was.
     pub fn set_sync_fails(&self, fails: bool) {
         self.faults(|faults| faults.sync_fails = fails);
+    }
+
+    /// Makes every creation and opening of a file fail with this error number of the system; with `None` no more.
+    pub fn set_lack(&self, number: Option<i32>) {
+        self.faults(|faults| faults.lack = number);
     }
 
     /// Flips the bits of `mask` in a byte, as rot would: durably. Nothing happens if there is no such byte.
@@ -215,7 +226,11 @@ impl Device for MemoryDevice {
 
     fn create(&self, name: &str) -> io::Result<Box<dyn Blob>> {
         let mut state = lock(&self.0);
-        lock(&state.faults).take()?;
+        {
+            let mut faults = lock(&state.faults);
+            faults.take_handle()?;
+            faults.take()?;
+        }
         if state.files.contains_key(name) {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, name.to_owned()));
         }
@@ -226,6 +241,7 @@ impl Device for MemoryDevice {
 
     fn open(&self, name: &str) -> io::Result<Box<dyn Blob>> {
         let state = lock(&self.0);
+        lock(&state.faults).take_handle()?;
         let content = state.files.get(name).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?.clone();
         Ok(Box::new(MemoryBlob { content, faults: state.faults.clone() }))
     }

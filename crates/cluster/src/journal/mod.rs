@@ -23,7 +23,7 @@ use event::Time;
 use event_listener::{Event, Listener};
 use hashbrown::{HashMap, HashSet};
 use stats::{Durability, LedgerError};
-use store::{Blob, Device};
+use store::{Blob, Device, is_lack, sync_error};
 
 pub(crate) use record::{Added, Record, Token};
 use record::{MAGIC, PAYLOAD_MAX, frame, unframe};
@@ -288,7 +288,7 @@ impl Journal {
                     }
                     state.full = None;
                 }
-                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                Err(error) if is_lack(&error) => {
                     let mut rest: Vec<_> = chunks.into_iter().skip(done).collect();
                     rest.append(&mut state.chunks);
                     state.chunks = rest;
@@ -317,28 +317,28 @@ impl Journal {
         for (number, bytes) in chunks {
             if file.as_ref().is_none_or(|(open, _)| open != number) {
                 if let Some((_, blob)) = file.take() {
-                    blob.sync()?;
+                    blob.sync().map_err(sync_error)?;
                 }
                 let name = name(*number);
                 let blob = match self.device.create(&name) {
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.device.open(&name)?,
                     created => created?,
                 };
-                self.device.sync_names()?;
+                self.device.sync_names().map_err(sync_error)?;
                 *file = Some((*number, blob));
             }
             let Some((_, blob)) = file else { continue };
             let before = blob.size()?;
             if let Err(error) = blob.append(bytes) {
-                if error.kind() == io::ErrorKind::StorageFull {
-                    blob.truncate(before)?;
+                if is_lack(&error) {
+                    blob.truncate(before).map_err(sync_error)?;
                 }
                 return Err(error);
             }
             *done += 1;
         }
         match file {
-            Some((_, blob)) if sync => blob.sync(),
+            Some((_, blob)) if sync => blob.sync().map_err(sync_error),
             _ => Ok(()),
         }
     }

@@ -23,7 +23,6 @@ use super::columns::{Columns, Form, Layout, Writer};
 use super::files::{self, SegmentBlocks};
 use super::segment::{SegmentError, Summary, VERSION};
 use super::slim::{Decided, Head, Look};
-use super::writer::is_full;
 use super::{Block, JournalError, Shared, State, io_error, read_description, segment_error};
 use crate::id::RecordId;
 
@@ -71,7 +70,7 @@ impl Shared {
             match converted {
                 Ok(None) => return,
                 Ok(Some(summary)) => self.replace(&path, summary),
-                Err(JournalError::Io { error, .. }) if is_full(&error) => {
+                Err(JournalError::Io { error, .. }) if store::is_lack(&error) => {
                     let waiting = |state: &mut State| !state.closing;
                     drop(self.rotated.wait_timeout_while(self.lock(), PATIENCE, waiting));
                 }

@@ -81,8 +81,8 @@ pub enum JournalError {
         /// What is wrong with it.
         error: SegmentError,
     },
-    /// There is no room on the disk. What waits is kept, and the journal goes on by itself when there is room.
-    #[error("the journal takes nothing while the disk is full: {0}; make room on it")]
+    /// There is no room on the disk, or no descriptor. What waits is kept, and the journal goes on by itself when there is.
+    #[error("the journal takes nothing for now: {0}")]
     Full(String),
     /// An earlier write failed: nothing more is accepted, as it could not be promised.
     #[error("the journal stopped after a failed write: {0}; mend the cause and restart")]
@@ -165,7 +165,7 @@ pub struct JournalCensus {
     pub pending_bytes: usize,
     /// A write failed: nothing more is accepted.
     pub poisoned: bool,
-    /// The disk is full: nothing is accepted until there is room.
+    /// The disk is full, or a file cannot be opened for want of descriptors or memory: nothing is accepted until that is over.
     pub full: bool,
 }
 

@@ -2,7 +2,6 @@
 //! block is copied as it is when the segment becomes one by columns.
 
 use std::fs;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -163,6 +162,8 @@ impl Shared {
         let mut open: Option<Open> = None;
         // Memory of what was written before: taking it anew and letting it grow would cost more than what is put there.
         let mut spares = Vec::new();
+        // A block is written in part, and is to be cut off before anything else is written.
+        let mut is_torn = false;
         // Something was left that was appended before the interval began.
         let mut is_late = false;
         let interval = match self.durability {
@@ -198,26 +199,37 @@ impl Shared {
                 state.pending.spares.truncate(SPARES_MAX);
                 (Arc::clone(&state.writing), sync, state.syncs_wanted)
             };
-            let result = self.write_batch(&mut open, &batch, sync);
-            let taken_back = match &result {
-                Err(JournalError::Io { error, .. }) if is_full(error) => {
-                    open = None;
-                    self.take_back()
+            let mut result = if is_torn { self.take_back() } else { Ok(()) };
+            if result.is_ok() {
+                result = self.write_batch(&mut open, &batch, sync);
+                is_torn = result.as_ref().is_err_and(is_lack);
+            }
+            if is_torn {
+                // Taken back at once, so that readers and the next start find whole blocks; if that cannot be, before the
+                // next attempt.
+                open = None;
+                match self.take_back() {
+                    Ok(()) => is_torn = false,
+                    Err(error) if is_lack(&error) => {}
+                    Err(error) => result = Err(error),
                 }
-                _ => Ok(()),
-            };
+            }
             let mut state = self.lock();
-            match (result, taken_back) {
-                (Ok(()), _) => {
+            match result {
+                Ok(()) => {
                     state.safe = state.safe.max(batch.last());
                     state.syncs_done = if sync { syncs } else { state.syncs_done };
-                    state.full = None;
+                    if state.full.take().is_some() {
+                        tracing::info!("the journal takes decisions again");
+                    }
                 }
-                (Err(JournalError::Io { path, error }), Ok(())) if is_full(&error) => {
+                Err(error) if is_lack(&error) => {
                     state.pending.put_back(&batch);
-                    state.full = Some(format!("{}: {error}", path.display()));
+                    if state.full.replace(error.to_string()).is_none() {
+                        tracing::error!(%error, "the journal takes no decisions for now");
+                    }
                 }
-                (Err(error), Ok(())) | (_, Err(error)) => state.poisoned = Some(error.to_string()),
+                Err(error) => state.poisoned = Some(error.to_string()),
             }
             state.writing = Arc::default();
             let stop = state.poisoned.is_some() || (state.closing && state.full.is_some());
@@ -331,10 +343,9 @@ impl Shared {
     }
 }
 
-/// Whether all that is wrong is that there is no room.
-pub(super) fn is_full(error: &io::Error) -> bool {
-    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+/// Whether all that is wrong is that something is lacking for now.
+pub(super) fn is_lack(error: &JournalError) -> bool {
+    matches!(error, JournalError::Io { error, .. } if store::is_lack(error))
 }
 
 #[cfg(test)]

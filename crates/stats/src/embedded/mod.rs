@@ -579,14 +579,18 @@ impl Inner {
         match flushed {
             Ok(epoch) => {
                 self.finished.fetch_max(epoch.saturating_add(1), Ordering::AcqRel);
-                self.is_full.store(false, Ordering::Release);
+                if self.is_full.swap(false, Ordering::AcqRel) {
+                    tracing::info!("the ledger takes additions again");
+                }
                 self.progress.notify(usize::MAX);
                 Ok(())
             }
             Err(error @ StoreError::Full { .. }) => {
                 let why: Arc<str> = error.to_string().into();
                 *lock(&self.full) = Some(why.clone());
-                self.is_full.store(true, Ordering::Release);
+                if !self.is_full.swap(true, Ordering::AcqRel) {
+                    tracing::error!(%why, "the ledger takes no additions for now");
+                }
                 self.refused.store(self.store.epoch(), Ordering::Release);
                 self.progress.notify(usize::MAX);
                 Err(LedgerError::Full { why })

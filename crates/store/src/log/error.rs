@@ -16,9 +16,9 @@ pub enum StoreError {
         /// The device's answer.
         error: io::Error,
     },
-    /// The device has no room. The group that was being written was taken back as if it had never been begun;
-    /// later ones may succeed.
-    #[error("{what}: no room: {error}")]
+    /// The device lacks room, descriptors or memory ([`crate::is_lack`]). The group that was being written was taken back
+    /// as if it had never been begun; later ones may succeed.
+    #[error("{what}: {error}")]
     Full {
         /// What was being done, with the file's name.
         what: String,

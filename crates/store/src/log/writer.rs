@@ -13,7 +13,7 @@ use super::format::{
 };
 use super::hint::HintWriter;
 use super::{Log, Segment};
-use crate::device::{Blob, Device};
+use crate::device::{Blob, Device, is_lack};
 
 /// What only the holder of the writer's lock may see.
 pub(crate) struct State {
@@ -241,7 +241,7 @@ impl<'a> Writer<'a> {
     /// answers. Costs one append for what is left of the group, and one `fdatasync`.
     ///
     /// # Errors
-    /// [`StoreError::Full`] if the group was taken back because there is no room; after any other error nothing is
+    /// [`StoreError::Full`] if the group was taken back because there is no room, or no descriptor; after any other error nothing is
     /// written any more, and it is unknown whether the group will be found when the log is next opened.
     pub fn commit(&mut self, sync: bool) -> Result<(), StoreError> {
         let done = self.end_group(sync, false);
@@ -452,11 +452,10 @@ impl<'a> Writer<'a> {
         self.over = true;
     }
 
-    /// After a failed append: takes the group back if all that failed is that there is no room.
+    /// After a failed append or creation: takes the group back if all that failed is that something is lacking.
     fn give_up(&mut self, what: String, error: io::Error) -> StoreError {
-        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         self.over = true;
-        if !matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge) {
+        if !is_lack(&error) {
             return self.state.fail(StoreError::Io { what, error });
         }
         match self.state.roll_back() {

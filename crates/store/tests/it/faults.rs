@@ -359,3 +359,38 @@ fn keys_are_kept_as_they_are() {
     assert_eq!((visit.key, visit.tag, visit.words, visit.expires_minutes), (key, u16::MAX, 0, 0));
     assert!(device.read(&name(0)).is_some());
 }
+
+/// Error numbers of an interrupted call, no memory, and too many open files, in the system and in the process.
+const LACKS: [i32; 4] = [4, 12, 23, 24];
+
+#[test]
+fn a_lack_costs_the_group_and_no_more() {
+    for number in LACKS {
+        let device = MemoryDevice::new();
+        let (log, ..) = open(&device, 500);
+        append(&log, &[1, 2, 3], true).unwrap();
+        device.set_lack(Some(number));
+        let wide: Vec<u64> = (100..140).collect();
+        // Again and again: the log goes on as soon as a segment can be made.
+        for _ in 0..3 {
+            let refused = append(&log, &wide, true).unwrap_err();
+            assert!(matches!(refused, StoreError::Full { .. }), "{number}: {refused}");
+        }
+        device.set_lack(None);
+        append(&log, &wide, true).unwrap();
+        drop(log);
+        let (log, recovery, visits) = open(&device, 500);
+        assert_eq!(numbers(&log, &visits), [&[1, 2, 3], &wide[..]].concat(), "{number}");
+        assert!(recovery.losses.is_empty() && recovery.truncated_bytes == 0, "{number}: {recovery:?}");
+    }
+}
+
+#[test]
+fn only_what_passes_is_a_lack() {
+    let lacks = |number: i32| store::is_lack(&std::io::Error::from_raw_os_error(number));
+    assert!(LACKS.into_iter().all(lacks));
+    // No room, a file too large, no quota; and then a failed medium, a bad descriptor, no rights, a read-only file system.
+    assert!([28, 27, 122].into_iter().all(lacks));
+    assert!(![5, 9, 13, 30].into_iter().any(lacks));
+    assert!(!store::is_lack(&store::sync_error(std::io::Error::from_raw_os_error(28))));
+}
