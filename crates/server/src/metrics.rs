@@ -384,7 +384,11 @@ impl Collector for Holdings {
                 "1 if nothing is added any more since a write failed",
                 u64::from(ledger.poisoned),
             ),
-            ("ledger_full", "1 if nothing is added for now since room, descriptors or memory are lacking", u64::from(ledger.full)),
+            (
+                "ledger_full",
+                "1 if nothing is added for now since room, descriptors or memory are lacking",
+                u64::from(ledger.full),
+            ),
             (
                 "journal_full",
                 "1 if no decision is logged for now since room, descriptors or memory are lacking",
