@@ -37,6 +37,7 @@ mod prose;
 pub mod redirect;
 pub mod reveal;
 pub mod spamassassin;
+pub mod target;
 pub mod text;
 pub mod token;
 pub mod wallet;

@@ -14,13 +14,14 @@ use std::fmt;
 use std::net::IpAddr;
 
 use event::{Event, Facts, Slot, Time, Value};
-use memchr::{memchr_iter, memmem};
+use memchr::{memchr, memchr_iter, memmem, memrchr};
 use percent_encoding::percent_decode;
 
 use crate::link;
 use crate::log_json;
 use crate::network::{Prefixes, network};
-use crate::text::truncate;
+use crate::target::{escaped, normal_path};
+use crate::text::{received, truncate};
 
 /// Longest line that is read.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -64,6 +65,7 @@ event::columns! {
         malformed: Bool "http.malformed" "Whether the request line was none",
         request: String "http.request" "The request line, where it was malformed",
 
+        path_normal: String "http.path_normal" "Path in its normal form: decoded once, without dot segments, doubled slashes and `;` parameters",
         path_depth: Integer "http.path_depth" "Number of segments of the path",
         extension: String "http.extension" "Ending of the path's last segment, lower case",
         is_page: Bool "http.is_page" "Whether it asks for something other than a style, script, image, font or medium",
@@ -88,7 +90,8 @@ event::columns! {
 /// Reads one line, with or without its line end.
 ///
 /// The event's fields are named as the first half of [`HttpColumns`]; `-` and empty fields are left out. Escapes
-/// (`\"`, `\\`, `\n`, `\xhh`) are undone and bytes that are then not UTF-8 replaced. Linear in the line.
+/// (`\"`, `\\`, `\n`, `\xhh`) are undone; a target that is then no UTF-8 is percent-encoded, another text read as ISO 8859-1. Linear in
+/// the line.
 pub fn event(line: &[u8]) -> Result<Event, LogError> {
     let line = line.trim_ascii_end();
     if line.len() > LINE_BYTES_MAX {
@@ -125,7 +128,7 @@ pub fn event(line: &[u8]) -> Result<Event, LogError> {
     }
     for name in ["http.referer", "http.agent"] {
         let Some(value) = rest.quoted(|_| true) else { break };
-        push(&mut event, name, &unescape(value));
+        push(&mut event, name, &received(&unescape(value)));
     }
     Ok(event)
 }
@@ -145,7 +148,7 @@ const WORDS_BEFORE_MAX: usize = 8;
 
 /// Reads what stands before the time: perhaps a syslog prefix or a virtual host, then client, ident and user.
 fn client(before: &[u8], event: &mut Event) -> Result<(), LogError> {
-    let before = String::from_utf8_lossy(before);
+    let before = received(before);
     let mut rest = before.trim_start();
     let mut previous = "";
     for _ in 0..WORDS_BEFORE_MAX {
@@ -220,10 +223,10 @@ fn is_before_status(after: &[u8]) -> bool {
 }
 
 /// Undoes the escapes of Apache's and nginx's logs.
-fn unescape(bytes: &[u8]) -> String {
+fn unescape(bytes: &[u8]) -> Cow<'_, [u8]> {
     let bytes = &bytes[..bytes.len().min(FIELD_BYTES_MAX)];
     if !bytes.contains(&b'\\') {
-        return String::from_utf8_lossy(bytes).into_owned();
+        return Cow::Borrowed(bytes);
     }
     let mut out = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -257,7 +260,7 @@ fn unescape(bytes: &[u8]) -> String {
             _ => out.push(b'\\'),
         }
     }
-    String::from_utf8_lossy(&out).into_owned()
+    Cow::Owned(out)
 }
 
 pub(crate) fn push(event: &mut Event, name: &str, value: &str) {
@@ -266,25 +269,29 @@ pub(crate) fn push(event: &mut Event, name: &str, value: &str) {
     }
 }
 
-pub(crate) fn read_request(request: &str, event: &mut Event) {
-    let parts = request.split_once(' ').and_then(|(method, rest)| {
-        let (target, protocol) = rest.rsplit_once(' ')?;
-        Some((method, target, protocol))
-    });
-    let parts = parts.filter(|(method, target, protocol)| {
-        let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        !method.is_empty() && method.bytes().all(token) && !target.is_empty() && protocol.starts_with("HTTP/")
-    });
+pub(crate) fn read_request(request: &[u8], event: &mut Event) {
+    let parts = parts(request);
     event.push("http.malformed", parts.is_none());
     let Some((method, target, protocol)) = parts else {
-        push(event, "http.request", request);
+        push(event, "http.request", &received(request));
         return;
     };
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    push(event, "http.method", method);
+    let target = escaped(target);
+    let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+    push(event, "http.method", &received(method));
     push(event, "http.path", path);
     push(event, "http.query", query);
-    push(event, "http.protocol", protocol);
+    push(event, "http.protocol", &received(protocol));
+}
+
+/// Method, target and protocol of a request line.
+fn parts(request: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let (first, last) = (memchr(b' ', request)?, memrchr(b' ', request)?);
+    let target = request.get(first + 1..last)?;
+    let (method, protocol) = (&request[..first], &request[last + 1..]);
+    let token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    let is_request = !method.is_empty() && method.iter().all(token) && !target.is_empty();
+    (is_request && protocol.starts_with(b"HTTP/")).then_some((method, target, protocol))
 }
 
 /// Fills what follows from a request's fields: the second half of [`HttpColumns`], and the client's network.
@@ -520,6 +527,8 @@ fn target_features(columns: &HttpColumns, facts: &mut Facts) {
     let Some(path) = field(facts, columns.path) else { return };
     let query = field(facts, columns.query).unwrap_or_default();
     facts.set(columns.proxy_request, method.as_deref() == Some("CONNECT") || contains(&path, "://"));
+    let normal = normal_path(&path);
+    facts.set(columns.path_normal, truncate(&normal, FIELD_BYTES_MAX));
     let mut segments = path.split('/').filter(|segment| !segment.is_empty());
     facts.set(columns.path_depth, segments.clone().count());
     let ending = segments
@@ -667,7 +676,7 @@ mod tests {
             facts.set(schema.slot(&name).unwrap(), value);
         }
         features(&columns, Prefixes::default(), &mut facts);
-        let first = usize::from(columns.path_depth.0);
+        let first = usize::from(columns.path_normal.0);
         let named = schema.columns().iter().zip(facts.values()).skip(first);
         named
             .filter_map(|(column, value)| Some((column, value.as_ref()?)))
@@ -683,6 +692,7 @@ mod tests {
                 "GET /a/Page.HTML?b=1&c=2&b=3 HTTP/1.1",
                 "Mozilla/5.0 (X11; rv:22.0) Firefox/22.0.1",
                 vec![
+                    "path_normal=/a/Page.HTML",
                     "path_depth=2",
                     "extension=html",
                     "is_page=true",
@@ -695,6 +705,7 @@ mod tests {
                 "GET /logo.png HTTP/1.1",
                 "Googlebot/2.1 (+http://www.google.com/bot.html)",
                 vec![
+                    "path_normal=/logo.png",
                     "path_depth=1",
                     "extension=png",
                     "agent_family=Googlebot/0 (+http://www.google.com/bot.html)",
@@ -706,6 +717,7 @@ mod tests {
                 "POST /cgi-bin/.%2e/%252e%252e/bin/sh HTTP/1.1",
                 "-",
                 vec![
+                    "path_normal=/%252e%252e/bin/sh",
                     "path_depth=5",
                     "is_page=true",
                     "agent_empty=true",
@@ -718,6 +730,7 @@ mod tests {
                 "GET /s?q=%3CScRiPt%3Ealert(1) HTTP/1.1",
                 "curl/8",
                 vec![
+                    "path_normal=/s",
                     "path_depth=1",
                     "is_page=true",
                     "agent_family=curl/0",
@@ -731,6 +744,7 @@ mod tests {
                 "CONNECT mail.example:25 HTTP/1.1",
                 "x",
                 vec![
+                    "path_normal=/mail.example:25",
                     "path_depth=1",
                     "is_page=true",
                     "method_odd=true",

@@ -20,6 +20,7 @@ use event::{Event, Time, Type, Value};
 use serde::Deserialize;
 
 use crate::log::{LogError, push, read_request};
+use crate::target::escaped;
 
 /// A number, or a text that may be one.
 #[derive(Deserialize)]
@@ -137,7 +138,9 @@ struct Headers<'l> {
 
 /// Reads one line, of a length that the caller has checked.
 pub(crate) fn event(line: &[u8]) -> Result<Event, LogError> {
-    let line: Line<'_> = serde_json::from_slice(line)
+    // nginx writes bytes beyond ASCII as they came, and what is no UTF-8 is no JSON.
+    let text = escaped(line);
+    let line: Line<'_> = serde_json::from_str(&text)
         .map_err(|error| LogError { at: error.column(), expected: "a JSON object of an access log" })?;
     let mut event = Event::default();
     let times = [&line.ts, &line.start_utc, &line.time_iso8601, &line.msec, &line.time];
@@ -162,12 +165,12 @@ pub(crate) fn event(line: &[u8]) -> Result<Event, LogError> {
     push(&mut event, "http.host", &host.to_ascii_lowercase());
     push(&mut event, "http.user", &line.user_id.unwrap_or_default());
     match request {
-        Some(request) => read_request(&request, &mut event),
+        Some(request) => read_request(request.as_bytes(), &mut event),
         None => {
             let [method, uri, proto] =
                 [parts.method.or(line.method), parts.uri.or(line.uri), parts.proto.or(line.proto)]
                     .map(Option::unwrap_or_default);
-            read_request(&format!("{method} {uri} {proto}"), &mut event);
+            read_request(format!("{method} {uri} {proto}").as_bytes(), &mut event);
         }
     }
     if let Some(status) = line.status.and_then(|status| status.integer()).filter(|status| *status > 0) {
@@ -242,6 +245,17 @@ mod tests {
             r#"{"ts":1,"request":{"remote_ip":"192.0.2.7","method":"","uri":"","proto":""}}"#,
             &[("http.malformed", "true")],
         );
+    }
+
+    #[test]
+    fn a_byte_that_is_no_utf_8_hides_no_line() {
+        let line = b"{\"msec\":1,\"remote_addr\":\"192.0.2.7\",\"request\":\"GET /a\xff?<script>\xff HTTP/1.1\",\"http_user_agent\":\"nikto\xff\"}";
+        let event = event(line).unwrap();
+        for (name, value) in
+            [("http.path", "/a%FF"), ("http.query", "<script>%FF"), ("http.agent", "nikto%FF")]
+        {
+            assert_eq!(event.get(name).unwrap().to_string(), value);
+        }
     }
 
     #[test]

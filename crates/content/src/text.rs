@@ -6,6 +6,8 @@
 //! What takes guessing, letters that are spaced out or written as digits, is undone by [`crate::disguise`]. Plain
 //! ASCII takes paths of its own that look at every byte once.
 
+use std::borrow::Cow;
+
 use unicode_normalization::UnicodeNormalization;
 use unicode_script::{Script, UnicodeScript};
 
@@ -15,6 +17,15 @@ pub const TEXT_BYTES_MAX: usize = 256 * 1024;
 /// The leading bytes of a text, at most `bytes_max`, cut between characters.
 pub fn truncate(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
+}
+
+/// The text of bytes that a stranger sent: as UTF-8, or where they are none, byte for byte as ISO 8859-1. So no value is lost for one
+/// byte in it, and different bytes are not taken for the same.
+pub fn received(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => Cow::Owned(bytes.iter().map(|byte| char::from(*byte)).collect()),
+    }
 }
 
 /// The form for hashing: what [`plain`] gives, with every run of digits folded to `0` and white space collapsed to
@@ -325,6 +336,13 @@ mod tests {
 
     fn check(text: &str, expected: &str) {
         assert_eq!(normalise(text), expected, "{text:?}");
+    }
+
+    #[test]
+    fn no_byte_empties_a_text() {
+        assert_eq!(received("nikto ä".as_bytes()), "nikto ä");
+        assert_eq!(received(b"nikto\xff"), "niktoÿ");
+        assert_eq!(received(b"\xc3\x28"), "Ã(");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use content::text::received;
 use http_body_util::BodyExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout_at;
@@ -128,7 +129,7 @@ pub(crate) fn has_token(node: &Node, headers: &HeaderMap) -> Result<(), Failure>
 /// can make them send requests here, or let its own host name resolve to this address (DNS rebinding): such
 /// requests name a foreign origin or host.
 fn from_here(headers: &HeaderMap) -> Result<(), Failure> {
-    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let text = |name| headers.get(name).map(|value| received(value.as_bytes()));
     let help = "to serve other hosts' pages or names, configure a token";
     let host = text(header::HOST).unwrap_or_default();
     let name = host.parse::<axum::http::uri::Authority>().ok().map(|authority| authority.host().to_owned());
@@ -138,9 +139,10 @@ fn from_here(headers: &HeaderMap) -> Result<(), Failure> {
     if !name.is_some_and(local) {
         return Err(FORBIDDEN.failure("Host: neither an address nor `localhost`").help(help));
     }
-    let same_host =
-        |origin: &str| origin.parse::<Uri>().is_ok_and(|uri| uri.authority().is_some_and(|own| own == host));
-    if text(header::ORIGIN).is_some_and(|origin| !same_host(origin)) {
+    let same_host = |origin: &str| {
+        origin.parse::<Uri>().is_ok_and(|uri| uri.authority().is_some_and(|own| *own == *host))
+    };
+    if text(header::ORIGIN).is_some_and(|origin| !same_host(&origin)) {
         return Err(FORBIDDEN.failure("Origin: another site").help(help));
     }
     Ok(())

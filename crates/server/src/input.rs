@@ -6,6 +6,7 @@ use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, header};
 use content::json::JsonError;
 use content::message::Envelope;
+use content::text::received;
 use engine::{Input, Pipeline, Prepared};
 use event::{Event, Time};
 use serde::Deserialize;
@@ -101,8 +102,8 @@ fn parameter((name, description): Named) -> Parameter {
 
 /// The content type without its parameters, lower case.
 fn media_type(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
-    let essence = value.split_once(';').map_or(value, |(essence, _)| essence);
+    let value = received(headers.get(header::CONTENT_TYPE)?.as_bytes());
+    let essence = value.split_once(';').map_or(&*value, |(essence, _)| essence);
     Some(essence.trim().to_ascii_lowercase())
 }
 

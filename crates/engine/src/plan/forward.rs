@@ -10,8 +10,16 @@ use crate::config::{Document, Problems, View, expected};
 use crate::limit::LimitPlan;
 
 /// What a request shows to the limits of a [`ForwardPlan`].
-pub const FORWARD_FIELDS: [&str; 7] =
-    ["client.ip", "http.host", "http.method", "http.path", "http.query", "http.agent", "http.referer"];
+pub const FORWARD_FIELDS: [&str; 8] = [
+    "client.ip",
+    "http.host",
+    "http.method",
+    "http.path",
+    "http.path_normal",
+    "http.query",
+    "http.agent",
+    "http.referer",
+];
 
 /// What proxies may ask before they hand a request on.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,11 +7,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, HOST, REFERER, USER_AGENT};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use content::target::{Target, normal_path};
+use content::text::received;
 use engine::limit::Taken;
 use engine::{ForwardPlan, Plan};
 use event::{Event, Value};
@@ -49,33 +51,38 @@ struct Asked {
     host: String,
     method: String,
     path: String,
+    normal: String,
     query: String,
     agent: String,
     referer: String,
 }
 
 impl Asked {
-    /// Reads it from the proxy's own request; `rest` is what follows the name in the path. `None` where fields disagree on
-    /// the method or the path: then a client has written one of them.
-    fn of(ip: IpAddr, method: &Method, uri: &Uri, rest: &str, headers: &HeaderMap) -> Option<Asked> {
-        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let method = agreed(headers, &METHODS, str::to_owned)?.unwrap_or_else(|| method.to_string());
-        let asked = || match uri.query() {
-            Some(query) => format!("/{rest}?{query}"),
-            None => format!("/{rest}"),
+    /// Reads it from the proxy's own request. Values are read as bytes: what says no method or no path is an error, and so are fields
+    /// that disagree, as then a client has written one of them.
+    fn of(ip: IpAddr, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Asked, Unclear> {
+        let text = |name: &str| headers.get(name).map(|value| received(value.as_bytes()).into_owned());
+        let method = agreed(headers, &METHODS, token)?.unwrap_or_else(|| method.to_string());
+        let Target { path, query } = match agreed(headers, &URIS, Target::read)? {
+            Some(target) => target,
+            None => {
+                let (_, rest) = own(uri);
+                let rooted = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
+                Target::read(rooted.as_bytes()).ok_or(Unclear::Unreadable)?
+            }
         };
-        let (path, query) = agreed(headers, &URIS, target)?.unwrap_or_else(|| target(&asked()));
-        let host = HOSTS.iter().find_map(|name| text(name)).or_else(|| text(HOST.as_str()));
-        let host = host.unwrap_or_default().to_owned();
+        let host =
+            HOSTS.iter().find_map(|name| text(name)).or_else(|| text(HOST.as_str())).unwrap_or_default();
         let name = host.parse::<axum::http::uri::Authority>().map(|authority| authority.host().to_owned());
-        Some(Asked {
+        Ok(Asked {
             ip: ip.to_string(),
             host: name.unwrap_or(host).to_ascii_lowercase(),
             method,
+            normal: normal_path(&path),
             path,
             query,
-            agent: text(USER_AGENT.as_str()).unwrap_or_default().to_owned(),
-            referer: text(REFERER.as_str()).unwrap_or_default().to_owned(),
+            agent: text(USER_AGENT.as_str()).unwrap_or_default(),
+            referer: text(REFERER.as_str()).unwrap_or_default(),
         })
     }
 
@@ -86,6 +93,7 @@ impl Asked {
             "http.host" => &self.host,
             "http.method" => &self.method,
             "http.path" => &self.path,
+            "http.path_normal" => &self.normal,
             "http.query" => &self.query,
             "http.agent" => &self.agent,
             "http.referer" => &self.referer,
@@ -106,35 +114,55 @@ impl Asked {
     }
 }
 
-/// What all fields of these names say, if there is one; `None` where they do not say the same.
-fn agreed<T: PartialEq>(headers: &HeaderMap, names: &[&str], read: impl Fn(&str) -> T) -> Option<Option<T>> {
-    let values = names.iter().flat_map(|name| headers.get_all(*name));
-    let mut said = values.filter_map(|value| value.to_str().ok()).map(read);
-    let first = said.next();
-    said.all(|other| first.as_ref() == Some(&other)).then_some(first)
+/// Why nobody can say which request a proxy has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum Unclear {
+    #[error("fields of the proxy and of the client name different requests")]
+    Disagreeing,
+    #[error("a field names no method or no path")]
+    Unreadable,
 }
 
-/// Path and query of a URI; some send a whole URL.
-fn target(text: &str) -> (String, String) {
-    let uri = text.parse::<Uri>().ok();
-    match uri.as_ref().and_then(Uri::path_and_query) {
-        Some(both) => (both.path().to_owned(), both.query().unwrap_or_default().to_owned()),
-        None => (text.to_owned(), String::new()),
+/// What all fields of these names say, if there is one.
+fn agreed<T: PartialEq>(
+    headers: &HeaderMap,
+    names: &[&str],
+    read: impl Fn(&[u8]) -> Option<T>,
+) -> Result<Option<T>, Unclear> {
+    let mut agreed = None;
+    for value in names.iter().flat_map(|name| headers.get_all(*name)) {
+        let said = read(value.as_bytes()).ok_or(Unclear::Unreadable)?;
+        if agreed.as_ref().is_some_and(|agreed| *agreed != said) {
+            return Err(Unclear::Disagreeing);
+        }
+        agreed = Some(said);
     }
+    Ok(agreed)
+}
+
+/// A method as it is written.
+fn token(bytes: &[u8]) -> Option<String> {
+    Some(Method::from_bytes(bytes).ok()?.to_string())
+}
+
+/// The name of the `[[forward_auth]]` in the question's own URL, and what stands behind it. As it was sent: what is decoded here would be
+/// cut in another place than the site cuts it.
+fn own(uri: &Uri) -> (&str, &str) {
+    let asked =
+        uri.path_and_query().and_then(|asked| asked.as_str().strip_prefix(PREFIX)).unwrap_or_default();
+    asked.split_at(asked.find(['/', '?']).unwrap_or(asked.len()))
 }
 
 /// What is answered to a proxy: whether its request passes.
 pub(super) async fn auth(
     State(node): State<Arc<Node>>,
     Extension(Peer(peer)): Extension<Peer>,
-    Path(parts): Path<Vec<(String, String)>>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let part = |name: &str| parts.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value.as_str());
     let plan = node.engine.plan();
-    let name = part("name");
+    let (name, _) = own(&uri);
     let Some(forward) = plan.forwards.iter().find(|forward| forward.name == name) else {
         return Err(NOT_FOUND.failure(format!("there is no [[forward_auth]] `{}`", shown(name))));
     };
@@ -144,10 +172,13 @@ pub(super) async fn auth(
     }
     let forwarded: Vec<&[u8]> = headers.get_all(FORWARDED_FOR).iter().map(|value| value.as_bytes()).collect();
     let ip = client(peer, forwarded.into_iter(), &forward.hops);
-    let Some(asked) = Asked::of(ip, &method, &uri, part("rest"), &headers) else {
-        tracing::debug!(%ip, name, "fields of the proxy and of the client name different requests");
-        let status = StatusCode::FORBIDDEN;
-        return Ok(refused(status, status, NOT_LET_THROUGH, HeaderMap::new()));
+    let asked = match Asked::of(ip, &method, &uri, &headers) {
+        Ok(asked) => asked,
+        Err(unclear) => {
+            tracing::debug!(%ip, name, %unclear, "a request is not let through");
+            let status = StatusCode::FORBIDDEN;
+            return Ok(refused(status, status, NOT_LET_THROUGH, HeaderMap::new()));
+        }
     };
     let taken = take(&node, &plan, forward, &asked).await;
     let silent = taken.iter().any(|taken| taken.silent);
@@ -213,15 +244,21 @@ fn refused(status: StatusCode, meant: StatusCode, title: &str, head: HeaderMap) 
 mod tests {
     use super::*;
 
-    fn asked(uri: &str, rest: &str, headers: &[(&str, &str)]) -> Asked {
-        read(uri, rest, headers).unwrap()
+    fn asked(uri: &str, headers: &[(&str, &str)]) -> Asked {
+        read(uri, headers).unwrap()
     }
 
-    fn read(uri: &str, rest: &str, headers: &[(&str, &str)]) -> Option<Asked> {
+    fn read(uri: &str, headers: &[(&str, &str)]) -> Result<Asked, Unclear> {
+        let headers: Vec<(&str, &[u8])> =
+            headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+        read_bytes(uri, &headers)
+    }
+
+    fn read_bytes(uri: &str, headers: &[(&str, &[u8])]) -> Result<Asked, Unclear> {
         let headers = headers.iter().map(|(name, value)| {
-            (HeaderName::try_from(*name).unwrap(), HeaderValue::try_from(*value).unwrap())
+            (HeaderName::try_from(*name).unwrap(), HeaderValue::from_bytes(value).unwrap())
         });
-        Asked::of([192, 0, 2, 7].into(), &Method::GET, &uri.parse().unwrap(), rest, &headers.collect())
+        Asked::of([192, 0, 2, 7].into(), &Method::GET, &uri.parse().unwrap(), &headers.collect())
     }
 
     #[test]
@@ -231,28 +268,60 @@ mod tests {
             host: "example.org".to_owned(),
             method: "POST".to_owned(),
             path: "/login".to_owned(),
+            normal: "/login".to_owned(),
             query: "a=b".to_owned(),
             ..Asked::default()
         };
         let nginx =
             [("x-original-method", "POST"), ("x-original-uri", "/login?a=b"), ("host", "Example.org")];
-        assert_eq!(asked("/v1/auth/site", "", &nginx), expected);
+        assert_eq!(asked("/v1/auth/site", &nginx), expected);
         let traefik = [
             ("x-forwarded-method", "POST"),
             ("x-forwarded-uri", "/login?a=b"),
             ("x-forwarded-host", "example.org:443"),
             ("host", "127.0.0.1:8377"),
         ];
-        assert_eq!(asked("/v1/auth/site", "", &traefik), expected);
+        assert_eq!(asked("/v1/auth/site", &traefik), expected);
         let envoy = Asked { method: "GET".to_owned(), ..expected };
-        assert_eq!(asked("/v1/auth/site/login?a=b", "login", &[("host", "example.org")]), envoy);
-        assert_eq!(asked("/v1/auth/site", "", &[("x-original-uri", "not a uri")]).path, "not a uri");
+        assert_eq!(asked("/v1/auth/site/login?a=b", &[("host", "example.org")]), envoy);
+        // What is encoded in the question's own URL was encoded in the request.
+        let encoded = asked("/v1/auth/site/a%3Fb/%2E%2E/c?d", &[]);
+        assert_eq!((&*encoded.path, &*encoded.normal, &*encoded.query), ("/a%3Fb/%2E%2E/c", "/c", "d"));
+        assert_eq!(asked("/v1/auth/site?a", &[]).query, "a");
+    }
+
+    #[test]
+    fn values_are_read_as_bytes() {
+        let raw = read_bytes(
+            "/v1/auth/site",
+            &[
+                ("x-original-uri", b"//login?q=<script>\xff"),
+                ("user-agent", b"nikto\xff"),
+                ("referer", b"${jndi:x}\xff"),
+                ("x-original-host", b"ex\xe4mple"),
+            ],
+        );
+        let raw = raw.unwrap();
+        assert_eq!((&*raw.path, &*raw.normal, &*raw.query), ("//login", "/login", "q=<script>%FF"));
+        assert_eq!(
+            (&*raw.agent, &*raw.referer, &*raw.host),
+            ("nikto\u{ff}", "${jndi:x}\u{ff}", "ex\u{e4}mple")
+        );
+        for (name, value) in [
+            ("x-original-uri", b"not a uri".as_slice()),
+            ("x-forwarded-uri", b"\xff"),
+            ("x-original-url", b""),
+            ("x-forwarded-method", b"G\xffT"),
+            ("x-original-method", b""),
+        ] {
+            assert_eq!(read_bytes("/v1/auth/site", &[(name, value)]), Err(Unclear::Unreadable), "{name}");
+        }
     }
 
     #[test]
     fn fields_that_disagree_are_believed_nothing() {
         let check = |headers: &[(&str, &str)], agree: bool| {
-            assert_eq!(read("/v1/auth/site", "", headers).is_some(), agree, "{headers:?}");
+            assert_eq!(read("/v1/auth/site", headers).is_ok(), agree, "{headers:?}");
         };
         check(&[("x-original-uri", "/login"), ("x-forwarded-uri", "/login")], true);
         check(

@@ -104,11 +104,11 @@ pub fn headers(bytes: &[u8]) -> Part<Headers> {
         if headers.len() == HEADERS_MAX {
             return Err(HeadError::TooMany);
         }
-        // Names of people may be in any charset: what is not UTF-8 is replaced.
-        let text = String::from_utf8_lossy(line);
+        // Names of people may be in any charset.
+        let text = content::text::received(line);
         let (name, value) = text.split_once(':').ok_or(HeadError::Header)?;
         let (name, value) = (name.trim(), value.trim());
-        if name.is_empty() || text.chars().any(|letter| letter.is_control() && letter != '\t') {
+        if name.is_empty() || line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
             return Err(HeadError::Header);
         }
         headers.push((name.to_ascii_lowercase(), value.to_owned()));

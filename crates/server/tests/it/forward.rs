@@ -1,6 +1,8 @@
 //! What proxies ask before they hand a request on, as each of them asks.
 
-use crate::harness::{Answer, Running, check_problem};
+use std::io::Write;
+
+use crate::harness::{Answer, Running, answer, check_problem};
 use crate::quotas::with_limits;
 
 pub(crate) const SITE: &str = r#"
@@ -134,5 +136,53 @@ fn a_pipeline_can_decide() {
         let decided = server.get("/metrics").body;
         assert!(decided.contains("tollhouse_judge_verdicts_total{pipeline=\"web\""), "{decided}");
         assert!(answers.iter().all(|status| [200, 401, 403].contains(status)), "{answers:?}");
+    });
+}
+
+/// As nginx asks about a target and an agent that a client sent as these bytes.
+fn ask_raw(server: &Running, url: &str, target: &[u8], agent: &[u8]) -> u16 {
+    let mut stream = server.connect();
+    let head =
+        format!("GET {url} HTTP/1.1\r\nHost: x.example\r\nConnection: close\r\nX-Forwarded-For: 192.0.2.7");
+    let head = [head.as_bytes(), b"\r\nX-Forwarded-Uri: ", target, b"\r\nUser-Agent: ", agent, b"\r\n\r\n"];
+    stream.write_all(&head.concat()).unwrap();
+    answer(&mut stream).status
+}
+
+#[test]
+fn no_spelling_escapes_a_limit_and_no_byte_a_rule() {
+    let by_path = "[[limit]]\nname = \"logins\"\nnumber = 9\nkey = [\"http.path_normal\"]\ncount = 3\nper = \"1h\"\n\
+                   [[forward_auth]]\nname = \"counted\"\nlimits = [\"logins\"]\n";
+    with_limits(&format!("{SITE}{by_path}"), |server| {
+        let counted = |target: &[u8]| ask_raw(server, "/v1/auth/counted", target, b"x");
+        let spellings: [&[u8]; 9] = [
+            b"/login?\xff",
+            b"//login",
+            b"/./login?<1>",
+            b"/x/../login",
+            b"/%6cogin",
+            b"/login;x=1",
+            b"\\login",
+            b"/login#1",
+            b"https://x.example/login",
+        ];
+        let statuses = spellings.map(counted);
+        // A path that begins with no slash is none.
+        assert_eq!(statuses, [200, 200, 200, 429, 429, 429, 403, 429, 429]);
+        let behind = ask(server, "/v1/auth/counted/x%2F..%2Flogin?a", &["X-Forwarded-For: 192.0.2.7"]);
+        assert_eq!(behind.status, 429);
+        assert_eq!(counted(b"/login2"), 200);
+
+        let judged = |target: &[u8], agent: &[u8]| ask_raw(server, "/v1/auth/judged", target, agent);
+        let browser = b"Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0".as_slice();
+        assert_eq!(judged(b"/?q=1\xff", browser), 200);
+        for (target, agent) in [
+            (b"/?q=<script>".as_slice(), browser),
+            (b"/?q=<script>\xff", browser),
+            (b"/\xff?q=%3Cscript%3E", browser),
+        ] {
+            assert_ne!(judged(target, agent), 200, "{} {}", target.escape_ascii(), agent.escape_ascii());
+        }
+        assert_eq!(judged(b"\xff", browser), 403);
     });
 }

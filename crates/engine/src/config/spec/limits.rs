@@ -118,7 +118,7 @@ pub(super) const FORWARD_AUTH: Section = Section {
             "limits",
             Shape::List(&Shape::Name),
             Some("[]"),
-            "Limits that each request takes from, counted by `client.ip`, `http.host`, `http.method`, `http.path`, `http.query`, `http.agent` and `http.referer`",
+            "Limits that each request takes from, counted by `client.ip`, `http.host`, `http.method`, `http.path_normal`, `http.path`, `http.query`, `http.agent` and `http.referer`",
         ),
         setting(
             "pipeline",

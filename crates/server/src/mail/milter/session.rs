@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 
 use content::message::{Envelope, RECIPIENTS_MAX};
+use content::text::received;
 
 use super::codec::{Command, Reply, Strings, address_of, steps};
 use crate::mail::answer::OWN_FIELDS;
@@ -341,7 +342,7 @@ impl Session {
 
 /// A text of a mail server, short enough to be kept.
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(TEXT_BYTES_MAX)]).into_owned()
+    received(&bytes[..bytes.len().min(TEXT_BYTES_MAX)]).into_owned()
 }
 
 /// A header field as it was sent by SMTP: lines end with CR and LF, and no line of it could be taken for another field

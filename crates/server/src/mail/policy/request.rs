@@ -2,6 +2,7 @@
 //! one at the end.
 
 use content::message::Envelope;
+use content::text::received;
 
 /// Longest request that is read.
 pub const REQUEST_BYTES_MAX: usize = 64 << 10;
@@ -74,7 +75,7 @@ fn given(value: &[u8]) -> Option<String> {
 }
 
 fn text(value: &[u8]) -> String {
-    String::from_utf8_lossy(&value[..value.len().min(TEXT_BYTES_MAX)]).into_owned()
+    received(&value[..value.len().min(TEXT_BYTES_MAX)]).into_owned()
 }
 
 /// Cuts what comes in into requests. Holds at most one and what was fed in with its end.

@@ -19,6 +19,7 @@ use axum::body::Bytes;
 use axum::http::header::{ALLOW, CONNECTION, CONTENT_TYPE, ORIGIN};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use content::message::Envelope;
+use content::text::received;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -236,7 +237,7 @@ async fn respond(face: &Face, request: Request<Incoming>) -> Answer {
 fn read(headers: &HeaderMap) -> Result<Asked, Refused> {
     let texts: Vec<(&str, String)> = headers
         .iter()
-        .map(|(name, value)| (name.as_str(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+        .map(|(name, value)| (name.as_str(), received(value.as_bytes()).into_owned()))
         .collect();
     asked::asked(texts.iter().map(|(name, value)| (*name, value.as_str())))
 }
