@@ -207,7 +207,7 @@ impl Inner {
                 cell,
                 time: observation.time.clamp(Time(-TIME_MAX.0), TIME_MAX),
                 windows: [windows.next(), windows.next()],
-                add: if verdicts.adds(request) { observation.add.clone() } else { Add::Nothing },
+                add: if verdicts.adds(request) { observation.add.clone() } else { observation.add.look() },
             };
             let who = Asker { answers: Arc::downgrade(&answers), at: items.len(), _landing: landing.clone() };
             readings.push((reading, is_take(&ask.add)));

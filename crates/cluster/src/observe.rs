@@ -211,7 +211,7 @@ impl Inner {
                     outcomes.tell(place.reading as usize, told, &scratch.values);
                     continue;
                 }
-                let adds = verdicts.adds(place.request as usize) && observation.add != Add::Nothing;
+                let adds = verdicts.adds(place.request as usize) && observation.add.adds();
                 let told = cells.observe(planned, observation, adds, &mut scratch);
                 outcomes.tell(place.reading as usize, told, &scratch.values);
             }
@@ -287,10 +287,7 @@ impl Cells<'_> {
         let (is_usable, words) = self.look(id, planned, room);
         told.times = plan.times(words);
         let found = told.times.is_some();
-        let mut as_of = time;
-        if let (Add::Take(_), Some((_, last))) = (add, told.times) {
-            as_of = as_of.max(last);
-        }
+        let as_of = add.as_of(time, told.times.map(|(_, last)| last));
         if found || planned.is_track {
             values.resize(plan.reading(), 0);
             plan.read(words, as_of, values);
@@ -348,14 +345,14 @@ impl Cells<'_> {
             Add::Distinct { pair } => self.add(id, planned, Op::Hash(time, pair.0)),
             Add::Take(take) => {
                 let used = plan.used(values, as_of, take.interpolated);
-                if take.cost > 0 && (take.counts_all || take.is_within(used)) {
-                    self.add(id, planned, Op::Counters(time, [(0, take.cost)].into()));
+                if take.counts_all || take.is_within(used) {
+                    self.add(id, planned, Op::Counters(as_of, [(0, take.cost)].into()));
                 }
             }
             Add::GiveBack { amount, taken } => {
                 if found {
                     let (_, words) = self.look(id, planned, room);
-                    for op in given_back(plan, words, time, *amount, *taken) {
+                    for op in given_back(plan, words, as_of, *amount, *taken) {
                         self.add(id, planned, op);
                     }
                 }

@@ -449,7 +449,7 @@ impl Engine {
     }
 
     /// Takes the labels that enforcement points are told of off the keys of a value, as of a time: rules see them for events
-    /// from before it alone. In a cluster, where what was said of a key cannot be taken back, rules see them until they
+    /// that arrived before it alone. In a cluster, where what was said of a key cannot be taken back, rules see them until they
     /// end. Answers how many.
     ///
     /// # Errors

@@ -42,9 +42,9 @@ pub enum Add {
     Lower(i64),
     /// What a classifier has learned, to a [`crate::Measure::Evidence`].
     Evidence(Evidence),
-    /// What is taken from a limit of [`crate::Measure::limit`]. The reading is as of the latest event if that comes
-    /// after the observation's own time: so of two takes whose times and whose order differ, neither overlooks the
-    /// other.
+    /// What is taken from a limit of [`crate::Measure::limit`]. It is read and counted as of the latest event if that
+    /// comes after the observation's own time, see [`Add::as_of`]: nobody dates himself out of a limit. One that costs
+    /// nothing is a look.
     Take(Take),
     /// What is given back to a limit of [`crate::Measure::limit`]. It makes no cell.
     GiveBack {
@@ -61,6 +61,31 @@ pub enum Add {
         /// [`event::Secret::pair`] of the owner and the value: it has the owner's route bits.
         pair: Shingle,
     },
+}
+
+impl Add {
+    /// Whether it adds anything; what does not is a look, and creates nothing.
+    pub fn adds(&self) -> bool {
+        !matches!(self, Add::Nothing | Add::Take(Take { cost: 0, .. }))
+    }
+
+    /// The look that reads what this reads.
+    pub fn look(&self) -> Add {
+        match self {
+            Add::Take(take) => Add::Take(Take { cost: 0, ..*take }),
+            _ => Add::Nothing,
+        }
+    }
+
+    /// The moment as of which it is read and added, in a cell whose latest event is at `last`: for what is taken from a
+    /// limit or given back the later of both. So of two takes whose times and whose order differ neither overlooks the
+    /// other, and none is dropped for being older than what the cell keeps.
+    pub fn as_of(&self, time: Time, last: Option<Time>) -> Time {
+        match self {
+            Add::Take(_) | Add::GiveBack { .. } => last.map_or(time, |last| last.max(time)),
+            _ => time,
+        }
+    }
 }
 
 /// What a classifier learns of a key, or takes back: all three are sums.
@@ -193,7 +218,7 @@ impl Request {
 
     /// Whether it may add anything.
     pub fn adds(&self) -> bool {
-        self.once.is_some() || self.observations.iter().any(|observation| observation.add != Add::Nothing)
+        self.once.is_some() || self.observations.iter().any(|observation| observation.add.adds())
     }
 }
 

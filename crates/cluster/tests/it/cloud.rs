@@ -216,10 +216,7 @@ impl State {
         let plan = Plan::over(&cell.form.definition.measure, &windows).unwrap();
         let words = self.live(round.partition, cell.key, &cell.form, round.horizon).1;
         let times = plan.times(words);
-        let as_of = match (add, times) {
-            (Add::Take(_), Some((_, last))) => last.max(*time),
-            _ => *time,
-        };
+        let as_of = add.as_of(*time, times.map(|(_, last)| last));
         let mut values = vec![0; plan.reading()];
         plan.read(words, as_of, &mut values);
         match add {
@@ -227,10 +224,10 @@ impl State {
             Add::Take(take) => {
                 let used = plan.used(&values, as_of, take.interpolated);
                 if take.cost > 0 && (take.counts_all || take.is_within(used)) {
-                    plan.add(words, *time, [(0, take.cost)]);
+                    plan.add(words, as_of, [(0, take.cost)]);
                 }
             }
-            Add::GiveBack { amount, taken } => plan.give_back(words, *time, *amount, *taken),
+            Add::GiveBack { amount, taken } => plan.give_back(words, as_of, *amount, *taken),
             Add::Counters(amounts) => plan.add(words, *time, amounts.iter()),
             Add::Flow(flow) => plan.flow(words, *time, flow),
             other => panic!("{other:?}"),

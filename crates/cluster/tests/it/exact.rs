@@ -55,8 +55,13 @@ fn ask(random: &mut Random, cells: &[Cell], shape: &Shape, now: Time) -> Ask {
     let cell = cells[random.below(cells.len() as u64) as usize].clone();
     let mut windows = shape.measure.windows().iter().copied();
     let windows = [windows.next(), windows.next()];
-    // Some come late.
-    let time = if random.below(4) == 0 { now - Span(shape.steps[random.below(3) as usize]) } else { now };
+    // Some clocks are behind, and some ahead.
+    let apart = Span(shape.steps[random.below(shape.steps.len() as u64) as usize]);
+    let time = match random.below(8) {
+        0 | 1 => now - apart,
+        2 => now + apart,
+        _ => now,
+    };
     let add = if shape.measure == Measure::Gcra {
         let cost = cost_of_time(random);
         match random.below(7) {

@@ -10,8 +10,8 @@ use cluster::{Cluster, Settings, Threads};
 use redis::cmd;
 use sim::suite::model::Subject;
 use sim::suite::*;
-use sim::suite::{conformance, model};
-use stats::Ledger;
+use sim::suite::{conformance, limits, model};
+use stats::{Catalog, Ledger};
 use store::MemoryDevice;
 
 use crate::cloud::Cloud;
@@ -24,18 +24,23 @@ pub(crate) struct Home {
     connect: Connect,
     device: MemoryDevice,
     settings: Settings,
+    catalog: Catalog,
     ledger: Option<Cluster>,
 }
 
 impl Home {
     pub(crate) fn new(connect: Connect, settings: Settings) -> Home {
+        Home::with(catalog(), connect, settings)
+    }
+
+    fn with(catalog: Catalog, connect: Connect, settings: Settings) -> Home {
         let settings = Settings {
             flush_every: Duration::from_millis(5),
             within: Duration::from_secs(60),
             drain: Duration::from_secs(60),
             ..settings
         };
-        let mut home = Home { connect, device: MemoryDevice::new(), settings, ledger: None };
+        let mut home = Home { connect, device: MemoryDevice::new(), settings, catalog, ledger: None };
         home.open();
         home
     }
@@ -50,7 +55,7 @@ impl Home {
     fn open(&mut self) {
         let threads = Arc::new(Threads::new(1).unwrap());
         let (remote, device) = ((self.connect)(&threads), Arc::new(self.device.clone()));
-        self.ledger = Some(Cluster::open(remote, device, catalog(), self.settings, threads).unwrap());
+        self.ledger = Some(Cluster::open(remote, device, self.catalog.clone(), self.settings, threads).unwrap());
     }
 
     pub(crate) fn node(&self) -> &Cluster {
@@ -66,6 +71,17 @@ pub(crate) fn over(
     partitions: u16,
     times: Settings,
 ) -> Home {
+    let (connect, settings) = connected(cluster, prefix, node, partitions, times);
+    Home::new(connect, settings)
+}
+
+fn connected(
+    cluster: &servers::Cluster,
+    prefix: &str,
+    node: u8,
+    partitions: u16,
+    times: Settings,
+) -> (Connect, Settings) {
     let partitions = Partitions::new(partitions).unwrap();
     let settings = wire::Settings {
         prefix: prefix.to_owned(),
@@ -77,7 +93,7 @@ pub(crate) fn over(
         let runtime = threads.handle().unwrap();
         Arc::new(runtime.block_on(Wire::open(settings.clone(), runtime.clone())).unwrap())
     };
-    Home::new(Box::new(connect), Settings { partitions, ..times })
+    (Box::new(connect), Settings { partitions, ..times })
 }
 
 /// A prefix that no test has had.
@@ -149,6 +165,32 @@ fn random_histories_agree_with_a_list_of_events() {
         {
             model::check(seed, &mut Home::modelled(partitions, fresh_for));
         }
+    }
+}
+
+#[test]
+fn nobody_dates_himself_out_of_a_limit() {
+    for (seed, is_exact) in (0..24).zip([false, true].into_iter().cycle()) {
+        let cloud = Cloud::new(64, 1);
+        // Images are read anew in between, so that what was sent is part of them.
+        let settings =
+            Settings { fresh_for: Duration::from_micros(seed * 50), ..Settings::new(cloud.partitions()) };
+        let home = Home::with(
+            limits::catalog(is_exact),
+            Box::new(move |_| Arc::new(cloud.line(1, None))),
+            settings,
+        );
+        limits::check(home.ledger(), seed);
+    }
+}
+
+#[test]
+fn nobody_dates_himself_out_of_a_limit_over_real_servers() {
+    let Some(cluster) = servers::Cluster::start() else { return };
+    for (seed, is_exact) in (0..6).zip([false, true].into_iter().cycle()) {
+        let times = fresh_for(Duration::from_millis(seed));
+        let (connect, settings) = connected(&cluster, &prefix(), 1, 64, times);
+        limits::check(Home::with(limits::catalog(is_exact), connect, settings).ledger(), seed);
     }
 }
 

@@ -67,6 +67,11 @@ fn span(nanoseconds: i64) -> Span {
     Span(whole / 1000 + i64::from(whole % 1000 > 0))
 }
 
+/// What is counted in sub-windows whatever they hold.
+fn counted(cost: u64) -> Add {
+    Add::Take(WindowTake { cost, limit: u64::MAX, counts_all: true, interpolated: false })
+}
+
 impl<'a> Asked<'a> {
     pub(crate) fn new(take: &Take<'a>, now: Time, exceptions: &Exceptions, secret: &Secret) -> Asked<'a> {
         let limit = take.limit;
@@ -142,11 +147,10 @@ impl<'a> Asked<'a> {
 
     pub(crate) fn observations(&self, adds: bool) -> impl Iterator<Item = Observation> {
         let add = match self.limit.pace {
-            _ if !adds => Add::Nothing,
             Pace::Bucket { .. } => Add::Flow(self.flow()),
             _ => Add::Take(self.window_take()),
         };
-        let own = Observation { key: self.key, time: self.now, add };
+        let own = Observation { key: self.key, time: self.now, add: if adds { add } else { add.look() } };
         let ban =
             self.limit.ban.map(|_| Observation { key: self.ban_key(), time: self.now, add: Add::Nothing });
         let all = (!self.is_idle()).then(|| std::iter::once(own).chain(ban));
@@ -166,9 +170,14 @@ impl<'a> Asked<'a> {
     pub(super) fn charge(&self, amount: u64) -> Observation {
         let add = match self.limit.pace {
             Pace::Bucket { .. } => Add::Flow(Flow::Add { cost: times(self.interval(), amount) }),
-            _ => Add::Counters([(0, amount)].into()),
+            _ => counted(amount),
         };
         Observation { key: self.key, time: self.now, add }
+    }
+
+    /// What counts a refusal.
+    pub(super) fn refusal(&self) -> Observation {
+        Observation { key: self.refusals_key(), time: self.now, add: counted(1) }
     }
 
     /// What makes a key as if it had used so much now.
@@ -260,6 +269,7 @@ impl<'a> Asked<'a> {
     fn window(&self, own: &Seen, adds: bool, taken: &mut Taken) -> (bool, u64) {
         let take = self.window_take();
         let as_of = own.last.map_or(self.now, |last| self.now.max(last));
+        taken.time = as_of;
         let width = self.width();
         let used = match self.limit.pace {
             Pace::Sliding { window, .. } if take.interpolated => {
@@ -320,10 +330,11 @@ impl<'a> Asked<'a> {
     }
 
     /// When so much has left the window that the cost fits, by what its sub-windows hold, oldest first.
-    pub(super) fn retry(&self, buckets: &[Bucket]) -> Option<Span> {
+    /// `as_of` is when it was refused.
+    pub(super) fn retry(&self, buckets: &[Bucket], as_of: Time) -> Option<Span> {
         let Pace::Sliding { window, .. } = self.limit.pace else { return None };
         let (width, is_shared) = (self.width(), self.window_take().interpolated);
-        let oldest = (self.now - window).bucket(width);
+        let oldest = (as_of - window).bucket(width);
         let held = |bucket: &&Bucket| bucket.start.bucket(width) >= oldest;
         let counts = || {
             buckets

@@ -391,7 +391,7 @@ pub struct Taken {
     pub quality: Quality,
     /// What this take has counted: what may be given back.
     pub charged: u64,
-    /// When: what is given back is to say it.
+    /// When it was counted, which is later than now if the key's latest take was: what is given back is to say it.
     pub time: Time,
 }
 

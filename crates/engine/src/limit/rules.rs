@@ -26,8 +26,8 @@ pub(crate) struct Limits<'a> {
 pub(crate) struct AskedByRules<'a>(Vec<(usize, Asked<'a>)>);
 
 impl<'a> Limits<'a> {
-    /// What an event takes at its time.
-    pub(crate) fn asked(&self, pipeline: &Pipeline, facts: &Facts, time: Time) -> AskedByRules<'a> {
+    /// What an event takes at its arrival: its own time is what its sender says.
+    pub(crate) fn asked(&self, pipeline: &Pipeline, facts: &Facts, arrival: Time) -> AskedByRules<'a> {
         let mut all = Vec::new();
         for (index, name) in pipeline.limits.iter().enumerate() {
             // One that is gone from the configuration says nothing.
@@ -37,7 +37,7 @@ impl<'a> Limits<'a> {
                 let take = Take { limit, key, cost: limit.cost };
                 // Each may look at its ban, too.
                 if all.len() < OBSERVATIONS_MAX / 2 {
-                    all.push((index, Asked::new(&take, time, self.exceptions, self.secret)));
+                    all.push((index, Asked::new(&take, arrival, self.exceptions, self.secret)));
                 }
             }
         }

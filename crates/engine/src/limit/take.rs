@@ -86,7 +86,7 @@ impl Engine {
         }
         for (asked, decided) in asked.iter().zip(&mut decided).filter(|(_, decided)| decided.wants_retry) {
             if let Ok(Some(timeline)) = self.ledger.timeline(asked.key).await {
-                decided.taken.retry_after = asked.retry(&timeline.buckets);
+                decided.taken.retry_after = asked.retry(&timeline.buckets, decided.taken.time);
             }
         }
         let told = asked.iter().zip(decided).map(|(asked, decided)| {
@@ -124,13 +124,12 @@ impl Engine {
         for (at, (asked, decided)) in asked.iter().zip(decided.iter_mut()).enumerate() {
             let banned = decided.taken.banned_until.is_some();
             if decided.taken.charged > 0 && !asked.limit.counts_all && (refused || banned) {
-                observations.push(asked.back(decided.taken.charged, Some(now)));
+                observations.push(asked.back(decided.taken.charged, Some(decided.taken.time)));
                 decided.give_back();
             }
             if decided.by_limit && asked.limit.ban.is_some() {
-                let add = Add::Counters([(0, 1)].into());
                 refusals.push((at, observations.len()));
-                observations.push(Observation { key: asked.refusals_key(), time: now, add });
+                observations.push(asked.refusal());
             }
         }
         if observations.is_empty() {

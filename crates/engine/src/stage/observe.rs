@@ -128,7 +128,7 @@ fn asked<'a>(event: &Prepared, limits: Option<&Limits<'a>>) -> AskedByRules<'a> 
     let Some(limits) = limits.filter(|_| !event.row.pipeline.limits.is_empty()) else {
         return AskedByRules::default();
     };
-    limits.asked(&event.row.pipeline, &event.row.facts, event.row.time)
+    limits.asked(&event.row.pipeline, &event.row.facts, event.row.arrival)
 }
 
 /// Sends the events' requests, and behind them what classifiers want to know, as one batch. What classifiers say, and what
@@ -313,7 +313,7 @@ fn fill(
                 put(facts, *slot, estimated(of_kind(*kind)));
             }
             ReadingSource::Marked { label } => {
-                put(facts, *slot, marked(of_marks.part(prepared.of_label(*label)), time));
+                put(facts, *slot, marked(of_marks.part(prepared.of_label(*label)), prepared.row.arrival));
             }
             ReadingSource::Limit { limit, value } => {
                 let Some((over, left)) = told.get(*limit).copied().flatten() else { continue };

@@ -35,7 +35,9 @@ pub(crate) async fn settle(ledger: &dyn Ledger, requests: &[Request]) -> Result<
 
 /// Marks and additions that rules ask for: each label and counter once, however many rules do.
 fn carry_out(observed: &ObservedEvent<'_>, verdict: &Verdict, observations: &mut Vec<Observation>) {
-    let (prepared, time) = (&observed.prepared, observed.prepared.row.time);
+    let prepared = &observed.prepared;
+    // A label holds from when it is put: what an event says of its own time does not shorten it.
+    let arrival = prepared.row.arrival;
     let pipeline: &Pipeline = &prepared.row.pipeline;
     let mut marks: Vec<(usize, Span)> = Vec::new();
     let mut adds: Vec<(usize, u8, u64)> = Vec::new();
@@ -69,14 +71,14 @@ fn carry_out(observed: &ObservedEvent<'_>, verdict: &Verdict, observations: &mut
         let plan = &pipeline.labels[label];
         observations.extend(prepared.of_kind(plan.of).iter().map(|key| Observation {
             key: Key { kind: plan.kind, ..*key },
-            time,
-            add: Add::Value(Some((time + lasts).0)),
+            time: arrival,
+            add: Add::Value(Some((arrival + lasts).0)),
         }));
     }
     for (kind, counter, amount) in adds {
         observations.extend(prepared.of_kind(kind).iter().map(|key| Observation {
             key: *key,
-            time,
+            time: prepared.row.time,
             add: counters(std::iter::once((counter, amount))),
         }));
     }
@@ -103,7 +105,7 @@ pub(crate) fn told(observed: &Observed, verdicts: &[Verdict]) -> Vec<Put> {
                     decision: decision.clone(),
                     value: piece.to_owned(),
                     by: due.rule.clone(),
-                    until: observed.prepared.row.time + *lasts,
+                    until: observed.prepared.row.arrival + *lasts,
                 });
             });
         }

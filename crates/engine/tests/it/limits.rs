@@ -574,3 +574,36 @@ fn what_an_exact_limit_may_not_have_counted_is_not_given_back() {
     }
     assert_eq!(asked.lock().unwrap().len(), 2, "one refuses, and nothing of the other is given back");
 }
+
+/// Events that say that they are later or earlier than they arrive, by less and by more than windows and labels last.
+#[test]
+fn an_event_cannot_date_itself_out_of_a_limit_or_a_label() {
+    let text = format!(
+        "{RULES}\n[[kind]]\nname = \"ip\"\nof = \"ip\"\n\
+         [[rule]]\nname = \"BANNED\"\nwhen = \"ip.marked('bad')\"\nscore = 0\n\
+         [[rule]]\nname = \"BAN\"\nwhen = \"'ban' in names\"\nscore = 0\neffects = [\"mark ip as bad for 2m\"]\n"
+    );
+    for first in [0, 30, 120, 280, 900, -30, -90, -200, -4000] {
+        for others in [0, 30, 120, 280, 900, -30, -90, -200, -4000] {
+            let engine = engine(&text);
+            let plan = engine.plan();
+            let pipeline = plan.pipeline(None).unwrap();
+            let fired = |names: &[&str], apart: i64| {
+                let time = Some(START + Span::seconds(apart));
+                let mut event = event::Event { time, ..event::Event::default() };
+                event.fields.push(("ip".to_owned(), event::Value::from("192.0.2.1")));
+                let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+                event.fields.push(("names".to_owned(), event::Value::from(names)));
+                let event = engine.prepare(pipeline, event, START);
+                let decision = block_on(engine.decide(vec![event])).unwrap().remove(0);
+                decision.verdict.reasons.iter().map(|reason| reason.rule.clone()).collect::<Vec<_>>()
+            };
+            let context = format!("{first} s and {others} s");
+            assert_eq!(fired(&["ban"], first), ["BAN"], "{context}");
+            assert_eq!(fired(&[], others), ["BANNED"], "{context}");
+            for _ in 0..5 {
+                assert_eq!(fired(&[], others), ["BANNED", "TOO_MANY"], "{context}");
+            }
+        }
+    }
+}

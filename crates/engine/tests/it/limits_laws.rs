@@ -8,9 +8,13 @@ use proptest::prelude::*;
 
 use crate::limits::{START, engine};
 
-/// Arrivals: pauses before each, in microseconds, and costs. Bursts, streams and long pauses.
+/// Arrivals: pauses before each, in microseconds, and costs. Bursts, streams and long pauses, by a clock that now and then
+/// jumps either way.
 fn arrivals() -> impl Strategy<Value = Vec<(Time, u64)>> {
     let pause = prop_oneof![
+        2 => -5_000_000i64..0,
+        1 => -90_000_000i64..-50_000_000,
+        1 => prop_oneof![Just(-3_600_000_000i64), Just(3_600_000_000)],
         3 => Just(0i64),
         6 => 0i64..2_000_000,
         3 => 0i64..20_000_000,
@@ -67,6 +71,11 @@ fn width(parts: u32) -> Span {
     Span((WINDOW.0 + i64::from(parts) - 1) / i64::from(parts))
 }
 
+/// When a take counts: when it is made, or with the latest that counted, if that is later.
+fn counted(log: &[(Time, u64)], now: Time) -> Time {
+    log.iter().map(|(time, _)| *time).max().map_or(now, |latest| latest.max(now))
+}
+
 /// What of a log lies after a moment.
 fn since(log: &[(Time, u64)], moment: Time) -> u64 {
     log.iter().filter(|(time, _)| *time > moment).map(|(_, cost)| cost).sum()
@@ -86,6 +95,7 @@ proptest! {
         let mut log = Vec::new();
         for (now, cost) in arrivals {
             let taken = tried.take(now, cost);
+            let now = counted(&log, now);
             let before = since(&log, Time(now.0 - WINDOW.0));
             let longer = since(&log, Time(now.0 - WINDOW.0 - width.0));
             if taken.allowed {
@@ -94,6 +104,7 @@ proptest! {
             } else {
                 prop_assert!(longer + cost > count, "too strict at {now}");
             }
+            prop_assert_eq!(taken.time, now);
             prop_assert!(taken.used >= since(&log, Time(now.0 - WINDOW.0)));
             prop_assert!(taken.used <= since(&log, Time(now.0 - WINDOW.0 - width.0)));
         }
@@ -108,10 +119,11 @@ proptest! {
         let width = width(parts);
         let mut log: Vec<(Time, u64)> = Vec::new();
         for (now, cost) in arrivals {
+            let taken = tried.take(now, cost);
+            let now = counted(&log, now);
             let oldest = (now - WINDOW).bucket(width);
             let used: u64 =
                 log.iter().filter(|(time, _)| time.bucket(width) >= oldest).map(|(_, cost)| cost).sum();
-            let taken = tried.take(now, cost);
             prop_assert_eq!(taken.allowed, used + cost <= count);
             prop_assert_eq!(taken.used, used + cost);
             log.push((now, cost));
@@ -128,6 +140,7 @@ proptest! {
         let mut log: Vec<(Time, u64)> = Vec::new();
         for (now, cost) in arrivals {
             let used = tried.take(now, cost).used;
+            let now = counted(&log, now);
             log.push((now, cost));
             let oldest = (now - WINDOW).bucket(width);
             let from = |bucket: i64| log.iter().filter(|(time, _)| time.bucket(width) >= bucket).map(|(_, cost)| cost).sum::<u64>();
@@ -150,7 +163,7 @@ proptest! {
         let mut log: Vec<(Time, u64)> = Vec::new();
         for (now, cost) in arrivals {
             let (start, next) = Period::Minute.bounds(&zone, now);
-            let used: u64 = log.iter().filter(|(time, _)| *time >= start).map(|(_, cost)| cost).sum();
+            let used: u64 = log.iter().filter(|(time, _)| (start..next).contains(time)).map(|(_, cost)| cost).sum();
             let taken = tried.take(now, cost);
             prop_assert_eq!(taken.allowed, used + cost <= count);
             if taken.allowed || counts_all {

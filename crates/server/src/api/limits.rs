@@ -96,7 +96,7 @@ pub struct LimitAnswer {
     /// It is over a limit that bans in the shadow: the application does not do what was asked, and says it did. Nothing
     /// else here tells that apart.
     pub silent: bool,
-    /// When this was, to be named where something is given back or settled.
+    /// When this was counted, to be named where something is given back or settled.
     pub time: Timestamp,
     /// Each limit: the one that was named, then those that are taken with it.
     pub limits: Vec<LimitState>,
@@ -192,7 +192,8 @@ fn seconds(span: Span) -> f64 {
 
 impl LimitAnswer {
     /// What takes or looks have said, at least one.
-    pub fn new(taken: &[engine::limit::Taken], time: event::Time) -> LimitAnswer {
+    pub fn new(taken: &[engine::limit::Taken]) -> LimitAnswer {
+        let time = taken.iter().map(|taken| taken.time).max().unwrap_or(event::Time::EPOCH);
         LimitAnswer {
             allowed: taken.iter().all(|taken| taken.allowed),
             silent: taken.iter().any(|taken| taken.silent),

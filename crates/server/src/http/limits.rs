@@ -210,7 +210,7 @@ pub(super) async fn take(
     let group = group(&node, &name, &take.key)?;
     let now = node.now();
     let taken = node.engine.take(&group.takes(take.cost), now).await;
-    let answer = api::LimitAnswer::new(&taken, now);
+    let answer = api::LimitAnswer::new(&taken);
     Ok(told(&taken, answer))
 }
 
@@ -235,7 +235,7 @@ pub(super) async fn peek(
 async fn looked(node: &Node, group: &Group, cost: Option<u64>) -> api::LimitAnswer {
     let now = node.now();
     let taken = node.engine.peek_limits(&group.takes(cost), now).await;
-    api::LimitAnswer::new(&taken, now)
+    api::LimitAnswer::new(&taken)
 }
 
 /// Gives back what was taken.

@@ -2,6 +2,7 @@
 //! the catalog that they share, and short names for long constructions.
 
 pub mod conformance;
+pub mod limits;
 pub mod model;
 
 use event::{Key, Kind, Secret, Shingle, Space, Span, Time};

@@ -444,25 +444,21 @@ impl Cells<'_, '_> {
             return;
         }
         let found = self.find(place.hash, place.found, planned, 0, |cell, values| {
-            let mut as_of = *time;
             if let Some((first, last)) = cell.times {
                 (brief.first, brief.last) = (first.0, last.0);
-                if matches!(add, Add::Take(_)) {
-                    as_of = as_of.max(last);
-                }
             }
             brief.quality = match (cell.is_missing, planned.is_approx) {
                 (true, _) => Quality::Missing,
                 (false, true) => Quality::Estimated,
                 (false, false) => Quality::Exact,
             };
-            values.fill(planned, cell.words, as_of, brief);
+            values.fill(planned, cell.words, add.as_of(*time, cell.times.map(|(_, last)| last)), brief);
         });
         let found = found.map(|(at, ())| at);
         if found.is_none() && planned.is_track {
             self.values.fill(planned, &[], *time, brief);
         }
-        let adds = adds && *add != Add::Nothing;
+        let adds = adds && add.adds();
         let sees = adds && !matches!(add, Add::Lower(_));
         let mut sightings = 0;
         if found.is_none()
@@ -506,16 +502,17 @@ impl Cells<'_, '_> {
                 }
             }
             Add::Take(take) => {
-                let as_of = Time(time.0.max(brief.last));
+                let as_of = add.as_of(*time, Some(Time(brief.last)));
                 let used = planned.plan.used(self.values.of(brief), as_of, take.interpolated);
-                if take.cost > 0 && (take.counts_all || take.is_within(used)) {
+                if take.counts_all || take.is_within(used) {
                     let at = self.at(found, place, planned);
-                    planned.plan.add(&mut self.keys.change(at, place.hash), *time, [(0, take.cost)]);
+                    planned.plan.add(&mut self.keys.change(at, place.hash), as_of, [(0, take.cost)]);
                 }
             }
             Add::GiveBack { amount, taken } => {
                 if let Some(at) = found {
-                    planned.plan.give_back(&mut self.keys.change(at, place.hash), *time, *amount, *taken);
+                    let as_of = add.as_of(*time, Some(Time(brief.last)));
+                    planned.plan.give_back(&mut self.keys.change(at, place.hash), as_of, *amount, *taken);
                 }
             }
             Add::Flow(flow) => {

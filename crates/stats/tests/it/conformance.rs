@@ -23,3 +23,9 @@ fn embedded_conforms_under_every_durability() {
         );
     }
 }
+
+#[test]
+fn nobody_dates_himself_out_of_a_limit() {
+    let ledger = Embedded::in_memory(limits::catalog(false), 64 << 20).unwrap();
+    (0..40).for_each(|seed| limits::check(&ledger, seed));
+}

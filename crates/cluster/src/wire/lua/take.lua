@@ -115,19 +115,19 @@ end
 
 -- Of a limit over windows: { form, key, what, time, window, its newer part or false, ... }, where what is 0 nothing,
 -- 1 take (cost, limit, whether what is refused counts, whether it is interpolated), 2 give back (amount, time or false)
--- or 3 count (counter, amount, and so on).
+-- or 3 count (counter, amount, and so on). What is taken or given back is so as of the latest event, if that is later.
 local function of_windows(key, form, ask)
   local what, time, width = ask[3], ask[4], form[4]
   local cell = held(key, form)
-  local now = what == 1 and cell.last and max(time, cell.last) or time
+  local now = (what == 1 or what == 2) and cell.last and max(time, cell.last) or time
   local whole = sum(cell, form, ask[5], now)
   local newer = ask[6] and sum(cell, form, ask[6], now) or 0
   if what == 1 then
     if ask[7] ~= 0 and (ask[9] or is_within(ask, whole, newer, now, width)) then
-      windows(key, form, text(time), text(time), { place_of(form, floor(time / width), 0), ask[7] }, 1)
+      windows(key, form, text(now), text(now), { place_of(form, floor(now / width), 0), ask[7] }, 1)
     end
   elseif what == 2 then
-    if cell.last then give_back(key, form, cell, ask[5], time, min(tonumber(ask[7]), EXACT), ask[8]) end
+    if cell.last then give_back(key, form, cell, ask[5], now, min(tonumber(ask[7]), EXACT), ask[8]) end
   elseif what == 3 then
     local rows = {}
     for at = 7, #ask, 2 do
