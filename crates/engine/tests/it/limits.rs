@@ -578,11 +578,27 @@ fn what_an_exact_limit_may_not_have_counted_is_not_given_back() {
 /// Events that say that they are later or earlier than they arrive, by less and by more than windows and labels last.
 #[test]
 fn an_event_cannot_date_itself_out_of_a_limit_or_a_label() {
-    let text = format!(
-        "{RULES}\n[[kind]]\nname = \"ip\"\nof = \"ip\"\n\
-         [[rule]]\nname = \"BANNED\"\nwhen = \"ip.marked('bad')\"\nscore = 0\n\
-         [[rule]]\nname = \"BAN\"\nwhen = \"'ban' in names\"\nscore = 0\neffects = [\"mark ip as bad for 2m\"]\n"
-    );
+    const BANS: &str = r#"
+[[kind]]
+number = 1
+name = "ip"
+of = "ip"
+[[label]]
+name = "bad"
+number = 2
+of = "ip"
+keep = "1h"
+[[rule]]
+name = "BANNED"
+when = "ip.marked('bad')"
+score = 0
+[[rule]]
+name = "BAN"
+when = "'ban' in names"
+score = 0
+effects = ["mark ip as bad for 2m"]
+"#;
+    let text = format!("{RULES}{BANS}");
     for first in [0, 30, 120, 280, 900, -30, -90, -200, -4000] {
         for others in [0, 30, 120, 280, 900, -30, -90, -200, -4000] {
             let engine = engine(&text);
@@ -596,7 +612,10 @@ fn an_event_cannot_date_itself_out_of_a_limit_or_a_label() {
                 event.fields.push(("names".to_owned(), event::Value::from(names)));
                 let event = engine.prepare(pipeline, event, START);
                 let decision = block_on(engine.decide(vec![event])).unwrap().remove(0);
-                decision.verdict.reasons.iter().map(|reason| reason.rule.clone()).collect::<Vec<_>>()
+                let mut rules: Vec<String> =
+                    decision.verdict.reasons.iter().map(|reason| reason.rule.clone()).collect();
+                rules.sort();
+                rules
             };
             let context = format!("{first} s and {others} s");
             assert_eq!(fired(&["ban"], first), ["BAN"], "{context}");
