@@ -55,7 +55,8 @@ impl Home {
     fn open(&mut self) {
         let threads = Arc::new(Threads::new(1).unwrap());
         let (remote, device) = ((self.connect)(&threads), Arc::new(self.device.clone()));
-        self.ledger = Some(Cluster::open(remote, device, self.catalog.clone(), self.settings, threads).unwrap());
+        self.ledger =
+            Some(Cluster::open(remote, device, self.catalog.clone(), self.settings, threads).unwrap());
     }
 
     pub(crate) fn node(&self) -> &Cluster {
@@ -175,11 +176,8 @@ fn nobody_dates_himself_out_of_a_limit() {
         // Images are read anew in between, so that what was sent is part of them.
         let settings =
             Settings { fresh_for: Duration::from_micros(seed * 50), ..Settings::new(cloud.partitions()) };
-        let home = Home::with(
-            limits::catalog(is_exact),
-            Box::new(move |_| Arc::new(cloud.line(1, None))),
-            settings,
-        );
+        let home =
+            Home::with(limits::catalog(is_exact), Box::new(move |_| Arc::new(cloud.line(1, None))), settings);
         limits::check(home.ledger(), seed);
     }
 }

@@ -59,7 +59,13 @@ pub fn check(ledger: &dyn Ledger, seed: u64) {
         let context = format!("seed {seed}, step {step}, at {now}");
         if random.one_in(4) {
             let key = key(BUCKET, number);
-            flow(ledger, &mut random, Observation { key, time: now, add: Add::Nothing }, &mut moments, &context);
+            flow(
+                ledger,
+                &mut random,
+                Observation { key, time: now, add: Add::Nothing },
+                &mut moments,
+                &context,
+            );
         } else {
             let (kind, parts) = *random.pick(&SLIDING);
             let key = key(kind, number);
@@ -108,7 +114,8 @@ fn take(
         return;
     }
     let (counts_all, is_shared) = (random.one_in(2), parts > 1 && random.one_in(2));
-    let take = Take { cost: random.below(4), limit: 1 + random.below(20), counts_all, interpolated: is_shared };
+    let take =
+        Take { cost: random.below(4), limit: 1 + random.below(20), counts_all, interpolated: is_shared };
     let add = if random.one_in(6) { Add::Take(take).look() } else { Add::Take(take) };
     let adds = add.adds();
     let found = reading(ledger, Observation { key, time: now, add }, context);
