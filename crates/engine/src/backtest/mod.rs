@@ -22,7 +22,7 @@ use crate::LEDGER_UNAVAILABLE;
 use crate::id::RecordId;
 use crate::journal::slim::{Decided, Head, Look};
 use crate::journal::{Block, Description, Row, SegmentError};
-use crate::plan::{OnError, Pipeline};
+use crate::plan::{self, OnError, Pipeline};
 use known::Version;
 pub use replay::{Replay, ReplayError};
 pub use report::{Change, Counts, Example, NotLogged, Quality, Report, RuleHits, Side, Tally};
@@ -34,8 +34,8 @@ pub struct Question {
     pub from: Option<Time>,
     /// Only events before this time.
     pub to: Option<Time>,
-    /// Feedback classes that say that an event should have been caught; all others say that it should not. Empty for
-    /// those of [`Question::BAD`].
+    /// Feedback classes that say that an event should have been caught; all others say that it should not. If empty,
+    /// what `[reports]` says of them; where that says nothing, those of [`Question::BAD`].
     pub bad: Vec<String>,
     /// Actions that catch an event. Empty for all but `accept`.
     pub caught: Vec<Action>,
@@ -45,11 +45,14 @@ impl Question {
     /// Names that classes of bad events usually have.
     pub const BAD: [&str; 5] = ["spam", "bad", "complaint", "abuse", "fraud"];
 
-    fn is_bad(&self, class: &str) -> bool {
-        if self.bad.is_empty() {
-            Question::BAD.contains(&class)
-        } else {
-            self.bad.iter().any(|bad| bad == class)
+    /// Whether a label says that an event should have been caught; `None` if it says neither.
+    fn is_bad(&self, pipeline: &Pipeline, class: &str) -> Option<bool> {
+        if !self.bad.is_empty() {
+            return Some(self.bad.iter().any(|bad| bad == class));
+        }
+        match pipeline.reports.as_ref().filter(|reports| reports.has_sides()) {
+            Some(reports) => reports.side_of(class).map(|side| side == plan::Side::Bad),
+            None => Some(Question::BAD.contains(&class)),
         }
     }
 
@@ -131,7 +134,7 @@ impl Backtest {
 
     /// An empty tally.
     pub fn tally(&self) -> Tally {
-        Tally::new(self.question.clone(), self.pipeline.rules.rules().len())
+        Tally::new(self.question.clone(), Arc::clone(&self.pipeline))
     }
 
     /// Judges the rows of a block.

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use event::Time;
 use judge::{Action, Mode};
@@ -10,6 +11,7 @@ use serde::Serialize;
 use super::{Backtest, Judged, Judgement, Question, Said};
 use crate::id::RecordId;
 use crate::journal::{Archive, Record};
+use crate::plan::Pipeline;
 
 /// Rows that are shown.
 const EXAMPLES: usize = 20;
@@ -144,7 +146,7 @@ pub struct Report {
     pub rescored: u64,
     /// Rows by action before and after, the most frequent first; those that keep theirs are there, too.
     pub actions: Vec<Change>,
-    /// Rows with a label.
+    /// Rows with a judgement.
     pub labelled: u64,
     /// How well these are told apart.
     pub quality: Side<Quality>,
@@ -171,6 +173,7 @@ struct Largest {
 #[derive(Debug)]
 pub struct Tally {
     question: Question,
+    pipeline: Arc<Pipeline>,
     rows: u64,
     rescored: u64,
     bytes: u64,
@@ -188,9 +191,11 @@ pub struct Tally {
 }
 
 impl Tally {
-    pub(super) fn new(question: Question, rules: usize) -> Tally {
+    pub(super) fn new(question: Question, pipeline: Arc<Pipeline>) -> Tally {
+        let rules = pipeline.rules.rules().len();
         Tally {
             question,
+            pipeline,
             rows: 0,
             rescored: 0,
             bytes: 0,
@@ -248,8 +253,7 @@ impl Tally {
         let label = if self.labels.is_empty() { None } else { self.labels.remove(&row.id) };
         // One that was taken back is none.
         let label = label.and_then(|(.., class)| class);
-        if let Some(class) = &label {
-            let bad = self.question.is_bad(class);
+        if let Some(bad) = label.as_ref().and_then(|class| self.question.is_bad(&self.pipeline, class)) {
             self.labelled += 1;
             self.before.add(bad, self.question.catches(row.before.action));
             self.after.add(bad, self.question.catches(row.after.action));

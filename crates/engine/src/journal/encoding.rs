@@ -29,6 +29,8 @@ pub(super) const FEEDBACK: u64 = 1;
 pub(super) const REPORT: u64 = 3;
 /// A decision.
 pub(super) const SHORT: u64 = 4;
+/// A report that is no judgement.
+pub(super) const SIGNAL: u64 = 5;
 
 /// Reads the records of a block one after another.
 #[derive(Clone, Copy)]
@@ -121,6 +123,7 @@ impl<'b> Reader<'b> {
                 Start::Feedback { decision, class, time: self.time()? }
             }
             REPORT => Start::Report(Box::new(self.made()?)),
+            SIGNAL => Start::Report(Box::new(Report { signal: true, ..self.made()? })),
             _ => return Err(Broken),
         };
         Ok((id, start))

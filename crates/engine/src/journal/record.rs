@@ -82,6 +82,9 @@ pub struct Report {
     pub decision: RecordId,
     /// What was said; `None` took back what was said before.
     pub class: Option<String>,
+    /// It tells what was done with the event, and is no judgement of it.
+    #[serde(skip)]
+    pub signal: bool,
     /// When.
     pub time: Time,
     /// The hashed name of who said it; `None` for the operator.
@@ -110,9 +113,12 @@ pub struct Replaced {
 }
 
 impl Report {
-    /// Whether it labels its decision: what counts nothing does not.
-    pub(crate) fn label(&self) -> Option<&str> {
-        self.class.as_deref().filter(|_| self.weight > 0)
+    /// What it makes of its decision's label: its class, or none in the place of one that it takes back. `None` if it does
+    /// not touch the label, being a signal, or counting nothing.
+    pub(crate) fn label(&self) -> Option<Option<&str>> {
+        let counted = self.class.as_deref().filter(|_| self.weight > 0);
+        let takes_back = self.class.is_none() || self.replaced.is_some();
+        (!self.signal && (counted.is_some() || takes_back)).then_some(counted)
     }
 }
 
@@ -376,7 +382,7 @@ impl Record {
             }
             Record::Report(report) => {
                 into.put_varint(id.0);
-                into.put_varint(encoding::REPORT);
+                into.put_varint(if report.signal { encoding::SIGNAL } else { encoding::REPORT });
                 into.put_made(report);
             }
         }

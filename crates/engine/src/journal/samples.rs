@@ -20,11 +20,12 @@ pub(super) fn report() -> impl Strategy<Value = Report> {
         weight,
     });
     let class = prop::option::of("[a-z]{0,5}");
-    let who = (prop::option::of(any::<u64>()), any::<bool>());
+    let who = (prop::option::of(any::<u64>()), any::<bool>(), any::<bool>());
     let said = (any::<i64>(), 0u8..3, counters(), prop::option::of(replaced));
-    (class, who, said).prop_map(|(class, (by, limited), (time, weight, counters, replaced))| Report {
+    (class, who, said).prop_map(|(class, (by, limited, signal), (time, weight, counters, replaced))| Report {
         decision: RecordId(3),
         class,
+        signal,
         time: Time(time),
         by: by.map(Shingle),
         weight,

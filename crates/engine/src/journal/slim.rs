@@ -22,8 +22,8 @@ pub(crate) trait Look<'w> {
     /// What was decided, after the rules.
     fn decided(&mut self, decided: Decided);
 
-    /// What was said of a decision: the class that labels it, `None` if what was said counts nothing or took back what
-    /// had been said before.
+    /// A judgement of a decision: the class that labels it, `None` if it took back what had been said before. What counts
+    /// nothing, and signals, are passed over.
     fn feedback(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time);
 }
 
@@ -43,7 +43,9 @@ pub(super) fn look<'w>(bytes: &[u8], count: u32, look: &mut dyn Look<'w>) -> Res
                 continue;
             }
             Start::Report(report) => {
-                look.feedback(id, report.decision, report.label(), report.time);
+                if let Some(label) = report.label() {
+                    look.feedback(id, report.decision, label, report.time);
+                }
                 continue;
             }
         };

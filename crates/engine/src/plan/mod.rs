@@ -48,7 +48,7 @@ pub use phrases::PhrasePlan;
 pub(crate) use pipeline::{ContentColumns, ReadingColumn, ReadingSource};
 pub use pipeline::{DistinctPlan, Input, KindPlan, LabelPlan, OnError, Pipeline};
 pub use reports::{Class, ReportsPlan, Side};
-pub(crate) use reports::{REPORT, REPORTER};
+pub(crate) use reports::{REPORT, REPORTER, Sort};
 use scope::{PlanScope, report};
 
 /// Kind of the marks by which events and feedback with an id are counted once. Configured kinds start at 1.

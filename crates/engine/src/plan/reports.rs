@@ -36,6 +36,18 @@ impl Side {
     }
 }
 
+/// What a word is. Judgements and retractions stand in one place, of which the last is kept, and signals in another: what
+/// somebody does with an event does not unsay what the same reporter has called it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sort {
+    /// What the event was. Only this is ground truth.
+    Judgement,
+    /// Takes back what was said, and what classifiers were taught by it.
+    Retraction,
+    /// What was done with the event, such as `read`.
+    Signal,
+}
+
 /// What may be said of an event afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Class {
@@ -43,8 +55,10 @@ pub struct Class {
     pub name: String,
     /// Counters that it adds to.
     pub counters: Vec<String>,
-    /// Whether it says that an event was wanted, or not; `None` for what only tells what happened, such as `read`.
+    /// Whether it says that an event was wanted, or not; `None` for what says neither.
     pub side: Option<Side>,
+    /// What it is beside other words of the same reporter.
+    pub(crate) sort: Sort,
     /// By which a stored word names it.
     pub(crate) tag: u16,
 }
@@ -77,6 +91,22 @@ impl ReportsPlan {
     /// How many reports of one reporter count in a day.
     pub(crate) fn per_day(&self, side: Option<Side>) -> u64 {
         if side.is_some() { self.per_day } else { self.others_per_day }
+    }
+
+    /// Whether the configuration says which classes are for and which are against an event; without that all of them are
+    /// judgements.
+    pub(crate) fn has_sides(&self) -> bool {
+        self.classes.iter().any(|class| class.side.is_some())
+    }
+
+    /// What a class says of an event.
+    pub(crate) fn side_of(&self, class: &str) -> Option<Side> {
+        self.classes.iter().find(|known| known.name == class)?.side
+    }
+
+    /// The classes that say what an event was.
+    pub fn judgements(&self) -> impl Iterator<Item = &Class> {
+        self.classes.iter().filter(|class| class.sort == Sort::Judgement)
     }
 
     pub(crate) fn class_of(&self, tag: u16) -> Option<&Class> {
@@ -163,6 +193,13 @@ impl Draft<'_> {
                 }
             }
         }
+        let has_sides = first.iter().any(Option::is_some);
+        let classifiers = self.document.list("classifier");
+        let retractions: Vec<&str> = classifiers
+            .iter()
+            .flat_map(|classifier| classifier.strings("forget"))
+            .map(|(name, _)| name)
+            .collect();
         let is_of = |key: &str, class: &str| names(key).iter().any(|(name, _)| *name == class);
         let mut classes: Vec<Class> = Vec::new();
         for (name, origin, _) in self.document.section("feedback").iter().flat_map(View::map) {
@@ -180,7 +217,13 @@ impl Draft<'_> {
             }
             let side =
                 if is_of("bad", name) { Some(Side::Bad) } else { is_of("good", name).then_some(Side::Good) };
-            classes.push(Class { name: name.to_owned(), counters: counters.clone(), side, tag });
+            let sort = match side {
+                Some(_) => Sort::Judgement,
+                None if retractions.contains(&name) => Sort::Retraction,
+                None if has_sides => Sort::Signal,
+                None => Sort::Judgement,
+            };
+            classes.push(Class { name: name.to_owned(), counters: counters.clone(), side, sort, tag });
         }
         let mut alike = Vec::new();
         for (name, origin) in names("alike") {

@@ -1,8 +1,8 @@
 //! What people say of events afterwards: counted by the standing of who says it, so often a day, and such that it can be
 //! taken back.
 //!
-//! A report is a reporter's *word* on one event. The last word stands: another class replaces the one before, and
-//! [`WITHDRAWN`] takes it back. What a word added is taken back by the paired counters of [`stats::Layout`], at the time
+//! A report is a reporter's *word* on one event: a judgement of what it was, or a signal of what was done with it. The
+//! last word of each sort stands: another class replaces the one before, and [`WITHDRAWN`] takes back both. What a word added is taken back by the paired counters of [`stats::Layout`], at the time
 //! of the word, so that every window reads as if only the last word had been said, whatever came in between.
 //!
 //! All that a word changes is one request to the ledger, and so kept or lost together in a crash: the counters, the
@@ -31,7 +31,7 @@ use event::{Key, Shingle, Time};
 use stats::{Add, Amounts, Column, Observation, Once, Reading, Request};
 
 use crate::journal::{KeyReading, Record, Replaced, Report, Row};
-use crate::plan::{Class, KindPlan, Pipeline, REPORT, REPORTER, ReportsPlan, Side};
+use crate::plan::{Class, KindPlan, Pipeline, REPORT, REPORTER, ReportsPlan, Side, Sort};
 use crate::stage::classify::Tokens;
 use crate::teach::Taught;
 use crate::{Engine, EngineError, Prepared, RecordId, keys, label};
@@ -134,8 +134,8 @@ pub(crate) fn counted<'a>(
 impl Engine {
     /// Takes in what somebody says about a past decision: the counters of the class go up for the keys that the
     /// decision's row names, at the time it is said, by the weight that the reporter's standing has. The same said
-    /// twice by one reporter counts once, and something else replaces it, for 90 days. Blocks while the decision is
-    /// sought.
+    /// twice by one reporter counts once, and something else of the same sort replaces it, for 90 days. Blocks while the
+    /// decision is sought.
     pub async fn feedback(
         &self,
         id: RecordId,
@@ -156,12 +156,11 @@ impl Engine {
         };
         let name = format!("decision\0{id}");
         let subject = Subject { pipeline, name, keys: &keys, tokens: &tokens, time: now, now };
-        let (outcome, report) = self.say(&subject, said).await?;
-        if let Some(report) = report {
-            let record = Record::Report(Report { decision: id, ..report });
-            journal.append(&[(self.ids.next(now), now, record)]).await?;
-            self.metrics.journal_records.inc();
-        }
+        let (outcome, reports) = self.say(&subject, said).await?;
+        let record = |report| (self.ids.next(now), now, Record::Report(Report { decision: id, ..report }));
+        let records: Vec<_> = reports.into_iter().map(record).collect();
+        journal.append(&records).await?;
+        self.metrics.journal_records.inc_by(records.len() as u64);
         Ok(outcome)
     }
 
@@ -191,12 +190,30 @@ impl Engine {
         &self,
         subject: &Subject<'_>,
         said: Said<'_>,
-    ) -> Result<(FeedbackOutcome, Option<Report>), EngineError> {
+    ) -> Result<(FeedbackOutcome, Vec<Report>), EngineError> {
         let pipeline = subject.pipeline;
         let (plan, class) = find_class(pipeline, said.class)?;
         self.metrics.feedback_given.get_or_create(&label(pipeline)).inc();
         let by = said.by.map(reporter).filter(|by| !by.is_empty());
-        let mut begun = Begun::new(self, subject, plan, class, by.as_deref());
+        let place = |place| Spoken { plan, class, by: by.as_deref(), place };
+        let Some(class) = class else {
+            let (judged, first) = self.say_in(subject, &place(Place::Judgement)).await?;
+            let (signalled, second) = self.say_in(subject, &place(Place::Signal)).await?;
+            return Ok((judged.and(signalled), first.into_iter().chain(second).collect()));
+        };
+        let (outcome, report) = self.say_in(subject, &place(Place::of(class))).await?;
+        Ok((outcome, report.into_iter().collect()))
+    }
+
+    /// Puts a word in its place.
+    async fn say_in(
+        &self,
+        subject: &Subject<'_>,
+        spoken: &Spoken<'_>,
+    ) -> Result<(FeedbackOutcome, Option<Report>), EngineError> {
+        let pipeline = subject.pipeline;
+        let Spoken { plan, class, by, .. } = *spoken;
+        let mut begun = Begun::new(self, subject, spoken);
         for _ in 0..TRIES {
             begun.read(self).await?;
             let before = begun.before();
@@ -232,11 +249,58 @@ impl Engine {
     }
 }
 
+impl FeedbackOutcome {
+    /// What taking back a judgement and a signal did.
+    fn and(self, signal: FeedbackOutcome) -> FeedbackOutcome {
+        FeedbackOutcome {
+            keys: self.keys + signal.keys,
+            tokens: self.tokens + signal.tokens,
+            duplicate: self.duplicate && signal.duplicate,
+            replaced: self.replaced.or(signal.replaced),
+            ..self
+        }
+    }
+}
+
+/// Where the last word of a reporter on an event is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Judgement,
+    Signal,
+}
+
+impl Place {
+    fn of(class: &Class) -> Place {
+        match class.sort {
+            Sort::Judgement | Sort::Retraction => Place::Judgement,
+            Sort::Signal => Place::Signal,
+        }
+    }
+
+    /// What the names of words there begin with.
+    fn prefix(self) -> &'static str {
+        match self {
+            Place::Judgement => "",
+            Place::Signal => "signal\0",
+        }
+    }
+}
+
+/// What is said, by whom, and where it is kept.
+struct Spoken<'a> {
+    plan: &'a ReportsPlan,
+    /// `None` takes back what is there.
+    class: Option<&'a Class>,
+    by: Option<&'a str>,
+    place: Place,
+}
+
 /// A report on its way.
 struct Begun<'a> {
     subject: &'a Subject<'a>,
     plan: &'a ReportsPlan,
     class: Option<&'a Class>,
+    place: Place,
     by: Option<Shingle>,
     /// The name of the reporter and the event.
     name: String,
@@ -247,16 +311,11 @@ struct Begun<'a> {
 }
 
 impl<'a> Begun<'a> {
-    fn new(
-        engine: &Engine,
-        subject: &'a Subject<'a>,
-        plan: &'a ReportsPlan,
-        class: Option<&'a Class>,
-        by: Option<&str>,
-    ) -> Begun<'a> {
+    fn new(engine: &Engine, subject: &'a Subject<'a>, spoken: &Spoken<'a>) -> Begun<'a> {
+        let Spoken { plan, class, by, place } = *spoken;
         let (pipeline, secret) = (subject.pipeline, &engine.secret);
         let by_name = by.unwrap_or_default();
-        let name = format!("{}\0{}\0{by_name}", subject.name, pipeline.name);
+        let name = format!("{}{}\0{}\0{by_name}", place.prefix(), subject.name, pipeline.name);
         let key = |what: &str| Key {
             space: pipeline.space,
             kind: REPORT,
@@ -273,6 +332,7 @@ impl<'a> Begun<'a> {
             subject,
             plan,
             class,
+            place,
             by: by.map(|by| secret.shingle(by.as_bytes())),
             word: key(&format!("word\0{name}")),
             name,
@@ -364,7 +424,8 @@ impl<'a> Begun<'a> {
         let replaced_class = replaced.map(|class| class.name.clone());
         let report = Report {
             decision: RecordId(0),
-            class: self.class.map(|class| class.name.clone()),
+            class: self.class.filter(|class| class.sort != Sort::Retraction).map(|class| class.name.clone()),
+            signal: self.place == Place::Signal,
             time: word.time(),
             by: self.by,
             weight,

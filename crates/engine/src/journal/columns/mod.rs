@@ -100,6 +100,11 @@ const NO_EFFECTS: &[u8] = &[0];
 const DECISION: &str = "decision";
 const FEEDBACK: &str = "feedback";
 const REPORT: &str = "report";
+/// A report that is no judgement.
+const SIGNAL: &str = "signal";
+/// A report that counts nothing.
+const UNCOUNTED: &str = "uncounted";
+const REPORTS: [&str; 3] = [REPORT, SIGNAL, UNCOUNTED];
 
 /// Which columns a file has, and what the facts of each version are in them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

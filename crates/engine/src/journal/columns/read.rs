@@ -267,11 +267,12 @@ impl Columns {
                 Record::Feedback(Feedback { decision, class: owned(own::CLASS)?, time })
                     .encode_into(id, into);
             }
-            what if what == super::REPORT.as_bytes() => {
+            what if super::REPORTS.iter().any(|report| what == report.as_bytes()) => {
                 let detail: ReportDetail = postcard::from_bytes(row[own::DETAIL].bytes()?).ok()?;
                 let report = Report {
                     decision: row[own::DECISION].text()?.parse().ok()?,
                     class: owned(own::CLASS).or(detail.class),
+                    signal: what == super::SIGNAL.as_bytes(),
                     time,
                     by: detail.by,
                     weight: detail.weight,
@@ -389,6 +390,10 @@ impl Columns {
             let detail = details.as_mut().map(Cursor::next);
             let id = id.text().and_then(|id| id.parse().ok()).ok_or_else(damaged)?;
             let time = Time(time.integer().ok_or_else(damaged)?);
+            if what.text().is_some_and(|what| [super::SIGNAL, super::UNCOUNTED].contains(&what)) {
+                facts.iter_mut().for_each(|(cursor, _)| cursor.pass());
+                continue;
+            }
             let is_report = what.text() == Some(super::REPORT);
             if is_report || what.text() == Some(super::FEEDBACK) {
                 let decision = decision.text().and_then(|id| id.parse().ok()).ok_or_else(damaged)?;

@@ -22,7 +22,7 @@ use parquet::schema::types::{ColumnDescPtr, ColumnPath, SchemaDescPtr, Type as S
 
 use super::{
     Columns, DECISION, FEEDBACK, Form, Group, HEAD_BYTES, INDEX_BYTES_MAX, ITEMS_MAX, Index, Layout, MAGIC,
-    NO_EFFECTS, OWN, REPORT, ReportDetail, own,
+    NO_EFFECTS, OWN, REPORT, ReportDetail, SIGNAL, UNCOUNTED, own,
 };
 use crate::batch::dotted;
 use crate::id::RecordId;
@@ -549,17 +549,21 @@ impl Gathered {
     fn report(&mut self, report: &Report) {
         let label = report.label();
         let detail = ReportDetail {
-            class: report.class.clone().filter(|_| label.is_none()),
+            class: report.class.clone().filter(|_| label.flatten().is_none()),
             by: report.by,
             weight: report.weight,
             limited: report.limited,
             counters: report.counters.clone(),
             replaced: report.replaced.clone(),
         };
-        self.own(own::WHAT).text(REPORT);
+        self.own(own::WHAT).text(match label {
+            Some(_) => REPORT,
+            None if report.signal => SIGNAL,
+            None => UNCOUNTED,
+        });
         self.own(own::TIME).integer(report.time.0);
         self.own(own::DECISION).bytes(&report.decision.digits());
-        if let Some(label) = label {
+        if let Some(label) = label.flatten() {
             self.own(own::CLASS).text(label);
         }
         self.own(own::DETAIL).make(|bytes| bytes.put_made(&detail));
