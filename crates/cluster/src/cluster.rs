@@ -516,6 +516,11 @@ impl Ledger for Cluster {
         inner.journal.check()
     }
 
+    /// What is in this node's journal reaches the cluster, whatever happens to the node's process.
+    fn sync(&self) -> Answer<'_, ()> {
+        Box::pin(self.inner.journal.synced())
+    }
+
     /// Sends everything, for as long as [`Settings::drain`] says, and syncs the journal. What the cluster has not taken by
     /// then is no error: it is sent after the next opening.
     fn close(&self) -> Result<(), LedgerError> {

@@ -150,6 +150,8 @@ pub struct Decision {
     pub time: Time,
     /// An event of this id had been counted before.
     pub duplicate: bool,
+    /// Statistics could not be had: the event was judged without them, and not counted.
+    pub uncounted: bool,
     /// Score, action and reasons.
     pub verdict: Verdict,
 }
@@ -633,6 +635,7 @@ impl Engine {
                 pipeline: Arc::clone(&row.pipeline),
                 time: row.time,
                 duplicate: observed.duplicate,
+                uncounted: observed.failed,
                 verdict,
             };
             self.compare(&observed, &decision);
@@ -837,6 +840,20 @@ impl Engine {
         let ledger = self.ledger.embedded().ok_or(EngineError::NotHere)?;
         directory.snapshot_of::<EngineError>(&parent.join(&name), ledger, |to| journal.snapshot(to))?;
         Ok(name)
+    }
+
+    /// Waits until all that was counted and logged by now is on disk, whatever the durability: for who forgets what it
+    /// has sent once it was answered.
+    pub async fn sync(&self) -> Result<(), EngineError> {
+        let journal = async {
+            match &self.journal {
+                Some(journal) => journal.synced().await,
+                None => Ok(()),
+            }
+        };
+        let (ledger, journal) = join(self.ledger.sync(), journal).await;
+        ledger?;
+        Ok(journal?)
     }
 
     /// Writes and syncs everything. Blocks.

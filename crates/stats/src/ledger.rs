@@ -763,6 +763,13 @@ pub trait Ledger: Send + Sync {
     /// If poisoned, or the store's.
     fn maintain(&self, now: Time) -> Result<(), LedgerError>;
 
+    /// Answers once all that was added by requests that were answered before is on disk and synced, whatever the
+    /// durability. Who waits at the same time shares one sync.
+    ///
+    /// # Errors
+    /// If poisoned or full, or the store's.
+    fn sync(&self) -> Answer<'_, ()>;
+
     /// Writes and syncs everything; nothing can be added afterwards.
     ///
     /// # Errors

@@ -8,10 +8,10 @@ use content::message::Envelope;
 use event::{Span, Time};
 use serde::de::DeserializeOwned;
 use server::api::{
-    BatchLine, Comparison, Decision, Explanation, Feedback, Problem, Reloaded, Reported, Rollback, Rules,
+    BatchError, BatchLine, Comparison, Decision, Explanation, Feedback, Problem, Reloaded, Reported, Rollback, Rules,
     Said, Snapshot, Timeline, Top,
 };
-use ureq::http::{Method, Request, Response, Uri};
+use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
 
 use crate::exit::Failure;
@@ -20,6 +20,9 @@ use crate::reading::EnvelopeSource;
 
 /// Longest time for one exchange; the server's own limit is shorter.
 const TIMEOUT: Duration = Duration::from_secs(120);
+/// Bodies above this wait for the server to take them: one that refuses by their length closes the connection while they
+/// are sent, and its answer would be lost.
+const UNASKED_BYTES_MAX: usize = 256 << 10;
 /// Largest answer that is read.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
@@ -64,9 +67,15 @@ impl CallError {
         }
     }
 
+    /// Whether the server may take the same later.
+    pub(crate) fn is_for_now(&self) -> bool {
+        const FOR_NOW: [&str; 4] = ["overloaded", "unavailable", "slow-request", "slow-answer"];
+        matches!(self, CallError::Refused(problem) if FOR_NOW.iter().any(|word| problem.kind.ends_with(word)))
+    }
+
     /// The same of an event.
     pub(crate) fn of_event(self) -> Result<String, Failure> {
-        const OF_EVENTS: [&str; 3] = ["invalid-event", "invalid-body", "too-large"];
+        const OF_EVENTS: [&str; 4] = ["invalid-event", "invalid-body", "too-large", "slow-answer"];
         match self {
             CallError::Refused(problem) if OF_EVENTS.iter().any(|word| problem.kind.ends_with(word)) => {
                 Ok(problem.detail)
@@ -83,6 +92,15 @@ pub(crate) enum LineForm {
     Json,
     /// Lines of an access log.
     AccessLog,
+}
+
+/// When a batch is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// As the server's configuration says.
+    AsConfigured,
+    /// Once it is on the server's disk.
+    OnDisk,
 }
 
 type Query<'a> = &'a [(&'a str, &'a str)];
@@ -174,14 +192,39 @@ impl Client {
         )
     }
 
-    /// Has lines judged, each an event. The answers are in their order.
+    /// Has lines judged, each an event. The answers are in their order. What is more than the server takes at once goes in
+    /// parts; a line that alone is too large is answered by that.
     pub(crate) fn decide_lines(
         &self,
         pipeline: Option<&str>,
         form: LineForm,
+        held: Held,
+        lines: &[impl AsRef<[u8]>],
+    ) -> Result<Vec<BatchLine>, CallError> {
+        let body: Vec<u8> = lines.iter().flat_map(|line| [line.as_ref(), b"\n"]).flatten().copied().collect();
+        match self.decide_together(pipeline, form, held, &body) {
+            Err(CallError::Refused(problem)) if problem.kind.ends_with("too-large") => match lines {
+                [_] => Ok(vec![BatchLine::Error(BatchError { line: 1, error: *problem })]),
+                _ => {
+                    let (first, rest) = lines.split_at(lines.len() / 2);
+                    let mut answers = self.decide_lines(pipeline, form, held, first)?;
+                    answers.extend(self.decide_lines(pipeline, form, held, rest)?);
+                    Ok(answers)
+                }
+            },
+            answered => answered,
+        }
+    }
+
+    fn decide_together(
+        &self,
+        pipeline: Option<&str>,
+        form: LineForm,
+        held: Held,
         lines: &[u8],
     ) -> Result<Vec<BatchLine>, CallError> {
-        let query: Vec<(&str, &str)> = pipeline.map(|name| ("pipeline", name)).into_iter().collect();
+        let mut query: Vec<(&str, &str)> = pipeline.map(|name| ("pipeline", name)).into_iter().collect();
+        query.extend((held == Held::OnDisk).then_some(("durability", "sync")));
         let media = match form {
             LineForm::Json => "application/x-ndjson",
             LineForm::AccessLog => "text/plain",
@@ -328,6 +371,9 @@ impl Client {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
+        if body.len() > UNASKED_BYTES_MAX {
+            request = request.header("expect", "100-continue");
+        }
         let built = if method == Method::GET {
             request.body(()).map(|request| self.agent.run(request))
         } else {
@@ -344,6 +390,10 @@ impl Client {
         let text = self.read(&mut answer)?;
         Err(match serde_json::from_slice(&text) {
             Ok(problem) => CallError::Refused(Box::new(problem)),
+            // Of a proxy between.
+            Err(_) if answer.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+                CallError::Refused(Box::new(too_large(body.len())))
+            }
             Err(_) => {
                 CallError::Failed(Failure::new(format_args!("{}{path}: {}", self.base, answer.status())))
             }
@@ -358,6 +408,17 @@ impl Client {
     fn odd(&self, error: &serde_json::Error) -> CallError {
         let message = format!("{}: this answer is none of Tollhouse's: {error}", self.base);
         CallError::Failed(Failure::new(message))
+    }
+}
+
+fn too_large(bytes: usize) -> Problem {
+    Problem {
+        kind: "urn:tollhouse:problem:too-large".to_owned(),
+        title: "The request is too large".to_owned(),
+        status: StatusCode::PAYLOAD_TOO_LARGE.as_u16(),
+        detail: format!("{bytes} bytes are more than the server takes"),
+        help: None,
+        problems: Vec::new(),
     }
 }
 

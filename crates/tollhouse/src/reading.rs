@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use content::message::Envelope;
 use engine::{Input, Pipeline, Prepared};
@@ -19,6 +20,10 @@ use crate::input::messages::{Message, Messages, Unreadable, count_files};
 use crate::interrupt::Interrupt;
 use crate::options::Local;
 use crate::ordered::map_ordered;
+
+/// How often a message is sent to a server that is busy, and the time between.
+const TRIES: usize = 5;
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Which messages, and how they are read.
 #[derive(Clone, Debug, clap::Args)]
@@ -132,7 +137,7 @@ pub(crate) fn each_answer<T>(
         }
         progress.add(1);
         let (name, refused) = match read {
-            Ok((message, time)) => match ask(&message, time) {
+            Ok((message, time)) => match patiently(&interrupt, || ask(&message, time)) {
                 Ok(answer) => {
                     take(&message.name, answer)?;
                     continue;
@@ -145,6 +150,20 @@ pub(crate) fn each_answer<T>(
         progress.say(format_args!("{}: {}", printable(&name), printable(&refused)));
     }
     Ok((if bad > 0 { Exit::Found } else { Exit::Fine }, bad))
+}
+
+/// Asks a server that is busy once more, a few times: one moment of it is not the end of a whole mailbox.
+fn patiently<T>(
+    interrupt: &Interrupt,
+    ask: impl Fn() -> Result<T, CallError>,
+) -> Result<T, CallError> {
+    for _ in 1..TRIES {
+        match ask() {
+            Err(error) if error.is_for_now() && !interrupt.raised() => thread::sleep(AGAIN),
+            answer => return answer,
+        }
+    }
+    ask()
 }
 
 /// A message that is ready to be decided.

@@ -201,6 +201,12 @@ impl Journal {
         self.wait(position, self.options.durability != Durability::None).await
     }
 
+    /// Waits until what was appended by now is synced.
+    pub(crate) async fn synced(self: &Arc<Journal>) -> Result<(), LedgerError> {
+        let position = lock(&self.state).appended;
+        self.wait(position, true).await
+    }
+
     /// Waits until all up to a position is written, or synced.
     pub(crate) async fn wait(self: &Arc<Journal>, position: u64, sync: bool) -> Result<(), LedgerError> {
         loop {

@@ -297,20 +297,40 @@ impl Journal {
 
     /// Waits until everything appended so far is written and synced. Blocks.
     pub fn sync(&self) -> Result<(), JournalError> {
-        let mut state = self.shared.lock();
-        state.syncs_wanted += 1;
-        let mine = state.syncs_wanted;
-        self.shared.wake.notify_one();
+        let mine = self.ask_for_sync();
         loop {
-            state.check()?;
-            if state.syncs_done >= mine || state.closing {
+            let listener = self.shared.written.listen();
+            if self.is_synced(mine)? {
                 return Ok(());
             }
-            let listener = self.shared.written.listen();
-            drop(state);
             event_listener::Listener::wait(listener);
-            state = self.shared.lock();
         }
+    }
+
+    /// Waits for the same without blocking.
+    pub async fn synced(&self) -> Result<(), JournalError> {
+        let mine = self.ask_for_sync();
+        loop {
+            let listener = self.shared.written.listen();
+            if self.is_synced(mine)? {
+                return Ok(());
+            }
+            listener.await;
+        }
+    }
+
+    /// Has the writer sync; the number of what was asked for.
+    fn ask_for_sync(&self) -> u64 {
+        let mut state = self.shared.lock();
+        state.syncs_wanted += 1;
+        self.shared.wake.notify_one();
+        state.syncs_wanted
+    }
+
+    fn is_synced(&self, asked: u64) -> Result<bool, JournalError> {
+        let state = self.shared.lock();
+        state.check()?;
+        Ok(state.syncs_done >= asked || state.closing)
     }
 
     /// Deletes closed segments that are too old or too many, oldest first. A segment's age counts from when its

@@ -266,8 +266,11 @@ impl Shared {
             let goes_on = !full && version == VERSION && !files::is_columnar(&segment.path);
             goes_on.then(|| segment.path.clone())
         });
-        if newest.is_none() {
-            *open = None;
+        if newest.is_none()
+            && let Some(mut full) = open.take()
+        {
+            // Nobody will sync it later, whoever asks.
+            full.writer.sync()?;
         }
         let open = match (&mut *open, newest) {
             (Some(open), _) => open,

@@ -174,7 +174,7 @@ async fn answer(face: Arc<Face>, batch: BatchRequest, asked: Asked) -> Result<Ba
         None => (Form::Json, Bytes::new()),
     };
     let _room = guard::room(node, body.len())?;
-    let answered = work_on(node, Brought { pipeline, form, id, body, asked }).await?;
+    let answered = work_on(node, Brought { pipeline, form, id, body, asked, durability: None }).await?;
     // A message is one piece.
     let answered = Bytes::from(answered.concat());
     let answers = if form == Form::Arrow { Answers::Arrow(answered) } else { Answers::Ndjson(answered) };

@@ -18,7 +18,7 @@ use hyper::body::{Frame, SizeHint};
 use serde_json::{Map, Value, json};
 use tokio::runtime::Handle;
 
-use super::Params;
+use super::{Durability, Params};
 use super::decide::{BatchParams, lines};
 use crate::arrow::{self, ArrowError, Judged, Limits};
 use crate::input::{self, Form, JSON_LINES, Said};
@@ -117,7 +117,8 @@ async fn answer(
     let pipeline = Arc::clone(&node.pipeline(params.pipeline.as_deref())?);
     let form = input::form(node, &pipeline, headers, input::COLUMNS)?;
     let id = input::batch_id(headers)?;
-    let answered = work_on(node, Brought { pipeline, form, id, body, asked }).await?;
+    let durability = params.durability;
+    let answered = work_on(node, Brought { pipeline, form, id, body, asked, durability }).await?;
     let media = match form {
         Form::Arrow => arrow::MEDIA_TYPE,
         Form::JsonArray => input::JSON,
@@ -158,6 +159,8 @@ pub(crate) struct Brought {
     pub(crate) id: Option<String>,
     pub(crate) body: Bytes,
     pub(crate) asked: Asked,
+    /// What the answer waits for.
+    pub(crate) durability: Option<Durability>,
 }
 
 /// Waits for a place and works on a batch; answers in the form of the request, in parts.
@@ -167,8 +170,9 @@ pub(crate) async fn work_on(node: &Arc<Node>, batch: Brought) -> Result<Vec<Byte
     let (node, runtime) = (Arc::clone(node), Handle::current());
     blocking(move || {
         let _place = place;
-        let Brought { pipeline, form, id, body, asked } = batch;
-        let work = Work { node: &node, pipeline: &pipeline, id: id.as_deref(), arrival: node.now(), asked };
+        let Brought { pipeline, form, id, body, asked, durability } = batch;
+        let arrival = node.now();
+        let work = Work { node: &node, pipeline: &pipeline, id: id.as_deref(), arrival, asked, durability };
         runtime.block_on(async {
             match form {
                 Form::Arrow => work.arrow(body).await,
@@ -186,19 +190,22 @@ struct Work<'a> {
     id: Option<&'a str>,
     arrival: Time,
     asked: Asked,
+    durability: Option<Durability>,
 }
 
 impl Work<'_> {
     async fn ask(&self, mut batch: Batch<'_>, number: usize) -> Result<Judged, Failure> {
         batch.id = self.id.map(|id| format!("{id}\0{number}"));
         let engine = &self.node.engine;
-        Ok(match self.asked {
+        let (decisions, answer) = match self.asked {
             Asked::Observe => (None, engine.observe_batch(self.pipeline, &batch, self.arrival).await?),
             Asked::Decide => {
                 let (decisions, answer) = engine.decide_batch(self.pipeline, &batch, self.arrival).await?;
                 (Some(decisions), answer)
             }
-        })
+        };
+        Durability::hold(self.durability, self.node, decisions.as_deref().unwrap_or_default()).await?;
+        Ok((decisions, answer))
     }
 
     async fn arrow(&self, body: Bytes) -> Result<Vec<Bytes>, Failure> {

@@ -11,7 +11,7 @@ use engine::Pipeline;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::Params;
+use super::{Durability, Params};
 use crate::api;
 use crate::input::{self, BATCH, EnvelopeSource, EventHeaders, Form, JSON_LINES, Lookups, Reading, Said};
 use crate::node::{Node, blocking};
@@ -34,6 +34,9 @@ pub(super) struct EventParams {
     /// it. Only for mail that one's own servers stored.
     #[param(inline)]
     envelope: Option<EnvelopeSource>,
+    /// `sync`: the answer comes once what was added is on disk, whatever `[ledger] durability` says.
+    #[param(inline)]
+    durability: Option<Durability>,
 }
 
 impl EventParams {
@@ -49,6 +52,9 @@ impl EventParams {
 pub(super) struct BatchParams {
     /// The pipeline; the first of the configuration if none is named.
     pub(super) pipeline: Option<String>,
+    /// `sync`: the answer comes once what was added is on disk, whatever `[ledger] durability` says.
+    #[param(inline)]
+    pub(super) durability: Option<Durability>,
 }
 
 /// Counts, judges and logs one event.
@@ -73,6 +79,7 @@ pub(super) async fn decide(
     let event =
         input::submitted(&node, pipeline, &headers, params.reading(), body, Lookups::Configured).await?;
     let decisions = node.engine.decide(vec![event.prepared]).await?;
+    Durability::hold(params.durability, &node, &decisions).await?;
     let decision = decisions.first().ok_or_else(|| INTERNAL.failure("the event was not decided"))?;
     Ok(Json(api::Decision::from(decision)))
 }
@@ -99,6 +106,7 @@ pub(super) async fn observe(
     let event =
         input::submitted(&node, pipeline, &headers, params.reading(), body, Lookups::Configured).await?;
     let seen = node.engine.observe(event.prepared).await?;
+    Durability::hold(params.durability, &node, &[]).await?;
     Ok(Json(api::Explanation::from(&seen)))
 }
 
@@ -124,6 +132,7 @@ pub(super) async fn peek(
     let event =
         input::submitted(&node, pipeline, &headers, params.reading(), body, Lookups::Configured).await?;
     let seen = node.engine.peek(event.prepared).await?;
+    Durability::hold(params.durability, &node, &[]).await?;
     Ok(Json(api::Explanation::from(&seen)))
 }
 
@@ -160,7 +169,7 @@ pub(super) async fn batch(
     let lines = lines(&body, node.plan().batch_max)?;
     let mut answer = Vec::new();
     for (chunk, number) in lines.chunks(CHUNK).zip((1..).step_by(CHUNK)) {
-        match decide_lines(&node, pipeline, form, chunk, number).await {
+        match decide_lines(&node, pipeline, form, params.durability, chunk, number).await {
             Ok(answers) => answer.extend_from_slice(&answers),
             // Nothing was decided yet, so the whole can be sent again.
             Err(failure) if number == 1 => return Err(failure),
@@ -200,6 +209,7 @@ async fn decide_lines(
     node: &Arc<Node>,
     pipeline: &Arc<Pipeline>,
     form: Form,
+    durability: Option<Durability>,
     lines: &[Bytes],
     number: usize,
 ) -> Result<Vec<u8>, Failure> {
@@ -215,6 +225,7 @@ async fn decide_lines(
     })
     .await;
     let decisions = node.engine.decide(prepared).await?;
+    Durability::hold(durability, node, &decisions).await?;
     let bad = failures.iter().flatten().count();
     node.metrics.bad_lines.inc_by(bad as u64);
     Ok(blocking(move || {

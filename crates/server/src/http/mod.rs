@@ -21,9 +21,10 @@ use axum::http::request::Parts;
 use axum::http::{Method, Uri};
 use axum::middleware;
 use axum::routing::any;
-use engine::Engine;
+use engine::{Decision, Engine};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use utoipa::OpenApi;
+use utoipa::{OpenApi, ToSchema};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -32,7 +33,8 @@ use crate::api;
 use crate::guard::guard;
 use crate::node::{Clock, Node};
 use crate::problem::{
-    Failure, INVALID_BODY, INVALID_PARAMETER, METHOD_NOT_ALLOWED, NOT_FOUND, UNSUPPORTED_TYPE, shown,
+    Failure, INVALID_BODY, INVALID_PARAMETER, METHOD_NOT_ALLOWED, NOT_FOUND, UNAVAILABLE, UNSUPPORTED_TYPE,
+    shown,
 };
 
 #[derive(OpenApi)]
@@ -138,6 +140,27 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
                 .failure(format!("query: {}", shown(&why)))
                 .help("`/openapi.json` names the parameters")
         })
+    }
+}
+
+/// What a request's answer waits for, beside what the node's configuration says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Durability {
+    /// All that the request has added is on disk and synced, in statistics and journal.
+    Sync,
+}
+
+impl Durability {
+    /// Waits for it. Who asks for it forgets the events once they are answered: those that could not be counted are an
+    /// error then, whatever `on_error` says.
+    pub(crate) async fn hold(wanted: Option<Durability>, node: &Node, decisions: &[Decision]) -> Result<(), Failure> {
+        let Some(Durability::Sync) = wanted else { return Ok(()) };
+        if decisions.iter().any(|decision| decision.uncounted) {
+            let failure = UNAVAILABLE.failure("statistics cannot be had: not all events were counted");
+            return Err(failure.help("send it again: what has an id counts once"));
+        }
+        Ok(node.engine.sync().await?)
     }
 }
 

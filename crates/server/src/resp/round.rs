@@ -182,6 +182,10 @@ mod tests {
             self.home.maintain(now)
         }
 
+        fn sync(&self) -> Answer<'_, ()> {
+            self.home.sync()
+        }
+
         fn close(&self) -> Result<(), LedgerError> {
             self.home.close()
         }

@@ -128,6 +128,8 @@ struct Inner {
     horizon: AtomicI64,
     /// One past the epoch up to which all is as safe as the durability asks for.
     finished: AtomicU64,
+    /// One past the epoch up to which all is synced.
+    synced: AtomicU64,
     /// One past the last epoch whose flush found no room.
     refused: AtomicU64,
     /// Notified after each flush.
@@ -148,6 +150,8 @@ struct Inner {
 #[derive(Default)]
 struct Signal {
     flush: bool,
+    /// The next flush is synced, whatever the durability.
+    sync: bool,
     /// Live bytes that merges may write.
     merge: u64,
     stop: bool,
@@ -341,6 +345,10 @@ impl Ledger for Embedded {
         inner.merge(MERGE_BYTES)
     }
 
+    fn sync(&self) -> Answer<'_, ()> {
+        Box::pin(self.inner.sync())
+    }
+
     fn close(&self) -> Result<(), LedgerError> {
         let first = !self.inner.closed.swap(true, Ordering::SeqCst);
         let closed = if first { self.inner.close() } else { self.inner.check_poison() };
@@ -386,6 +394,7 @@ impl Inner {
             horizon: AtomicI64::new(store.floor()),
             store,
             finished: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             progress: Event::new(),
             full: Mutex::default(),
@@ -443,9 +452,16 @@ impl Inner {
             && self.store.is_durable()
             && let Some(epoch) = applied
         {
-            self.safe(epoch).await?;
+            self.until(&self.finished, epoch, false).await?;
         }
         Ok(outcomes)
+    }
+
+    async fn sync(&self) -> Result<(), LedgerError> {
+        match self.store.is_durable() {
+            true => self.until(&self.synced, self.store.epoch(), true).await,
+            false => Ok(()),
+        }
     }
 
     /// Waits until there is room for more that is not written yet.
@@ -456,29 +472,33 @@ impl Inner {
             if !self.store.is_durable() || self.store.dirty_bytes() <= self.dirty_bytes_max {
                 return Ok(());
             }
-            self.ask_for_flush();
+            self.ask_for_flush(false);
             progress.await;
         }
     }
 
-    /// Waits until a flush has made an epoch safe.
-    async fn safe(&self, epoch: u64) -> Result<(), LedgerError> {
+    /// Waits until a flush has gone beyond an epoch: one past the last that has is in `reached`.
+    async fn until(&self, reached: &AtomicU64, epoch: u64, sync: bool) -> Result<(), LedgerError> {
         loop {
             let progress = self.progress.listen();
-            if self.finished.load(Ordering::Acquire) > epoch {
+            if reached.load(Ordering::Acquire) > epoch {
                 return Ok(());
             }
             self.check_poison()?;
             if self.refused.load(Ordering::Acquire) > epoch {
                 self.check_full()?;
             }
-            self.ask_for_flush();
+            self.ask_for_flush(sync);
             progress.await;
         }
     }
 
-    fn ask_for_flush(&self) {
-        lock(&self.signal).flush = true;
+    fn ask_for_flush(&self, sync: bool) {
+        {
+            let mut signal = lock(&self.signal);
+            signal.flush = true;
+            signal.sync |= sync;
+        }
         self.signalled.notify_all();
     }
 
@@ -519,7 +539,7 @@ impl Inner {
         };
         loop {
             let interval = if self.is_full.load(Ordering::Acquire) { interval.min(RETRY) } else { interval };
-            {
+            let sync = {
                 let signal = lock(&self.signal);
                 let idle = |signal: &mut Signal| !signal.flush && !signal.stop;
                 let mut signal = if interval == Duration::MAX {
@@ -532,9 +552,11 @@ impl Inner {
                     return;
                 }
                 signal.flush = false;
-            }
+                std::mem::take(&mut signal.sync)
+            };
             // A failure has told everyone who waits.
-            if let Err(LedgerError::Poisoned { .. }) = self.flush(self.durability != Durability::None) {
+            if let Err(LedgerError::Poisoned { .. }) = self.flush(sync || self.durability != Durability::None)
+            {
                 return;
             }
         }
@@ -565,7 +587,7 @@ impl Inner {
         match self.store.flush(sync, || self.world()) {
             // Closed in between, which has written all.
             Err(StoreError::Failed(_)) if self.closed.load(Ordering::SeqCst) => return Ok(()),
-            flushed => self.flushed(flushed)?,
+            flushed => self.flushed(flushed, sync)?,
         }
         if dirty > 0 {
             lock(&self.signal).merge += 2 * dirty;
@@ -575,10 +597,13 @@ impl Inner {
     }
 
     /// Tells everyone what came of a flush.
-    fn flushed(&self, flushed: Result<u64, StoreError>) -> Result<(), LedgerError> {
+    fn flushed(&self, flushed: Result<u64, StoreError>, sync: bool) -> Result<(), LedgerError> {
         match flushed {
             Ok(epoch) => {
                 self.finished.fetch_max(epoch.saturating_add(1), Ordering::AcqRel);
+                if sync {
+                    self.synced.fetch_max(epoch.saturating_add(1), Ordering::AcqRel);
+                }
                 if self.is_full.swap(false, Ordering::AcqRel) {
                     tracing::info!("the ledger takes additions again");
                 }
@@ -620,7 +645,7 @@ impl Inner {
         if let Err(error) = sketches::keep(&self.world(), &self.store) {
             tracing::warn!(%error, "admission sketches could not be written: sightings start to count anew");
         }
-        self.flushed(self.store.close(|| self.world()).map(|()| u64::MAX))
+        self.flushed(self.store.close(|| self.world()).map(|()| u64::MAX), true)
     }
 
     fn timeline(&self, key: Key) -> Result<Option<Timeline>, LedgerError> {

@@ -22,7 +22,7 @@ use server::Server;
 use server::api::{BatchLine, Decision};
 use tokio::sync::Notify;
 
-use crate::client::{Client, LineForm};
+use crate::client::{Client, Held, LineForm};
 use crate::console::{self, BOLD, Cell, DIM, Output, Progress, Table, colour, say};
 use crate::corpora;
 use crate::draw;
@@ -232,8 +232,9 @@ fn stream(
                     Sample::Web(line) => Some(*line),
                     Sample::Mail(_) => None,
                 });
-                let lines: Vec<u8> = lines.flatten().copied().collect();
-                for answer in client.decide_lines(Some("web"), LineForm::AccessLog, &lines)? {
+                let lines: Vec<&[u8]> = lines.map(|line| line.trim_ascii_end()).collect();
+                let form = LineForm::AccessLog;
+                for answer in client.decide_lines(Some("web"), form, Held::AsConfigured, &lines)? {
                     if let BatchLine::Decision(decision) = answer {
                         judged.push(Judged { decision: *decision, label: None });
                     }

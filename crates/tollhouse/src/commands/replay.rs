@@ -12,7 +12,7 @@ use judge::Action;
 use serde::Serialize;
 use server::api::{BatchLine, Decision};
 
-use crate::client::{Client, LineForm};
+use crate::client::{Client, Held, LineForm};
 use crate::clock;
 use crate::console::{DIM, Output, Progress, colour, say};
 use crate::exit::{Exit, Failure};
@@ -304,18 +304,17 @@ fn remote(
         if interrupt.raised() {
             return Ok(Exit::Interrupted);
         }
-        let (mut numbers, mut body) = (Vec::new(), Vec::new());
+        let (mut numbers, mut lines) = (Vec::new(), Vec::new());
         for (number, line) in batch.map_err(|error| unreadable(args, &error))? {
             match line {
                 Line::Bytes(bytes) => {
                     numbers.push(number);
-                    body.extend_from_slice(&bytes);
-                    body.push(b'\n');
+                    lines.push(bytes);
                 }
                 Line::TooLong => replay.bad(number, TOO_LONG),
             }
         }
-        let answers = client.decide_lines(args.pipeline.as_deref(), form, &body)?;
+        let answers = client.decide_lines(args.pipeline.as_deref(), form, Held::AsConfigured, &lines)?;
         replay.progress.add(answers.len() as u64);
         for (number, answer) in numbers.into_iter().zip(answers) {
             match answer {

@@ -55,6 +55,43 @@ pub(crate) fn wait(server: &Server, count: u64) {
     }
 }
 
+/// A server that writes nothing by itself for as long as a test runs, so that being killed it loses all that nobody asked it
+/// to keep.
+const LAZY: [&str; 2] = ["--set", "ledger.durability=1h"];
+
+/// Kills a server, and starts it anew on the same data and port.
+fn restarted(server: Server, data: &Data) -> Server {
+    let url = server.url.clone();
+    server.end(Signal::KILL);
+    Server::start_again(&data.path(), &url, &LAZY)
+}
+
+/// Has events come before each of some kills of the server, so many in all that it then knows.
+pub(crate) fn survives_kills(data: &Data, follow: impl Fn(&Server) -> Ends, mut append: impl FnMut(i64)) {
+    let mut server = Server::start(&data.path(), &LAZY);
+    append(1);
+    let child = follow(&server);
+    let mut sent = 1u64;
+    for kill in 1..4i64 {
+        // Something of what came last was answered; the rest is on its way while the server dies.
+        let before = sent - 1;
+        while seen(&server) <= before {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        (sent.cast_signed() + 1..=40 * kill).for_each(&mut append);
+        sent = 40 * kill.cast_unsigned();
+        while seen(&server) <= before + 1 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        server = restarted(server, data);
+        wait(&server, sent);
+    }
+    end(child, Signal::TERM);
+    // Acknowledged is what a killed server still has.
+    let server = restarted(server, data);
+    assert_eq!(seen(&server), sent);
+}
+
 /// A process that ends with the test.
 pub(crate) struct Ends(pub(crate) Child);
 
@@ -114,6 +151,34 @@ fn rotations_and_restarts_lose_and_repeat_nothing() {
     let log = log.to_str().unwrap();
     run(["follow", "--once", "--server", &server.url, "--position", position, log], "").expect(0);
     assert_eq!(seen(&server), 8);
+}
+
+#[test]
+fn a_log_is_taken_whole_though_the_server_is_killed() {
+    let data = Data::new(&["web"]);
+    let parent = tempfile::tempdir().unwrap();
+    let (log, position) = (parent.path().join("access.log"), parent.path().join("position"));
+    survives_kills(&data, |server| follow(server, &log, &position), |at| append(&log, &line(at % 60, &at.to_string())));
+    let ran = data.run(&["export", "--format", "ndjson"], "").expect(0);
+    let mut ids: Vec<String> = ran.json().iter().map(|row| row["event_id"].to_string()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 120, "each decision is in the journal");
+}
+
+#[test]
+fn logs_that_begin_alike_are_different_logs() {
+    let data = Data::new(&["web"]);
+    let server = Server::start(&data.path(), &[]);
+    let parent = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        let log = parent.path().join(name);
+        append(&log, &(line(1, "same") + &line(2, name)));
+        let log = log.to_str().unwrap();
+        run(["follow", "--once", "--server", &server.url, log], "").expect(0);
+    }
+    // The first line is one event, as that of a copy is.
+    assert_eq!(seen(&server), 3);
 }
 
 #[test]
@@ -177,28 +242,63 @@ fn publish(connection: &mut TcpStream, subject: &str, body: &str) -> String {
     }
 }
 
+/// Makes the stream, on a connection that has said nothing yet or has made it before.
+fn make_stream(connection: &mut TcpStream) {
+    let made = publish(
+        connection,
+        "$JS.API.STREAM.CREATE.LOGS",
+        r#"{"name":"LOGS","subjects":["logs.*"],"storage":"file"}"#,
+    );
+    assert!(!made.contains("error"), "{made}");
+}
+
+fn follow_nats(server: &Server, port: u16, consumer: &str) -> Ends {
+    let child = Command::new(env!("CARGO_BIN_EXE_tollhouse"))
+        .args(["follow", "--server", &server.url, "--stream", "LOGS", "--consumer", consumer])
+        .args(["--nats", &format!("nats://127.0.0.1:{port}")])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    Ends(child.unwrap())
+}
+
+#[test]
+fn a_stream_of_nats_is_taken_whole_though_the_server_is_killed() {
+    let storage = tempfile::tempdir().unwrap();
+    let Some((_nats, port, mut connection)) = nats(storage.path()) else { return };
+    connection.write_all(b"CONNECT {\"verbose\":false}\r\nSUB answer 1\r\n").unwrap();
+    make_stream(&mut connection);
+    let data = Data::new(&["web"]);
+    let append = |at: i64| drop(publish(&mut connection, "logs.a", &line(at % 60, &at.to_string())));
+    survives_kills(&data, |server| follow_nats(server, port, "one"), append);
+}
+
+#[test]
+fn a_stream_of_nats_that_was_made_anew_is_another() {
+    let storage = tempfile::tempdir().unwrap();
+    let Some((_nats, port, mut connection)) = nats(storage.path()) else { return };
+    connection.write_all(b"CONNECT {\"verbose\":false}\r\nSUB answer 1\r\n").unwrap();
+    let data = Data::new(&["web"]);
+    let server = Server::start(&data.path(), &[]);
+    for round in 1..3 {
+        make_stream(&mut connection);
+        publish(&mut connection, "logs.a", &line(1, "a"));
+        let child = follow_nats(&server, port, "one");
+        wait(&server, round);
+        end(child, Signal::TERM);
+        publish(&mut connection, "$JS.API.STREAM.DELETE.LOGS", "");
+    }
+}
+
 #[test]
 fn a_stream_of_nats_is_consumed_once() {
     let storage = tempfile::tempdir().unwrap();
     let Some((_nats, port, mut connection)) = nats(storage.path()) else { return };
     connection.write_all(b"CONNECT {\"verbose\":false}\r\nSUB answer 1\r\n").unwrap();
-    let made = publish(
-        &mut connection,
-        "$JS.API.STREAM.CREATE.LOGS",
-        r#"{"name":"LOGS","subjects":["logs.*"],"storage":"file"}"#,
-    );
-    assert!(!made.contains("error"), "{made}");
+    make_stream(&mut connection);
     let data = Data::new(&["web"]);
     let server = Server::start(&data.path(), &[]);
-    let follow = |consumer: &str| {
-        let child = Command::new(env!("CARGO_BIN_EXE_tollhouse"))
-            .args(["follow", "--server", &server.url, "--stream", "LOGS", "--consumer", consumer])
-            .args(["--nats", &format!("nats://127.0.0.1:{port}")])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        Ends(child.unwrap())
-    };
+    let follow = |consumer: &str| follow_nats(&server, port, consumer);
     publish(&mut connection, "logs.a", &line(1, "a"));
     publish(&mut connection, "logs.b", &line(1, "a"));
     let child = follow("first");

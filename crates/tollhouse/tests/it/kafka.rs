@@ -15,7 +15,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::follow::{Ends, end, line, seen, wait};
+use crate::follow::{Ends, end, line, seen, survives_kills, wait};
 use crate::program::{Data, Ran, Server, run};
 use crate::python::python;
 
@@ -195,6 +195,32 @@ fn a_topic_is_consumed_once_whatever_is_killed() {
     let said = follower.once();
     assert!(said.stderr.contains(&format!("{} events", sent + 2)), "{}", said.stderr);
     assert_eq!(seen(&server), sent + 2);
+}
+
+#[test]
+fn a_topic_is_taken_whole_though_the_server_is_killed() {
+    let data = Data::new(&["web"]);
+    let broker = Broker::start(3);
+    let parent = tempfile::tempdir().unwrap();
+    let follow = |server: &Server| {
+        let child = Command::new(env!("CARGO_BIN_EXE_tollhouse"))
+            .args(["follow", "--server", &server.url, &broker.url(), "--position"])
+            .arg(parent.path().join("position"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Ends(child.unwrap())
+    };
+    let record = |at: i64| Record::new(TOPIC, line(at % 60, "a")).partition((at % 3) as i32);
+    survives_kills(&data, follow, |at| broker.publish([record(at)]));
+}
+
+#[test]
+fn a_broker_without_ids_of_topics_is_refused() {
+    let broker = Broker::start(1);
+    broker.broker.with_state(|state| state.topics.get_mut(TOPIC).unwrap().topic_id = [0; 16]);
+    let ran = run(["follow", "--server", "http://127.0.0.1:1", &broker.url()], "").expect(2);
+    assert!(ran.stderr.contains("gives the topic `logs` no id"), "{}", ran.stderr);
 }
 
 /// Follows a topic that is written in two halves, is killed between them, and then loses its position.

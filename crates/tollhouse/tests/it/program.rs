@@ -129,21 +129,27 @@ pub(crate) struct Server {
 impl Server {
     /// Starts `serve` on a free port.
     pub(crate) fn start(data: &Path, args: &[&str]) -> Server {
-        Server::start_by(Command::new(PROGRAM), data, args)
+        Server::start_by(Command::new(PROGRAM), data, "127.0.0.1:0", args)
+    }
+
+    /// Starts it on the port that one before had.
+    pub(crate) fn start_again(data: &Path, url: &str, args: &[&str]) -> Server {
+        let address = url.trim_start_matches("http://");
+        Server::start_by(Command::new(PROGRAM), data, address, args)
     }
 
     /// The same of a process whose files may be limited: a write beyond the limit fails, and no signal comes with it.
     pub(crate) fn start_limitable(data: &Path, args: &[&str]) -> Server {
         let mut shell = Command::new("sh");
         shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", PROGRAM]);
-        Server::start_by(shell, data, args)
+        Server::start_by(shell, data, "127.0.0.1:0", args)
     }
 
-    fn start_by(command: Command, data: &Path, args: &[&str]) -> Server {
+    fn start_by(command: Command, data: &Path, listen: &str, args: &[&str]) -> Server {
         let mut all = vec![
             OsStr::new("serve"),
             OsStr::new("--listen"),
-            OsStr::new("127.0.0.1:0"),
+            OsStr::new(listen),
             OsStr::new("--data"),
         ];
         all.push(data.as_os_str());

@@ -21,7 +21,7 @@ use krafka::{Kafka, KrafkaError};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
 
-use super::{AGAIN, LINES_MAX, LOOK};
+use super::{AGAIN, LINES_MAX, LOOK, Line};
 
 const SCHEME: &str = "kafka://";
 const PORT: u16 = 9092;
@@ -45,6 +45,8 @@ const TRIES: u32 = 3;
 /// What Kafka's protocol calls the first and the last offset.
 const FIRST: i64 = -2;
 const END: i64 = -1;
+/// What brokers without ids of topics say: all topics would be one.
+const NO_ID: [u8; 16] = [0; 16];
 
 /// Brokers and a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,9 +108,6 @@ pub(super) enum Begin {
     AtFirst,
     AtEnd,
 }
-
-/// A record's name and what it is.
-pub(super) type Line = (Option<String>, Vec<u8>);
 
 /// What came of a look.
 #[derive(Debug, Default)]
@@ -306,6 +305,12 @@ impl Reading {
         let unknown = || Err(KrafkaError::unknown_topic(topic));
         let described = described.remove(topic).unwrap_or_else(unknown)?;
         let partitions = described.partitions.iter().map(|partition| partition.partition).collect();
+        if described.topic_id == NO_ID {
+            return Err(KrafkaError::illegal_state(format!(
+                "the broker gives the topic `{topic}` no id, by which its records are told from those of others: \
+                 Kafka has ids of topics since 2.8"
+            )));
+        }
         Ok((hex(described.topic_id), partitions))
     }
 

@@ -4,9 +4,10 @@
 //! file ─► lines ─► events, named after the stream and their place in it ─► server ─► position kept
 //! ```
 //!
-//! The position is kept once the server has answered, which it does when its durability holds. What is sent again after
-//! a crash, here or there, has the same names and counts once. A stream is known by its first line, so that a file that
-//! was rotated away, copied or truncated is not taken for another or for the same.
+//! What can be had again is asked to be on the server's disk before it is answered, whatever durability the server is
+//! configured for, and only then is the position kept or a message acknowledged: no crash loses any of it. What is sent
+//! again after one, here or there, has the same names and counts once. A stream is known by its first line, so that a file
+//! that was rotated away, copied or truncated is not taken for another or for the same.
 
 mod kafka;
 mod nats;
@@ -28,7 +29,7 @@ use serde_json::{Map, Value};
 use server::api::BatchLine;
 use sha2::{Digest, Sha256};
 
-use crate::client::{CallError, Client, LineForm};
+use crate::client::{CallError, Client, Held, LineForm};
 use crate::console::{Output, printable, say};
 use crate::exit::{Exit, Failure};
 use crate::input::messages::STDIN;
@@ -100,6 +101,9 @@ const AGAIN: Duration = Duration::from_secs(1);
 const NAMED_MAX: u64 = 20;
 /// Bytes of the first line by which a stream is known.
 const KNOWN_BY: usize = 4096;
+
+/// A line, and its name if it has a place where it can be had again.
+type Line = (Option<String>, Vec<u8>);
 
 /// Where it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -177,7 +181,7 @@ impl Follow<'_> {
         }
     }
 
-    /// Messages are acknowledged once the server has answered; a connection that breaks is made again, and what was not
+    /// Messages are acknowledged once they are on the server's disk; a connection that breaks is made again, and what was not
     /// acknowledged then comes again.
     fn nats(&mut self, url: &str) -> Result<Exit, Failure> {
         let stream = self.args.stream.as_deref().unwrap_or_default();
@@ -204,7 +208,7 @@ impl Follow<'_> {
         Ok(Exit::Interrupted)
     }
 
-    /// Offsets are kept once the server has answered. What is wrong with the address is told at once; later brokers
+    /// Offsets are kept once what is before them is on the server's disk. What is wrong with the address is told at once; later brokers
     /// may be away for a while.
     fn kafka(&mut self, url: &str) -> Result<Exit, Failure> {
         let failed = |why: String| Failure::new(format_args!("Kafka: {why}"));
@@ -322,60 +326,79 @@ impl Follow<'_> {
         Ok(self.open(Path::new(&name))?.filter(|rotated| rotated.stream == kept.stream))
     }
 
-    /// Has lines judged, however long the server cannot be had.
-    fn send(&mut self, lines: Vec<(Option<String>, Vec<u8>)>) -> Result<(), Failure> {
-        let mut body = Vec::new();
+    /// Has lines judged, however long the server cannot be had. Of those with a name nothing is lost by what happens to
+    /// the server afterwards: they are on its disk.
+    fn send(&mut self, lines: Vec<Line>) -> Result<(), Failure> {
+        let mut events = Vec::with_capacity(lines.len());
         for (name, line) in lines {
             let line = line.trim_ascii();
             if line.is_empty() {
                 continue;
             }
             match object(self.args.format, line, name.as_deref()) {
-                Ok(object) => {
-                    // Writing to a vector cannot fail.
-                    let _ = serde_json::to_writer(&mut body, &object);
-                    body.push(b'\n');
-                }
-                Err(why) => match name {
-                    Some(name) => self.bad(&format!("{name}: {why}")),
-                    None => self.bad(&why),
-                },
+                Ok(object) => events.push((name, object.to_string())),
+                Err(why) => self.bad_at(name.as_deref(), &why),
             }
         }
-        if body.is_empty() {
+        if events.is_empty() {
             return Ok(());
         }
-        let answers = loop {
-            let form = LineForm::Json;
-            match self.client.decide_lines(self.args.pipeline.as_deref(), form, &body) {
-                Ok(answers) => break answers,
-                Err(CallError::Refused(problem)) if problem.status != 503 => {
-                    return Err(CallError::Refused(problem).into());
-                }
-                Err(error) if self.interrupt.raised() => return Err(error.into()),
-                Err(_) => thread::sleep(AGAIN),
-            }
+        let (names, events): (Vec<_>, Vec<_>) = events.into_iter().unzip();
+        // What can be sent again is forgotten here once it is safe there.
+        let held = match names.iter().all(Option::is_some) {
+            true => Held::OnDisk,
+            false => Held::AsConfigured,
         };
-        for answer in answers {
-            match answer {
-                BatchLine::Error(error) => self.bad(&error.error.detail),
-                BatchLine::Decision(decision) => {
-                    self.events += 1;
-                    if decision.action == Action::Accept {
-                        continue;
-                    }
-                    if self.out.is_json() {
-                        self.out.json(&decision)?;
-                    } else {
-                        let names: Vec<&str> =
-                            decision.reasons.iter().map(|reason| reason.name.as_str()).collect();
-                        let (time, action) = (decision.time, decision.action);
-                        self.out.line(format_args!("{time}  {action:<10}  {}", names.join(", ")))?;
-                    }
-                }
-            }
+        let answers = self.decided(&events, held)?;
+        for (name, answer) in names.iter().zip(answers) {
+            self.tell(name.as_deref(), answer)?;
         }
         self.out.flush()
+    }
+
+    /// What a server says of events, however long it cannot be had.
+    fn decided(&self, events: &[String], held: Held) -> Result<Vec<BatchLine>, Failure> {
+        let pipeline = self.args.pipeline.as_deref();
+        loop {
+            match self.client.decide_lines(pipeline, LineForm::Json, held, events) {
+                Ok(answers) if held == Held::AsConfigured || is_whole(&answers, events.len()) => {
+                    return Ok(answers);
+                }
+                Err(error @ CallError::Refused(_)) if !error.is_for_now() => return Err(error.into()),
+                Err(error) if self.interrupt.raised() => return Err(error.into()),
+                Ok(_) if self.interrupt.raised() => {
+                    return Err(Failure::new("the server could not take all of a batch"));
+                }
+                Ok(_) | Err(_) => thread::sleep(AGAIN),
+            }
+        }
+    }
+
+    fn tell(&mut self, name: Option<&str>, answer: BatchLine) -> Result<(), Failure> {
+        let decision = match answer {
+            BatchLine::Decision(decision) => decision,
+            BatchLine::Error(error) => {
+                self.bad_at(name, &error.error.detail);
+                return Ok(());
+            }
+        };
+        self.events += 1;
+        if decision.action == Action::Accept {
+            return Ok(());
+        }
+        if self.out.is_json() {
+            return self.out.json(&decision);
+        }
+        let names: Vec<&str> = decision.reasons.iter().map(|reason| reason.name.as_str()).collect();
+        let (time, action) = (decision.time, decision.action);
+        self.out.line(format_args!("{time}  {action:<10}  {}", names.join(", ")))
+    }
+
+    fn bad_at(&mut self, name: Option<&str>, why: &str) {
+        match name {
+            Some(name) => self.bad(&format!("{name}: {why}")),
+            None => self.bad(why),
+        }
     }
 
     fn bad(&mut self, why: &str) {
@@ -386,6 +409,12 @@ impl Follow<'_> {
             say("further lines that are no events are only counted");
         }
     }
+}
+
+/// Whether a batch was answered as a whole: an error of the server itself leaves events to be sent again.
+fn is_whole(answers: &[BatchLine], events: usize) -> bool {
+    let is_own = |answer: &BatchLine| matches!(answer, BatchLine::Error(error) if error.error.status >= 500);
+    answers.len() == events && !answers.iter().any(is_own)
 }
 
 /// A line as an event of this name, unless it has one.
@@ -424,7 +453,7 @@ struct Opened {
 }
 
 /// Lines with their names, and the offset behind them.
-type Taken = (Vec<(Option<String>, Vec<u8>)>, u64);
+type Taken = (Vec<Line>, u64);
 
 impl Opened {
     /// `None` as long as there is no whole line, so that nobody knows what stream it is.
@@ -464,11 +493,21 @@ impl Opened {
                 let skipped = self.reader.skip_until(b'\n')?;
                 self.at += skipped as u64;
             }
-            lines.push((Some(format!("{}:{next}", self.stream)), line));
+            lines.push((Some(name_of(&self.stream, next, &line)), line));
             next = self.at;
         }
         Ok((lines, next))
     }
+}
+
+/// The name of a line: its stream, its offset there, and a hash of what it says, as two streams may have begun alike.
+fn name_of(stream: &str, offset: u64, line: &[u8]) -> String {
+    format!("{stream}:{offset}:{}", hash(line.trim_ascii()))
+}
+
+/// 16 hexadecimal digits that stand for bytes.
+fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The hash of a file's first line; `None` as long as that is not whole. The file's own place stays.
@@ -487,7 +526,7 @@ fn stream_of(file: &File) -> io::Result<Option<String>> {
         None if length < KNOWN_BY => return Ok(None),
         None => {}
     }
-    Ok(Some(Sha256::digest(&first).iter().take(8).map(|byte| format!("{byte:02x}")).collect()))
+    Ok(Some(hash(&first)))
 }
 
 fn read_position<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Failure> {
@@ -503,10 +542,8 @@ fn read_position<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Failure>
 
 /// Replaces the file, so that a crash leaves the old position or the new one.
 fn write_position(path: &Path, position: &impl Serialize) -> Result<(), Failure> {
-    let written = serde_json::to_vec(position).map_err(io::Error::from);
-    written
-        .and_then(|bytes| disk::replace(path, &bytes))
-        .map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))
+    let write = || disk::replace(path, &serde_json::to_vec(position)?);
+    write().map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))
 }
 
 #[cfg(test)]
@@ -530,7 +567,7 @@ mod tests {
         let mut position = Position { stream: opened.stream.clone(), offset: 0 };
         let (lines, next) = opened.lines(&position).unwrap();
         assert_eq!(texts(&lines), ["first", "second", "xxxxxxxxx", "fourth"]);
-        assert_eq!(lines[1].0, Some(format!("{}:6", opened.stream)));
+        assert_eq!(lines[1].0, Some(name_of(&opened.stream, 6, b"second")));
         position.offset = next;
         assert_eq!(opened.lines(&position).unwrap(), (vec![], next));
         File::options().append(true).open(&path).unwrap().write_all(b"th\n").unwrap();
@@ -538,7 +575,7 @@ mod tests {
         assert_eq!(texts(&lines), ["fifth"]);
         // The same from the beginning has the same names.
         let again = Opened::new(&path).unwrap().unwrap().lines(&Position::default()).unwrap();
-        assert_eq!(again.0[1].0, Some(format!("{}:6", opened.stream)));
+        assert_eq!(again.0[1].0, Some(name_of(&opened.stream, 6, b"second")));
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! CONNECT, SUB inbox ─► create the consumer ─► ask for some messages ─► MSG, HMSG … ─► handed over ─► +ACK each
 //! ```
 //!
-//! What is not acknowledged comes again, to this process or the next one. A message is named after its stream and its
-//! sequence number there, so it counts once. (docs.nats.io, "Client Protocol"; ADR-13, "Pull Subscribe internals".)
+//! What is not acknowledged comes again, to this process or the next one. A message is named after its stream, when that was
+//! made, and its sequence number there, so it counts once: a stream that was made anew has the same numbers again. (docs.nats.io, "Client Protocol"; ADR-13, "Pull Subscribe internals".)
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -30,7 +30,7 @@ const PORT: u16 = 4222;
 /// A message of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Message {
-    /// `STREAM:SEQUENCE`.
+    /// `STREAM@CREATED:SEQUENCE`.
     pub(super) name: String,
     pub(super) payload: Vec<u8>,
     /// Where it is acknowledged.
@@ -52,10 +52,24 @@ enum Op {
     },
 }
 
+/// What JetStream answers, as far as it is needed.
+#[derive(Deserialize)]
+struct Answer {
+    error: Option<Problem>,
+    created: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Problem {
+    description: String,
+}
+
 /// A connection with a consumer.
 pub(super) struct Consumer {
     reader: BufReader<TcpStream>,
     stream: String,
+    /// When the stream was made, as the server says it.
+    created: String,
     consumer: String,
     /// Where the server answers: a subject of this connection's own, or several would hear each other's messages.
     inbox: String,
@@ -86,7 +100,8 @@ impl Consumer {
         connection.set_nodelay(true)?;
         let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
         let inbox = format!("_INBOX.tollhouse-{:016x}", RandomState::new().build_hasher().finish());
-        let mut open = Consumer { reader: BufReader::new(connection), stream, consumer, inbox };
+        let reader = BufReader::new(connection);
+        let mut open = Consumer { reader, stream, created: String::new(), consumer, inbox };
         if !matches!(read(&mut open.reader)?, Op::Info) {
             return Err(invalid("this is no NATS server"));
         }
@@ -101,6 +116,7 @@ impl Consumer {
         }
         open.write(&format!("CONNECT {options}\r\nSUB {} 1\r\nPING\r\n", open.inbox))?;
         open.create()?;
+        open.created = open.look()?;
         Ok(open)
     }
 
@@ -115,14 +131,6 @@ impl Consumer {
     }
 
     fn create(&mut self) -> io::Result<()> {
-        #[derive(Deserialize)]
-        struct Answer {
-            error: Option<Problem>,
-        }
-        #[derive(Deserialize)]
-        struct Problem {
-            description: String,
-        }
         let subject = format!("$JS.API.CONSUMER.DURABLE.CREATE.{}.{}", self.stream, self.consumer);
         let config = json!({
             "stream_name": self.stream,
@@ -134,13 +142,26 @@ impl Consumer {
             },
         });
         self.ask(&subject, &config)?;
+        self.answer().map(|_| ())
+    }
+
+    /// When the stream was made.
+    fn look(&mut self) -> io::Result<String> {
+        let subject = format!("$JS.API.STREAM.INFO.{}", self.stream);
+        self.ask(&subject, &json!({}))?;
+        let created = self.answer()?.created;
+        created.ok_or_else(|| invalid(format!("stream `{}`: the server does not say when it was made", self.stream)))
+    }
+
+    /// The answer to something that was asked of JetStream.
+    fn answer(&mut self) -> io::Result<Answer> {
         match self.next()? {
             Op::Message { status: Some(503), .. } => Err(invalid("the server has no JetStream")),
             Op::Message { payload, .. } => match serde_json::from_slice(&payload) {
-                Ok(Answer { error: None }) => Ok(()),
-                Ok(Answer { error: Some(problem) }) => {
+                Ok(Answer { error: Some(problem), .. }) => {
                     Err(invalid(format!("stream `{}`: {}", self.stream, problem.description)))
                 }
+                Ok(answer) => Ok(answer),
                 Err(error) => Err(invalid(error.to_string())),
             },
             _ => Err(invalid("the server does not answer")),
@@ -174,7 +195,7 @@ impl Consumer {
                 }
                 Op::Message { reply, status: None, payload } => {
                     let Some(sequence) = sequence(&reply) else { continue };
-                    let name = format!("{}:{sequence}", self.stream);
+                    let name = format!("{}@{}:{sequence}", self.stream, self.created);
                     messages.push(Message { name, payload, reply });
                 }
                 _ => {}
