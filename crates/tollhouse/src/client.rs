@@ -8,8 +8,8 @@ use content::message::Envelope;
 use event::{Span, Time};
 use serde::de::DeserializeOwned;
 use server::api::{
-    BatchError, BatchLine, Comparison, Decision, Explanation, Feedback, Problem, Reloaded, Reported, Rollback, Rules,
-    Said, Snapshot, Timeline, Top,
+    BatchError, BatchLine, Comparison, Decision, Explanation, Feedback, Problem, Reloaded, Reported,
+    Rollback, Rules, Said, Snapshot, Timeline, Top,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};

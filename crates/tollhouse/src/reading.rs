@@ -153,10 +153,7 @@ pub(crate) fn each_answer<T>(
 }
 
 /// Asks a server that is busy once more, a few times: one moment of it is not the end of a whole mailbox.
-fn patiently<T>(
-    interrupt: &Interrupt,
-    ask: impl Fn() -> Result<T, CallError>,
-) -> Result<T, CallError> {
+fn patiently<T>(interrupt: &Interrupt, ask: impl Fn() -> Result<T, CallError>) -> Result<T, CallError> {
     for _ in 1..TRIES {
         match ask() {
             Err(error) if error.is_for_now() && !interrupt.raised() => thread::sleep(AGAIN),

@@ -18,8 +18,8 @@ use hyper::body::{Frame, SizeHint};
 use serde_json::{Map, Value, json};
 use tokio::runtime::Handle;
 
-use super::{Durability, Params};
 use super::decide::{BatchParams, lines};
+use super::{Durability, Params};
 use crate::arrow::{self, ArrowError, Judged, Limits};
 use crate::input::{self, Form, JSON_LINES, Said};
 use crate::node::{Node, blocking};

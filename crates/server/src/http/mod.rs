@@ -24,8 +24,8 @@ use axum::routing::any;
 use engine::{Decision, Engine};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use utoipa::{OpenApi, ToSchema};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -154,7 +154,11 @@ pub(crate) enum Durability {
 impl Durability {
     /// Waits for it. Who asks for it forgets the events once they are answered: those that could not be counted are an
     /// error then, whatever `on_error` says.
-    pub(crate) async fn hold(wanted: Option<Durability>, node: &Node, decisions: &[Decision]) -> Result<(), Failure> {
+    pub(crate) async fn hold(
+        wanted: Option<Durability>,
+        node: &Node,
+        decisions: &[Decision],
+    ) -> Result<(), Failure> {
         let Some(Durability::Sync) = wanted else { return Ok(()) };
         if decisions.iter().any(|decision| decision.uncounted) {
             let failure = UNAVAILABLE.failure("statistics cannot be had: not all events were counted");

@@ -158,7 +158,11 @@ fn a_log_is_taken_whole_though_the_server_is_killed() {
     let data = Data::new(&["web"]);
     let parent = tempfile::tempdir().unwrap();
     let (log, position) = (parent.path().join("access.log"), parent.path().join("position"));
-    survives_kills(&data, |server| follow(server, &log, &position), |at| append(&log, &line(at % 60, &at.to_string())));
+    survives_kills(
+        &data,
+        |server| follow(server, &log, &position),
+        |at| append(&log, &line(at % 60, &at.to_string())),
+    );
     let ran = data.run(&["export", "--format", "ndjson"], "").expect(0);
     let mut ids: Vec<String> = ran.json().iter().map(|row| row["event_id"].to_string()).collect();
     ids.sort_unstable();

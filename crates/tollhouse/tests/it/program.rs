@@ -146,12 +146,8 @@ impl Server {
     }
 
     fn start_by(command: Command, data: &Path, listen: &str, args: &[&str]) -> Server {
-        let mut all = vec![
-            OsStr::new("serve"),
-            OsStr::new("--listen"),
-            OsStr::new(listen),
-            OsStr::new("--data"),
-        ];
+        let mut all =
+            vec![OsStr::new("serve"), OsStr::new("--listen"), OsStr::new(listen), OsStr::new("--data")];
         all.push(data.as_os_str());
         all.extend(args.iter().map(OsStr::new));
         let child = command_of(command, &all).spawn().unwrap();

@@ -150,7 +150,9 @@ impl Consumer {
         let subject = format!("$JS.API.STREAM.INFO.{}", self.stream);
         self.ask(&subject, &json!({}))?;
         let created = self.answer()?.created;
-        created.ok_or_else(|| invalid(format!("stream `{}`: the server does not say when it was made", self.stream)))
+        created.ok_or_else(|| {
+            invalid(format!("stream `{}`: the server does not say when it was made", self.stream))
+        })
     }
 
     /// The answer to something that was asked of JetStream.
