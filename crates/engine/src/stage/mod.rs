@@ -6,5 +6,6 @@ pub(crate) mod features;
 pub(crate) mod fields;
 pub(crate) mod keys;
 pub(crate) mod observe;
+pub(crate) mod ranges;
 pub(crate) mod score;
 pub(crate) mod settle;

@@ -4,26 +4,35 @@
 //! since they last asked. Who asks is known by its key and by what program it says that it is.
 
 use std::collections::HashMap;
-use std::fmt::Write;
+use std::convert::Infallible;
+use std::future::ready;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::Json;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use engine::{EngineError, Scope, Told};
+use axum::{Extension, Json};
+use engine::{Changes, EngineError, LabelSource, Register, Scope, Told};
 use event::{Span, Time};
+use futures_util::StreamExt;
+use futures_util::stream::{once, unfold};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use tokio::sync::OwnedSemaphorePermit;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Object, Params};
+use crate::abort::Abort;
 use crate::api::{Length, Timestamp};
 use crate::node::Node;
-use crate::problem::{Failure, INVALID_PARAMETER, Problems, shown};
+use crate::problem::{Failure, INVALID_PARAMETER, OVERLOADED, Problems, shown};
 
 /// Most enforcement points whose place in the stream is remembered. One that is forgotten is told everything anew.
 const READERS_MAX: usize = 1024;
+/// Lines that are sent at once.
+const LINES: usize = 1000;
 /// What all decisions are said to come from.
 const ORIGIN: &str = "tollhouse";
 
@@ -74,8 +83,9 @@ pub(super) struct StreamParams {
     scenarios_not_containing: Option<String>,
 }
 
-/// What has changed.
-#[derive(Debug, Serialize, ToSchema)]
+/// What has changed, for the description of the interface: it is never in memory whole.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "it is written page by page")]
 pub(super) struct Stream {
     /// Decisions that hold from now on.
     new: Vec<BouncerDecision>,
@@ -107,14 +117,15 @@ pub(super) struct BouncerDecision {
 impl BouncerDecision {
     fn of(told: &Told, now: Time) -> BouncerDecision {
         let left = told.until - now;
+        let LabelSource { pipeline, label, decision, by, .. } = &*told.source;
         BouncerDecision {
             id: told.id,
             origin: ORIGIN,
-            kind: told.decision.clone(),
+            kind: decision.clone(),
             scope: scope(told).to_owned(),
-            value: told.value.clone(),
+            value: told.value.to_string(),
             duration: format!("{}s", left.0.div_euclid(1_000_000)),
-            scenario: format!("{}/{}:{}", told.pipeline, told.label, told.by),
+            scenario: format!("{pipeline}/{label}:{by}"),
             until: Timestamp(told.until),
         }
     }
@@ -124,7 +135,7 @@ fn scope(told: &Told) -> &str {
     match told.scope {
         Scope::Ip => "Ip",
         Scope::Range => "Range",
-        Scope::Other => &told.kind,
+        Scope::Other => &told.source.kind,
     }
 }
 
@@ -145,9 +156,52 @@ impl StreamParams {
             && !any(self.scenarios_not_containing.as_deref(), contains).unwrap_or(false)
     }
 
-    fn shown(&self, told: &[Told], now: Time) -> Vec<BouncerDecision> {
+    /// Those of some keys that are wanted, behind each other.
+    fn write(&self, told: &[Told], now: Time, is_first: &mut bool, out: &mut Vec<u8>) {
         let all = told.iter().map(|told| BouncerDecision::of(told, now));
-        all.filter(|decision| self.takes(decision)).collect()
+        for decision in all.filter(|decision| self.takes(decision)) {
+            if !std::mem::replace(is_first, false) {
+                out.push(b',');
+            }
+            // Writing to a vector cannot fail, and no type here refuses to be written.
+            let _ = serde_json::to_writer(&mut *out, &decision);
+        }
+    }
+}
+
+/// A list of decisions that is on its way: a page at a time is looked up and written, when the one before is taken.
+struct Telling {
+    node: Arc<Node>,
+    params: StreamParams,
+    now: Time,
+    who: [u8; 32],
+    changes: Changes,
+    is_begun: bool,
+    is_first: bool,
+    is_over: bool,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Telling {
+    fn next(&mut self) -> Option<Bytes> {
+        if self.is_over {
+            return None;
+        }
+        let mut out = Vec::new();
+        if !std::mem::replace(&mut self.is_begun, true) {
+            out.extend_from_slice(b"{\"new\":[");
+        }
+        let page = self.node.engine.told().page(&mut self.changes.new, self.now);
+        self.params.write(&page, self.now, &mut self.is_first, &mut out);
+        if self.changes.new.is_none() {
+            out.extend_from_slice(b"],\"deleted\":[");
+            self.params.write(&self.changes.deleted, self.now, &mut true, &mut out);
+            out.extend_from_slice(b"]}");
+            // Who breaks off is told the same again.
+            self.node.readers.keep(self.who, self.changes.next);
+            self.is_over = true;
+        }
+        Some(out.into())
     }
 }
 
@@ -156,6 +210,7 @@ impl StreamParams {
     get,
     path = "/v1/decisions/stream",
     tag = "enforce",
+    operation_id = "decisions_stream",
     params(StreamParams),
     responses((status = 200, description = "What has changed", body = Stream), Problems),
 )]
@@ -163,12 +218,39 @@ pub(super) async fn stream(
     State(node): State<Arc<Node>>,
     Params(params): Params<StreamParams>,
     headers: HeaderMap,
-) -> Json<Stream> {
+) -> Result<Response, Failure> {
+    let place = feed_place(&node)?;
     let (who, now, told) = (reader(&headers), node.now(), node.engine.told());
-    let place = if params.startup { None } else { node.readers.place(&who) };
-    let changes = place.map_or_else(|| told.held(now), |place| told.since(place, now));
-    node.readers.keep(who, changes.next);
-    Json(Stream { new: params.shown(&changes.new, now), deleted: params.shown(&changes.deleted, now) })
+    let place_in_stream = if params.startup { None } else { node.readers.place(&who) };
+    let changes = place_in_stream.map_or_else(|| told.held(now), |number| told.since(number, now));
+    let node = Arc::clone(&node);
+    let mut telling = Telling {
+        node,
+        params,
+        now,
+        who,
+        changes,
+        is_begun: false,
+        is_first: true,
+        is_over: false,
+        _place: place,
+    };
+    // What fits into one page has a length.
+    let first = telling.next().unwrap_or_default();
+    let body = if telling.is_over {
+        Body::from(first)
+    } else {
+        let rest = unfold(telling, async |mut telling| telling.next().map(|page| (page, telling)));
+        Body::from_stream(once(ready(first)).chain(rest).map(Ok::<_, Infallible>))
+    };
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// A place for a list that may be long and that a client may take slowly.
+fn feed_place(node: &Node) -> Result<OwnedSemaphorePermit, Failure> {
+    Arc::clone(&node.feeds).try_acquire_owned().map_err(|_| {
+        OVERLOADED.failure("too many lists of decisions are on their way").help("try again a little later")
+    })
 }
 
 /// Which addresses.
@@ -196,24 +278,63 @@ pub(super) struct ListParams {
         Problems,
     ),
 )]
-pub(super) async fn ips(State(node): State<Arc<Node>>, Params(params): Params<ListParams>) -> Response {
+pub(super) async fn ips(
+    State(node): State<Arc<Node>>,
+    Params(params): Params<ListParams>,
+    Extension(abort): Extension<Abort>,
+) -> Result<Response, Failure> {
+    let place = feed_place(&node)?;
+    let (engine, now) = (Arc::clone(&node.engine), node.now());
+    let work = move |is_over: &(dyn Fn() -> bool + Sync)| addresses(engine.told(), &params, now, is_over);
+    let values = node.scans.run(node.timeout() / 2, abort, work).await?;
+    let mut values = values.into_iter();
+    let first = lines(&mut values);
+    let body = if values.len() == 0 {
+        Body::from(first)
+    } else {
+        let rest = unfold((values, place), async |(mut values, place)| {
+            let lines = lines(&mut values);
+            (!lines.is_empty()).then(|| (lines, (values, place)))
+        });
+        Body::from_stream(once(ready(first)).chain(rest).map(Ok::<_, Infallible>))
+    };
+    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
+}
+
+/// The next values, one a line.
+fn lines(values: &mut impl Iterator<Item = Arc<str>>) -> String {
+    let mut lines = String::new();
+    for value in values.take(LINES) {
+        lines.push_str(&value);
+        lines.push('\n');
+    }
+    lines
+}
+
+/// The addresses and networks that are wanted, in order, each once.
+fn addresses(
+    register: &Register,
+    params: &ListParams,
+    now: Time,
+    is_over: &(dyn Fn() -> bool + Sync),
+) -> Vec<Arc<str>> {
     let fits = |wanted: &Option<String>, own: &str| wanted.as_ref().is_none_or(|wanted| wanted == own);
-    let told = node.engine.told().held(node.now()).new;
-    let mut values: Vec<&str> = told
-        .iter()
-        .filter(|told| told.scope != Scope::Other)
-        .filter(|told| fits(&params.kind, &told.decision) && fits(&params.label, &told.label))
-        .filter(|told| fits(&params.pipeline, &told.pipeline))
-        .map(|told| told.value.as_str())
-        .collect();
+    let mut rest = register.held(now).new;
+    let mut values = Vec::new();
+    while rest.is_some() && !is_over() {
+        let page = register.page(&mut rest, now).into_iter();
+        let wanted = page.filter(|told| {
+            let source = &told.source;
+            told.scope != Scope::Other
+                && fits(&params.kind, &source.decision)
+                && fits(&params.label, &source.label)
+                && fits(&params.pipeline, &source.pipeline)
+        });
+        values.extend(wanted.map(|told| told.value));
+    }
     values.sort_unstable();
     values.dedup();
-    let mut lines = String::new();
-    for value in values {
-        // Writing to a string cannot fail.
-        let _ = writeln!(lines, "{value}");
-    }
-    ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], lines).into_response()
+    values
 }
 
 /// Whose decisions.
@@ -240,6 +361,7 @@ pub(super) struct LookupParams {
     get,
     path = "/v1/decisions",
     tag = "enforce",
+    operation_id = "decisions_lookup",
     params(LookupParams),
     responses((status = 200, description = "Decisions that hold", body = Option<Vec<BouncerDecision>>), Problems),
 )]
@@ -248,38 +370,27 @@ pub(super) async fn lookup(
     Params(params): Params<LookupParams>,
 ) -> Result<Json<Option<Vec<BouncerDecision>>>, Failure> {
     let ip = params.ip.as_deref().map(|ip| {
-        let parsed = ip.parse::<std::net::IpAddr>().map(|ip| ip.to_canonical());
+        let parsed = ip.parse::<IpAddr>();
         parsed.map_err(|_| INVALID_PARAMETER.failure(format!("ip: `{}` is no address", shown(ip))))
     });
-    let ip = ip.transpose()?;
-    let now = node.now();
-    let fits = |told: &Told| {
-        let is_value = [&params.range, &params.value].into_iter().flatten().all(|value| *value == told.value);
-        is_value
-            && ip.is_none_or(|ip| covers(&told.value, ip))
-            && params.scope.as_ref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(scope(told)))
-            && params.kind.as_ref().is_none_or(|wanted| *wanted == told.decision)
+    let (ip, now, register) = (ip.transpose()?, node.now(), node.engine.told());
+    let told = match (ip, params.range.as_ref().or(params.value.as_ref())) {
+        (Some(ip), _) => register.of_address(ip, now),
+        (None, Some(value)) => register.of_value(value, now),
+        (None, None) => {
+            return Err(INVALID_PARAMETER
+                .failure("ip: missing, and `range` and `value` too")
+                .help("/v1/decisions/stream?startup=true tells all decisions"));
+        }
     };
-    let told = node.engine.told().held(now).new;
+    let fits = |told: &Told| {
+        [&params.range, &params.value].into_iter().flatten().all(|value| **value == *told.value)
+            && params.scope.as_ref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(scope(told)))
+            && params.kind.as_ref().is_none_or(|wanted| *wanted == told.source.decision)
+    };
     let found: Vec<BouncerDecision> =
         told.iter().filter(|told| fits(told)).map(|told| BouncerDecision::of(told, now)).collect();
     Ok(Json((!found.is_empty()).then_some(found)))
-}
-
-/// Whether a value is an address, or a network that has it.
-fn covers(value: &str, ip: std::net::IpAddr) -> bool {
-    use std::net::IpAddr;
-    let (address, bits) = value.split_once('/').unwrap_or((value, "128"));
-    let (Ok(address), Ok(bits)) = (address.parse::<IpAddr>(), bits.parse::<u32>()) else { return false };
-    match (address.to_canonical(), ip) {
-        (IpAddr::V4(own), IpAddr::V4(ip)) => {
-            own.to_bits() ^ ip.to_bits() <= u32::MAX.checked_shr(bits.min(32)).unwrap_or(0)
-        }
-        (IpAddr::V6(own), IpAddr::V6(ip)) => {
-            own.to_bits() ^ ip.to_bits() <= u128::MAX.checked_shr(bits.min(128)).unwrap_or(0)
-        }
-        _ => false,
-    }
 }
 
 /// A label for the key of a value.
@@ -304,6 +415,8 @@ pub(super) struct Label {
 pub(super) struct Labelled {
     /// Until when it holds.
     until: Timestamp,
+    /// The value as enforcement points are told it.
+    value: String,
 }
 
 /// Puts a label on a key by hand: rules see it, and enforcement points are told.
@@ -324,13 +437,13 @@ pub(super) async fn label(
         return Err(INVALID_PARAMETER.failure("for: expected a length of time such as `4h`"));
     }
     let marked = node.engine.mark(&pipeline, &kind, &label, &value, lasts.0, node.now()).await;
-    let until = marked.map_err(|error| match error {
+    let (until, value) = marked.map_err(|error| match error {
         EngineError::NotTold(_) => INVALID_PARAMETER
             .failure(format!("label: {error}"))
             .help("give it a `decision` in the configuration"),
         error => error.into(),
     })?;
-    Ok(Json(Labelled { until: Timestamp(until) }))
+    Ok(Json(Labelled { until: Timestamp(until), value }))
 }
 
 /// Which value.
@@ -349,7 +462,7 @@ pub(super) struct Lifted {
     lifted: usize,
 }
 
-/// Has enforcement points and rules let go of a value: its labels with a `decision` end now. Events from before still have them.
+/// Has enforcement points and rules let go of a value: its labels with a `decision` end now.
 #[utoipa::path(
     delete,
     path = "/v1/decisions",
@@ -368,22 +481,6 @@ pub(super) async fn lift(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn networks_cover_their_addresses() {
-        let check = |value: &str, ip: &str, expected: bool| {
-            assert_eq!(covers(value, ip.parse().unwrap()), expected, "{value} {ip}");
-        };
-        check("192.0.2.7", "192.0.2.7", true);
-        check("192.0.2.7", "192.0.2.8", false);
-        check("192.0.2.0/24", "192.0.2.200", true);
-        check("192.0.2.0/24", "192.0.3.1", false);
-        check("0.0.0.0/0", "8.8.8.8", true);
-        check("2001:db8::/64", "2001:db8::7", true);
-        check("2001:db8::/64", "2001:db8:1::7", false);
-        check("2001:db8::7", "2001:db8::7", true);
-        check("ann", "192.0.2.7", false);
-    }
 
     #[test]
     fn readers_are_bounded() {
