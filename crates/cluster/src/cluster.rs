@@ -14,7 +14,7 @@ use event_listener::{Event, Listener};
 use hashbrown::HashMap;
 use stats::random::Random;
 use stats::{
-    Answer, Catalog, CatalogError, Census, Durability, Figure, Hottest, Ledger, LedgerError, Measure,
+    Answer, Catalog, CatalogError, Census, Durability, Figure, Hottest, IsOver, Ledger, LedgerError, Measure,
     Outcomes, Request, Timeline,
 };
 use store::Device;
@@ -433,6 +433,7 @@ impl Inner {
         window: Span,
         now: Time,
         limit: usize,
+        is_over: IsOver<'_>,
     ) -> Result<Vec<(Key, u64)>, LedgerError> {
         let world = self.world();
         let planned = world.planned(space, kind)?;
@@ -440,6 +441,9 @@ impl Inner {
         let horizon = Time(self.horizon.load(Ordering::Acquire));
         let mut room = Vec::new();
         for shard in &self.shards {
+            if is_over() {
+                return Err(LedgerError::Stopped);
+            }
             for (id, entry) in lock(shard).iter() {
                 if (id.space, id.kind, entry.form) == (space.0, kind.0, planned.known.form.id) {
                     let words = entry.show(hottest.plan(), &mut room);
@@ -483,14 +487,14 @@ impl Ledger for Cluster {
     /// Only over what this node has in memory.
     fn hottest<'a>(
         &'a self,
-        space: Space,
-        kind: Kind,
+        of: (Space, Kind),
         counter: u8,
         window: Span,
         now: Time,
         limit: usize,
+        is_over: IsOver<'a>,
     ) -> Answer<'a, Vec<(Key, u64)>> {
-        Box::pin(async move { self.inner.hottest((space, kind), counter, window, now, limit) })
+        Box::pin(async move { self.inner.hottest(of, counter, window, now, limit, is_over) })
     }
 
     /// A kind whose definition changes counts from nothing: the cells of each definition are apart, so that nodes with

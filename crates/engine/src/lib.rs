@@ -70,8 +70,8 @@ pub use report::{FeedbackOutcome, Said, Standing};
 pub use stage::features::Read;
 pub use stage::keys::{KEYS_MAX, Prepared};
 use stage::observe::{Observed, ObservedEvent, What};
-use stage::{features, fields, keys, observe, score, settle};
-pub use told::{Changes, Register, Scope, Told};
+use stage::{features, fields, keys, observe, ranges, score, settle};
+pub use told::{AddressRange, Changes, LabelSource, Register, Scope, Told};
 
 /// The rule that speaks when statistics cannot be had and the pipeline fails closed.
 pub const LEDGER_UNAVAILABLE: &str = "LEDGER_UNAVAILABLE";
@@ -231,6 +231,17 @@ pub enum EngineError {
         /// The value.
         value: String,
     },
+    /// A value of a kind of addresses is neither an address nor a network.
+    #[error("`{value}` is no address, and no network such as `192.0.2.0/24`: the keys of `{kind}` are addresses")]
+    NoAddress {
+        /// The kind.
+        kind: String,
+        /// The value.
+        value: String,
+    },
+    /// A value is an address at which this machine itself is, or has one in it.
+    #[error("`{0}` is, or has in it, an address of this machine itself, such as 127.0.0.1")]
+    OwnAddress(String),
     /// Keys are ranked by a counter over a window, and the kind has none.
     #[error("the kind `{0}` has no counters over windows, by which its keys could be ranked")]
     NoCounters(String),
@@ -279,6 +290,19 @@ pub struct KeyTimeline {
     pub quality: Quality,
     /// All that is kept; `None` for a key never seen, forgotten, or not admitted.
     pub timeline: Option<Timeline>,
+}
+
+/// By what keys are ranked.
+#[derive(Clone, Copy, Debug)]
+pub struct Ranking<'a> {
+    /// The kind of the keys.
+    pub kind: &'a str,
+    /// The counter.
+    pub counter: &'a str,
+    /// The trailing window.
+    pub window: Span,
+    /// Most keys that are wanted.
+    pub limit: usize,
 }
 
 /// A key that is hot now.
@@ -408,10 +432,12 @@ impl Engine {
         &self.told
     }
 
-    /// Puts a label on the key of a value, as a rule would. The label must be one that enforcement points are told of.
+    /// Puts a label on the key of a value, as a rule would; for a kind of addresses also on all of a network. The label must be
+    /// one that enforcement points are told of. Answers until when it holds, and the value as they are told it.
     ///
     /// # Errors
-    /// A kind or label that the pipeline does not have, a value that gives no piece, and the ledger's.
+    /// A kind or label that the pipeline does not have, a value that gives no piece, is no address where the kind is of
+    /// addresses, or is of this machine itself, and the ledger's.
     pub async fn mark(
         &self,
         pipeline: &Pipeline,
@@ -420,7 +446,7 @@ impl Engine {
         value: &str,
         lasts: Span,
         now: Time,
-    ) -> Result<Time, EngineError> {
+    ) -> Result<(Time, String), EngineError> {
         let plan = find_kind(pipeline, kind)?;
         let found = pipeline.labels.iter().find(|own| {
             own.name == label && pipeline.kinds.get(own.of).is_some_and(|kind| kind.kind == plan.kind)
@@ -430,7 +456,18 @@ impl Engine {
             EngineError::Unknown { what: "label", name: label.to_owned(), help }
         })?;
         let decision = found.decision.clone().ok_or_else(|| EngineError::NotTold(label.to_owned()))?;
-        let (piece, shingle) = self.piece(plan, value)?;
+        let range = AddressRange::parse(value.trim());
+        let slot = usize::from(plan.slot.0);
+        let is_of_addresses =
+            pipeline.schema.columns().get(slot).is_some_and(|column| column.kind == event::Type::Ip);
+        if is_of_addresses && range.is_none() {
+            return Err(EngineError::NoAddress { kind: kind.to_owned(), value: value.to_owned() });
+        }
+        if range.is_some_and(AddressRange::is_of_this_machine) {
+            return Err(EngineError::OwnAddress(value.to_owned()));
+        }
+        let range = range.filter(|_| is_of_addresses).map(|range| range.to_string());
+        let (piece, shingle) = self.piece(plan, range.as_deref().unwrap_or(value))?;
         let until = now + lasts.min(found.keep);
         let observation = stats::Observation {
             key: Key { space: pipeline.space, kind: found.kind, shingle },
@@ -438,6 +475,7 @@ impl Engine {
             add: stats::Add::Value(Some(until.0)),
         };
         self.ledger.observe(&[Request { once: None, observations: vec![observation] }]).await?;
+        let told = piece.clone();
         self.told.put(vec![told::Put {
             pipeline: pipeline.name.clone(),
             kind: kind.to_owned(),
@@ -447,7 +485,7 @@ impl Engine {
             by: "API".to_owned(),
             until,
         }]);
-        Ok(until)
+        Ok((until, told))
     }
 
     /// Takes the labels that enforcement points are told of off the keys of a value, as of a time: rules see them for events
@@ -460,11 +498,12 @@ impl Engine {
         let plan = self.plan();
         let shingle = self.secret.shingle(value.as_bytes());
         let mut observations = Vec::new();
-        for (pipeline, kind, label) in self.told.labels_of(value) {
+        for source in self.told.labels_of(value) {
             // What is gone from the configuration no rule can see.
-            let Some(pipeline) = plan.pipeline(Some(&pipeline)) else { continue };
+            let Some(pipeline) = plan.pipeline(Some(&source.pipeline)) else { continue };
             let found = pipeline.labels.iter().find(|own| {
-                own.name == label && pipeline.kinds.get(own.of).is_some_and(|plan| plan.name == kind)
+                own.name == source.label
+                    && pipeline.kinds.get(own.of).is_some_and(|plan| plan.name == source.kind)
             });
             observations.extend(found.map(|label| stats::Observation {
                 key: Key { space: pipeline.space, kind: label.kind, shingle },
@@ -541,10 +580,11 @@ impl Engine {
     async fn observe_all(&self, prepared: Vec<Prepared>) -> Observed {
         let (plan, exceptions) = (self.plan(), self.exceptions());
         let limits = limit::Limits { plan: &plan, exceptions: &exceptions, secret: &self.secret };
-        let (observed, failure) = observe::observe(&*self.ledger, prepared, Some(&limits)).await;
+        let (mut observed, failure) = observe::observe(&*self.ledger, prepared, Some(&limits)).await;
         if let Some(error) = failure {
             tracing::error!(%error, "statistics cannot be had");
         }
+        ranges::fill(&self.told, observed.prepared_mut());
         observed
     }
 
@@ -597,7 +637,9 @@ impl Engine {
     async fn observe_one(&self, prepared: Prepared, what: What) -> Result<Observed, LedgerError> {
         let (plan, exceptions) = (self.plan(), self.exceptions());
         let limits = limit::Limits { plan: &plan, exceptions: &exceptions, secret: &self.secret };
-        observe::observe_one(&*self.ledger, prepared, Some(&limits), what).await
+        let mut observed = observe::observe_one(&*self.ledger, prepared, Some(&limits), what).await?;
+        ranges::fill(&self.told, observed.prepared_mut());
+        Ok(observed)
     }
 
     /// Stage 5 for one row, with the pipeline's word for lost statistics. The memory of `outcome` is used again.
@@ -761,14 +803,15 @@ impl Engine {
 
     /// The keys of a kind with the largest counts in a trailing window; see [`Ledger::hottest`] for what it costs.
     /// Pieces are not stored with statistics: those that recent rows of the journal show are named.
+    ///
+    /// # Errors
+    /// A kind or counter that the pipeline does not have, the ledger's and the journal's.
     pub async fn hottest(
         &self,
         pipeline: &Pipeline,
-        kind: &str,
-        counter: &str,
-        window: Span,
+        Ranking { kind, counter, window, limit }: Ranking<'_>,
         now: Time,
-        limit: usize,
+        is_over: stats::IsOver<'_>,
     ) -> Result<Vec<Hot>, EngineError> {
         let plan = find_kind(pipeline, kind)?;
         if plan.counters.is_empty() {
@@ -778,7 +821,7 @@ impl Engine {
             let help = config::expected(counter, plan.counters.iter().map(String::as_str));
             EngineError::Unknown { what: "counter", name: counter.to_owned(), help }
         })?;
-        let hottest = self.ledger.hottest(pipeline.space, plan.kind, index, window, now, limit).await?;
+        let hottest = self.ledger.hottest((pipeline.space, plan.kind), index, window, now, limit, is_over).await?;
         let mut hot: Vec<Hot> = hottest
             .into_iter()
             .map(|(key, count)| Hot { shingle: key.shingle, piece: None, count })
@@ -814,6 +857,14 @@ impl Engine {
     /// block.
     pub fn maintain(&self, now: Time) -> Result<(), EngineError> {
         self.told.maintain(now).map_err(EngineError::Told)?;
+        let (keys, crowded_out) = self.told.size();
+        let full = (keys >= told::KEYS_MAX).then(|| {
+            format!(
+                "{keys} keys have labels that enforcement points are told of, which is the most there can be: \
+                 {crowded_out} that ended first had to make room; let labels end earlier"
+            )
+        });
+        self.health.set("labels-full", Impact::Degraded, full);
         self.ledger.maintain(now)?;
         if let Some(journal) = &self.journal {
             journal.expire(now)?;

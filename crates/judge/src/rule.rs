@@ -272,10 +272,16 @@ impl RuleSet {
                 cost = cost.saturating_add(rule.cost());
             }
             rules.push(rule);
+            if scope.is_over() || cost > RuleSet::COST_MAX {
+                break;
+            }
+        }
+        if scope.is_over() {
+            found.add(Part::Set, Diagnostic::new("compiling was ended", 0..0));
         }
         if cost > RuleSet::COST_MAX {
             let message =
-                format!("the rules cost {cost} together, at most {} is accepted", RuleSet::COST_MAX);
+                format!("the rules cost more than {} together, which is the most accepted", RuleSet::COST_MAX);
             let help = "turn off what is not needed, or look for what is dear: a regular expression, a search in a list";
             found.add(Part::Set, Diagnostic::new(message, 0..0).help(help));
         }

@@ -27,6 +27,17 @@ pub trait Scope {
     /// Whether there is a distinct statistic of this name, e.g. `rcpts`.
     fn is_distinct(&self, name: &str) -> bool;
 
+    /// The bytes that regular expressions may still be compiled to together; what one takes is taken off. None where
+    /// whoever wrote them is not bounded.
+    fn regex_bytes(&mut self) -> Option<&mut usize> {
+        None
+    }
+
+    /// Whether compiling is to end, as nobody waits for what comes of it.
+    fn is_over(&self) -> bool {
+        false
+    }
+
     /// The column that the engine puts a model's output in before rules are judged, [`Type::Float`], and how
     /// seriously it is taken. None unless the engine has models.
     fn model(&self, name: &str) -> Option<(Slot, Mode)> {

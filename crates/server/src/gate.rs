@@ -1,25 +1,37 @@
-//! Whose batch is worked on: a few at a time, a few that wait, and the others are told at once to come again.
+//! Whose batch, or other costly call, is worked on: a few at a time, a few that wait, and the others are told at once to come
+//! again.
 //!
 //! A batch is thousands of events, so more of them at work than there are processors only take memory and time from one
-//! another. What is refused here has not been counted.
+//! another. What is refused here has not been counted. A look at all keys, a change of rules or a copy costs as much as
+//! thousands of decisions, too: such calls have a gate of their own, whose places rest after work for as long as it took, and
+//! their work ends where nobody waits for it any more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
+use crate::abort::Abort;
+use crate::node::blocking;
 use crate::problem::{Failure, OVERLOADED};
 
-/// Most batches that wait.
+/// Most that wait at one gate.
 const WAITING_MAX: usize = 64;
+/// Work that is not worth a rest.
+const SHORT: Duration = Duration::from_millis(20);
+/// The longest rest of a place.
+const REST_MAX: Duration = Duration::from_secs(10);
 
 const AGAIN: &str = "send it again after the time in Retry-After";
 
-/// The places of batches.
+/// A few places, and a few that wait for them.
 #[derive(Debug)]
 pub(crate) struct Gate {
+    /// What passes it: one of it, several.
+    what: [&'static str; 2],
     places: Arc<Semaphore>,
     waiting: AtomicUsize,
 }
@@ -34,14 +46,23 @@ impl Drop for Waits<'_> {
 }
 
 impl Gate {
-    /// A gate with room for so many.
-    pub(crate) fn new(places: usize) -> Gate {
-        Gate { places: Arc::new(Semaphore::new(places.max(1))), waiting: AtomicUsize::new(0) }
+    fn new(what: [&'static str; 2], places: usize) -> Gate {
+        Gate { what, places: Arc::new(Semaphore::new(places.max(1))), waiting: AtomicUsize::new(0) }
     }
 
-    /// A gate with room for two batches a processor: one that is worked on, and one that waits for its disk.
-    pub(crate) fn of_machine() -> Gate {
-        Gate::new(2 * std::thread::available_parallelism().map_or(1, usize::from))
+    /// A gate for batches, two a processor: one that is worked on, and one that waits for its disk.
+    pub(crate) fn of_batches() -> Gate {
+        Gate::new(["batch", "batches"], 2 * processors())
+    }
+
+    /// A gate for calls that go through all there is, on half of the processors.
+    pub(crate) fn of_scans() -> Gate {
+        Gate::new(["call", "costly calls"], processors() / 2)
+    }
+
+    /// A gate for calls that look up one thing on disk.
+    pub(crate) fn of_lookups() -> Gate {
+        Gate::new(["call", "look-ups"], processors())
     }
 
     /// Whether as many wait as may.
@@ -50,8 +71,8 @@ impl Gate {
     }
 
     /// What those are told that cannot even wait.
-    pub(crate) fn queued() -> Failure {
-        let detail = format!("{WAITING_MAX} batches wait already; nothing of this one was counted");
+    pub(crate) fn queued(&self) -> Failure {
+        let detail = format!("{WAITING_MAX} {} wait already; nothing of this one was done", self.what[1]);
         OVERLOADED.failure(detail).help(AGAIN)
     }
 
@@ -63,7 +84,7 @@ impl Gate {
         }
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return Err(Gate::queued());
+            return Err(self.queued());
         }
         let _waits = Waits(&self.waiting);
         match timeout(patience, places.acquire_owned()).await {
@@ -71,11 +92,47 @@ impl Gate {
             Ok(place) => place.map_err(|_| OVERLOADED.failure("the node is shutting down")),
             Err(_) => {
                 let seconds = patience.as_secs_f64();
-                let detail = format!("the batch has waited for {seconds} s; nothing of it was counted");
+                let detail =
+                    format!("the {} has waited for {seconds} s; nothing of it was done", self.what[0]);
                 Err(OVERLOADED.failure(detail).help(AGAIN))
             }
         }
     }
+
+    /// Does costly work in a place, away from the threads that serve connections, and ends it where nobody waits for it any
+    /// more: `work` is told by its argument. The place then rests for as long as the work took.
+    pub(crate) async fn run<T, F>(&self, patience: Duration, abort: Abort, work: F) -> Result<T, Failure>
+    where
+        T: Send + 'static,
+        F: FnOnce(&(dyn Fn() -> bool + Sync)) -> T + Send + 'static,
+    {
+        let place = self.enter(patience).await?;
+        if abort.is_wanted() {
+            return Err(OVERLOADED.failure("nobody waits for this any more").help(AGAIN));
+        }
+        let work = move || {
+            let begun = Instant::now();
+            let done = work(&|| abort.is_wanted());
+            rest(place, begun.elapsed());
+            done
+        };
+        Ok(blocking(work).await)
+    }
+}
+
+/// Gives a place back after as long as it was worked in.
+fn rest(place: OwnedSemaphorePermit, took: Duration) {
+    if took < SHORT {
+        return;
+    }
+    Handle::current().spawn(async move {
+        sleep(took.min(REST_MAX)).await;
+        drop(place);
+    });
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 #[cfg(test)]
@@ -84,7 +141,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn those_that_find_no_place_are_told() {
-        let gate = Gate::new(1);
+        let gate = Gate::new(["batch", "batches"], 1);
         let place = gate.enter(Duration::ZERO).await.unwrap();
         let told = gate.enter(Duration::from_secs(5)).await.unwrap_err().problem();
         assert_eq!(told.status, 503);
@@ -98,9 +155,42 @@ mod tests {
         assert!(gate.enter(Duration::ZERO).await.is_ok(), "nobody waits any more");
     }
 
+    #[tokio::test]
+    async fn work_that_nobody_waits_for_ends() {
+        let gate = Gate::new(["call", "calls"], 1);
+        let abort = Abort::default();
+        let waits = abort.when_dropped();
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let work = gate.run(Duration::from_secs(60), abort, move |is_over| {
+            let mut rounds = 0u64;
+            begun.send(()).unwrap();
+            while !is_over() {
+                rounds += 1;
+                std::thread::yield_now();
+            }
+            rounds
+        });
+        let leave = async {
+            has_begun.await.unwrap();
+            drop(waits);
+        };
+        let (done, ()) = tokio::join!(work, leave);
+        assert!(done.is_ok(), "it ended before anything else ended it");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_rests_after_work() {
+        let gate = Gate::new(["call", "calls"], 1);
+        rest(gate.enter(Duration::ZERO).await.unwrap(), SHORT / 2);
+        assert_eq!(gate.places.available_permits(), 1, "short work needs none");
+        rest(gate.enter(Duration::ZERO).await.unwrap(), Duration::from_secs(3));
+        assert!(gate.enter(Duration::from_secs(2)).await.is_err());
+        assert!(gate.enter(Duration::from_secs(2)).await.is_ok());
+    }
+
     #[tokio::test(start_paused = true)]
     async fn those_that_wait_get_the_next_place() {
-        let gate = Gate::new(1);
+        let gate = Gate::new(["batch", "batches"], 1);
         let place = gate.enter(Duration::ZERO).await.unwrap();
         let leave = async {
             tokio::time::sleep(Duration::from_secs(1)).await;

@@ -125,7 +125,8 @@ impl Home {
         limit: usize,
     ) -> Result<Vec<u64>, Refused> {
         let Kind(number) = kind_number(kind);
-        let asked = self.ledger.hottest(SPACE, Kind(number), counter as u8, Span(window), Time(now), limit);
+        let (of, window, now) = ((SPACE, Kind(number)), Span(window), Time(now));
+        let asked = self.ledger.hottest(of, counter as u8, window, now, limit, &|| false);
         let found = pollster::block_on(asked).map_err(refused)?;
         Ok(found.into_iter().map(|(_, sum)| sum).collect())
     }

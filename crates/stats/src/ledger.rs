@@ -14,6 +14,9 @@ use crate::catalog::{Catalog, CatalogError};
 use crate::layout::LayoutError;
 use crate::limit::{Flow, Take};
 
+/// A question that long work asks now and then: whether nobody waits for it any more.
+pub type IsOver<'a> = &'a (dyn Fn() -> bool + Sync);
+
 /// What a ledger's awaited methods answer: a future that any runtime, or none, can drive.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, LedgerError>> + Send + 'a>>;
 
@@ -664,6 +667,9 @@ pub enum LedgerError {
     /// A window that the statistic cannot answer.
     #[error(transparent)]
     Window(#[from] LayoutError),
+    /// Nobody waited for the answer any more.
+    #[error("the call was ended, as its time was over or its caller had gone")]
+    Stopped,
     /// More observations in one request than [`Request::OBSERVATIONS_MAX`].
     #[error("a request of {0} observations is too large: at most {max}", max = Request::OBSERVATIONS_MAX)]
     TooLarge(usize),
@@ -734,18 +740,18 @@ pub trait Ledger: Send + Sync {
 
     /// The keys with the largest sums of a counter over a trailing window; largest first, keys without counts left
     /// out. For people: it looks at every cell in memory, and reads the cold ones that were used since the window
-    /// began, up to a million.
+    /// began, up to a million. It asks `is_over` now and then whether to go on.
     ///
     /// # Errors
-    /// For a kind without statistic, or a window that it cannot answer.
+    /// For a kind without statistic, a window that it cannot answer, and [`LedgerError::Stopped`].
     fn hottest<'a>(
         &'a self,
-        space: Space,
-        kind: Kind,
+        of: (Space, Kind),
         counter: u8,
         window: Span,
         now: Time,
         limit: usize,
+        is_over: IsOver<'a>,
     ) -> Answer<'a, Vec<(Key, u64)>>;
 
     /// Replaces the catalog between two requests. Cells are translated when they are next used: counters by name,

@@ -421,10 +421,26 @@ impl Store {
         meaning: &dyn Meaning,
         each: &mut dyn FnMut(RecordKey, u16, &[u64]),
     ) -> Result<(), StoreError> {
+        self.each_until(meaning, &|| false, each)
+    }
+
+    /// The same until it is over: asked before each segment and each table.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn each_until(
+        &self,
+        meaning: &dyn Meaning,
+        is_over: &(dyn Fn() -> bool + Sync),
+        each: &mut dyn FnMut(RecordKey, u16, &[u64]),
+    ) -> Result<(), StoreError> {
         // No file goes away meanwhile.
         let _merging = lock(&self.merging);
         if let Some(log) = &self.log {
             for segment in log.segments() {
+                if is_over() {
+                    return Ok(());
+                }
                 log.scan(segment.slot, &mut |seen, words| {
                     let RecordKey { space, kind, shingle } = seen.key;
                     let (shard, hash) = Hash::of(space, kind, shingle);
@@ -436,6 +452,9 @@ impl Store {
         }
         for (number, shard) in self.shards.iter().enumerate() {
             for table in 0..TABLES {
+                if is_over() {
+                    return Ok(());
+                }
                 lock(shard).each_hot(table, &mut |hash, tag, words| {
                     let (space, kind) = meaning.kind(tag);
                     each(RecordKey { space, kind, shingle: hash.shingle(space, kind, number) }, tag, words);

@@ -8,7 +8,7 @@ use content::network::Prefixes;
 use content::piece::Normalise;
 use event::{Kind, Schema, SchemaBuilder, Slot, Space, Span};
 use judge::{Action, Library, ReadingRequest, RuleSet, Scope, ScopeError, TrackValue};
-use stats::{LayoutError, Tier};
+use stats::{IsOver, LayoutError, Tier};
 
 use super::columns::{columns, fact};
 use super::pipeline::{DistinctPlan, Input, KindPlan, OnError, Pipeline};
@@ -19,6 +19,8 @@ use crate::config::{Document, Origin, Problems, View, expected};
 use crate::limit::LimitPlan;
 use crate::{preset, track};
 
+/// Bytes that the regular expressions of a pipeline may be compiled to: some thousands of usual ones.
+const REGEX_BYTES_MAX: usize = 64 << 20;
 /// Precision of an approximate count for which none is given.
 const PRECISION: u8 = 12;
 
@@ -35,12 +37,17 @@ pub(super) struct Draft<'a> {
     pub(super) tested: Vec<Tested>,
     /// No column is added any more: a candidate sees what the enforced rules can see.
     pub(super) frozen: bool,
+    /// What regular expressions may still be compiled to.
+    pub(super) regex_bytes: usize,
+    /// Whether nobody waits for it any more.
+    pub(super) is_over: IsOver<'a>,
 }
 
 impl<'a> Draft<'a> {
     pub(super) fn compile(
         document: &'a Document,
         limits: &'a [Arc<LimitPlan>],
+        is_over: IsOver<'a>,
         problems: &mut Problems,
     ) -> Draft<'a> {
         let top = document.top();
@@ -98,6 +105,8 @@ impl<'a> Draft<'a> {
             library: Library::default(),
             tested: Vec::new(),
             frozen: false,
+            regex_bytes: REGEX_BYTES_MAX,
+            is_over,
         };
         draft.authentication(builder.schema(), problems);
         draft.define_constants(&sets, &mut builder);

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use event::Kind;
 use judge::TestRun;
-use stats::Catalog;
+use stats::{Catalog, IsOver};
 
 use crate::config::{Config, Document, Files, Origin, Problems, Recipe, View};
 use crate::limit::LimitPlan;
@@ -97,13 +97,17 @@ impl Plan {
     /// Compiles a configuration. All problems are found, not only the first; a rule that fails one of its tests is
     /// one.
     pub fn compile(config: &Config) -> Result<Plan, Problems> {
-        Plan::compile_beside(config, None)
+        Plan::compile_beside(config, None, &|| false)
     }
 
     /// The same for a node that works by another plan now: what is kept of keys cannot change, windows of readings keep
-    /// their order, and the node's settings stay.
-    pub(crate) fn compile_beside(config: &Config, now: Option<&Plan>) -> Result<Plan, Problems> {
-        let (plan, tests, mut problems) = Plan::draft(config, now)?;
+    /// their order, and the node's settings stay. It ends early, refused, once it is over.
+    pub(crate) fn compile_beside(
+        config: &Config,
+        now: Option<&Plan>,
+        is_over: IsOver<'_>,
+    ) -> Result<Plan, Problems> {
+        let (plan, tests, mut problems) = Plan::draft(config, now, is_over)?;
         for tested in tests.iter().filter(|tested| !tested.run.passed()) {
             problems.add(&tested.origin, format!("`{}`: {}", tested.rule, tested.run), None);
         }
@@ -113,13 +117,17 @@ impl Plan {
     /// Compiles a configuration whose rules may fail their tests, and tells what came of each, in the order of the
     /// pipelines and their rules.
     pub fn compile_untested(config: &Config) -> Result<(Plan, Vec<Tested>), Problems> {
-        let (plan, tested, problems) = Plan::draft(config, None)?;
+        let (plan, tested, problems) = Plan::draft(config, None, &|| false)?;
         Ok((Plan { warnings: problems.refuse()?, ..plan }, tested))
     }
 
     /// A plan, what came of its tests, and what is wrong with the configuration: where that is more than warnings the
     /// plan is none.
-    fn draft(config: &Config, now: Option<&Plan>) -> Result<(Plan, Vec<Tested>, Problems), Problems> {
+    fn draft(
+        config: &Config,
+        now: Option<&Plan>,
+        is_over: IsOver<'_>,
+    ) -> Result<(Plan, Vec<Tested>, Problems), Problems> {
         let (found, worth_compiling) = config.problems();
         let mut problems = found.clone();
         if !worth_compiling {
@@ -129,7 +137,7 @@ impl Plan {
         let limits = limits::compile(config.main(), &mut problems);
         let documents = config.documents().iter();
         let mut drafts: Vec<Draft> =
-            documents.map(|document| Draft::compile(document, &limits, &mut problems)).collect();
+            documents.map(|document| Draft::compile(document, &limits, is_over, &mut problems)).collect();
         node.listeners = listener::compile(config.main(), &drafts, &limits, &mut problems);
         let forwards = forward::compile(config.main(), &drafts, &limits, &mut problems);
         let catalog = catalog(config, &mut drafts, &limits, now.map(|plan| &plan.catalog), &mut problems);

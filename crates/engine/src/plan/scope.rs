@@ -115,6 +115,14 @@ impl PlanScope<'_, '_, '_> {
 }
 
 impl Scope for PlanScope<'_, '_, '_> {
+    fn regex_bytes(&mut self) -> Option<&mut usize> {
+        Some(&mut self.draft.regex_bytes)
+    }
+
+    fn is_over(&self) -> bool {
+        (self.draft.is_over)()
+    }
+
     fn fact(&self, name: &str) -> Option<(Slot, Type)> {
         let schema = self.builder.schema();
         // Columns of readings and models are not named as facts: rules ask for the reading, or for the model.

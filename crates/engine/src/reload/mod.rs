@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
 use event::Time;
+use stats::IsOver;
 
 use crate::config::{Config, Document, Files, Layers, Problems};
 use crate::directory::{Directory, DirectoryError};
@@ -138,6 +139,9 @@ pub enum ReloadError {
         /// What there is.
         help: String,
     },
+    /// Nobody waited for it any more.
+    #[error("the change was ended, as its time was over or its caller had gone; nothing has changed")]
+    Stopped,
     /// There is nothing to promote.
     #[error("`{0}` has no candidate that was posted")]
     NoCandidate(String),
@@ -225,7 +229,7 @@ fn load(
     now: &Plan,
     state: &mut State,
     shelf: Option<&Shelf>,
-    running: bool,
+    running: Option<IsOver<'_>>,
     read: &mut Files,
 ) -> Result<Loaded, ReloadError> {
     let files = now.recipe.load(&state.layers::<ReloadError>(|_, _| Ok(None))?);
@@ -238,13 +242,13 @@ fn load(
     let mut config = files;
     if state.pipelines.values().any(|standing| standing.back.is_some()) {
         let mut layers = kept_layers(state, shelf)?;
-        layers.files_may_be_broken = running;
+        layers.files_may_be_broken = running.is_some();
         // The files are still those to be watched.
         let watched = config.files().clone();
         config = now.recipe.load(&layers);
         config.watch(watched);
     }
-    let plan = Plan::compile_beside(&config, running.then_some(now))?;
+    let plan = Plan::compile_beside(&config, running.map(|_| now), running.unwrap_or(&|| false))?;
     Ok(Loaded { config, plan })
 }
 
@@ -279,7 +283,7 @@ pub(crate) fn resume(directory: &Directory, plan: Plan) -> Result<(Plan, State, 
         let config = plan.recipe.load(&Layers::default());
         return Ok((plan, state, shelf, config));
     }
-    let loaded = load(&plan, &mut state, Some(&shelf), false, &mut Files::default());
+    let loaded = load(&plan, &mut state, Some(&shelf), None, &mut Files::default());
     let Loaded { config, plan } = loaded.map_err(|error| match error {
         ReloadError::Problems(problems) => OpenError::Rules(problems),
         ReloadError::Directory(error) => OpenError::Directory(error),
@@ -323,7 +327,7 @@ impl Engine {
         let mut layers = kept_layers(&state, self.shelf.as_ref()).ok()?;
         layers.files_may_be_broken = true;
         let config = plan.recipe.load(&layers);
-        let kept = Plan::compile_beside(&config, None).ok()?;
+        let kept = Plan::compile_beside(&config, None, &|| false).ok()?;
         kept.pipelines.iter().find(is_it).cloned()
     }
 
@@ -333,8 +337,23 @@ impl Engine {
     /// # Errors
     /// [`ReloadError`]; then nothing has changed.
     pub fn change(&self, proposal: Proposal<'_>, now: Time, dry: bool) -> Result<Reloaded, ReloadError> {
+        self.change_unless(proposal, now, dry, &|| false)
+    }
+
+    /// The same, but nothing changes once it is over: `is_over` is asked before each rule and each regular expression is
+    /// compiled, and before anything is kept.
+    ///
+    /// # Errors
+    /// [`ReloadError`]; then nothing has changed.
+    pub fn change_unless(
+        &self,
+        proposal: Proposal<'_>,
+        now: Time,
+        dry: bool,
+        is_over: IsOver<'_>,
+    ) -> Result<Reloaded, ReloadError> {
         let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = self.changed(proposal, now, dry);
+        let changed = self.changed(proposal, now, dry, is_over);
         if !dry {
             let result = match &changed {
                 Ok(reloaded) if reloaded.changes.is_empty() => "unchanged",
@@ -347,7 +366,13 @@ impl Engine {
         changed
     }
 
-    fn changed(&self, proposal: Proposal<'_>, now: Time, dry: bool) -> Result<Reloaded, ReloadError> {
+    fn changed(
+        &self,
+        proposal: Proposal<'_>,
+        now: Time,
+        dry: bool,
+        is_over: IsOver<'_>,
+    ) -> Result<Reloaded, ReloadError> {
         let plan = self.plan();
         if let Some(name) = proposal.pipeline().filter(|name| plan.pipeline(Some(name)).is_none()) {
             return Err(ReloadError::Pipeline(name.to_owned()));
@@ -364,7 +389,10 @@ impl Engine {
         }
         proposal.alter(&mut state, over)?;
         let mut read = Files::default();
-        let loaded = load(&plan, &mut state, self.shelf.as_ref(), true, &mut read);
+        let loaded = load(&plan, &mut state, self.shelf.as_ref(), Some(is_over), &mut read);
+        if is_over() {
+            return Err(ReloadError::Stopped);
+        }
         if loaded.is_err() && proposal == Proposal::Files && !dry {
             // What is wrong with them is told once, not at every look.
             self.set_watched(read);

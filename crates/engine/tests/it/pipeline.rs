@@ -263,7 +263,8 @@ fn everything_is_there_after_a_restart() {
     );
 
     let pipeline = Arc::clone(&engine.plan().pipelines[0]);
-    let hot = pollster::block_on(engine.hottest(&pipeline, "ip", "seen", Span::hours(1), NOW, 5)).unwrap();
+    let asked = engine::Ranking { kind: "ip", counter: "seen", window: Span::hours(1), limit: 5 };
+    let hot = pollster::block_on(engine.hottest(&pipeline, asked, NOW, &|| false)).unwrap();
     assert_eq!((hot.len(), hot[0].count, hot[0].piece.as_deref()), (1, 4, Some("192.0.2.1")));
 }
 

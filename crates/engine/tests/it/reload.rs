@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use engine::{Config, Directory, Engine, Overrides, Pipeline, Plan, Prepared, Proposal, ReloadError, preset};
 use event::{Event, Time, Value};
 
@@ -110,6 +111,32 @@ fn an_event_is_judged_to_its_end_by_the_version_it_began_with() {
     engine.change(post(""), NOW, false).unwrap();
     assert_eq!(decide(&engine, late), (after, "ip.seen('10m') = 11".to_owned()));
     assert_eq!(decide(&engine, other), (before, "ip.seen('1h') = 32".to_owned()));
+}
+
+/// Many regular expressions, each as large as one may be: what is compiled of them is bounded, and nothing more of it once
+/// nobody waits. Others change rules then as before.
+#[test]
+fn posting_many_regular_expressions_is_bounded_and_ends() {
+    let home = Home::new(BASE);
+    let engine = home.open();
+    let before = version(&engine);
+    let rules = |count: usize, pattern: &str| {
+        let rule = |number| {
+            let when = format!("page.matches('{pattern}{number}')");
+            format!("[[rule]]\nname = \"R{number}\"\nscore = 1\nwhen = \"{when}\"\n")
+        };
+        "[[field]]\nname = \"page\"\ntype = \"string\"\n".to_owned() + &(0..count).map(rule).collect::<String>()
+    };
+    let text = rules(1000, "[a-z]{1000}");
+    let asked = AtomicUsize::new(0);
+    let is_over = || asked.fetch_add(1, Ordering::Relaxed) >= 10;
+    let stopped = engine.change_unless(post(&text), NOW, true, &is_over);
+    assert!(matches!(stopped, Err(ReloadError::Stopped)), "{stopped:?}");
+    assert!(asked.load(Ordering::Relaxed) < 100, "it went on, and asked {asked:?} times");
+    assert_eq!(version(&engine), before);
+    engine.change(post(SHORTER), NOW, false).unwrap();
+    // Small ones may be many.
+    engine.change(post(&rules(1000, "spam")), NOW, true).unwrap();
 }
 
 #[test]

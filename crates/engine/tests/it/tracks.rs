@@ -268,7 +268,8 @@ fn approximate_distinct_counts_are_close_and_say_so() {
 fn tracks_have_no_ranking_and_take_no_feedback() {
     let engine = Engine::ephemeral(plan()).unwrap();
     let pipeline = Arc::clone(&engine.plan().pipelines[0]);
-    let hottest = engine.hottest(&pipeline, "user", "count", Span::hours(1), NOW, 5);
+    let asked = engine::Ranking { kind: "user", counter: "count", window: Span::hours(1), limit: 5 };
+    let hottest = engine.hottest(&pipeline, asked, NOW, &|| false);
     let error = pollster::block_on(hottest).unwrap_err();
     assert!(matches!(&error, EngineError::NoCounters(kind) if kind == "user"), "{error}");
 

@@ -11,6 +11,8 @@ use crate::syntax::Call;
 
 /// Largest compiled regular expression, and largest cache of its lazy automaton, in bytes each.
 const REGEX_BYTES_MAX: usize = 1 << 18;
+/// What it may be compiled to, tried one after the other: which one fits is what it is taken to need.
+const REGEX_BYTES: [usize; 3] = [REGEX_BYTES_MAX >> 4, REGEX_BYTES_MAX >> 2, REGEX_BYTES_MAX];
 
 /// CEL's accessors of a time, and what people look for them under.
 const CLOCKS: [(&str, ClockPart, &str); 9] = [
@@ -332,6 +334,34 @@ impl Checker<'_> {
         Some(Expr::Integer(Int::Clock(Box::new((time, Clock { part: *part, zone })))))
     }
 
+    /// Builds a regular expression within the room that there is, and takes what it needs off it: trying costs no more than
+    /// about what it needs, so that what is built and what is refused are paid for alike.
+    fn build(&mut self, text: &str) -> Result<regex::Regex, regex::Error> {
+        let mut built = Err(regex::Error::CompiledTooBig(0));
+        for limit in REGEX_BYTES {
+            if self.scope.is_over() || self.scope.regex_bytes().is_some_and(|left| *left < limit) {
+                return Err(regex::Error::CompiledTooBig(limit));
+            }
+            built = RegexBuilder::new(text)
+                .size_limit(limit)
+                .dfa_size_limit(REGEX_BYTES_MAX)
+                .nest_limit(50)
+                .build();
+            let is_last = limit == REGEX_BYTES_MAX;
+            if is_last || !matches!(built, Err(regex::Error::CompiledTooBig(_))) {
+                if let Some(left) = self.scope.regex_bytes() {
+                    *left -= limit;
+                }
+                break;
+            }
+        }
+        built
+    }
+
+    fn is_out_of_room(&mut self) -> bool {
+        self.scope.regex_bytes().is_some_and(|left| *left < REGEX_BYTES_MAX)
+    }
+
     pub(super) fn regex(&mut self, pattern: &Node) -> Option<regex::Regex> {
         self.spend(COST_REGEX);
         let NodeKind::Text(text) = &pattern.kind else {
@@ -341,13 +371,12 @@ impl Checker<'_> {
         if self.cost > COST_MAX {
             return None;
         }
-        let built = RegexBuilder::new(text)
-            .size_limit(REGEX_BYTES_MAX)
-            .dfa_size_limit(REGEX_BYTES_MAX)
-            .nest_limit(50)
-            .build();
-        match built {
+        match self.build(text) {
             Ok(regex) => Some(regex),
+            Err(regex::Error::CompiledTooBig(_)) if self.is_out_of_room() => {
+                let help = "use fewer, or smaller ones: `[0-9]` and `(?-u:\\w)` instead of Unicode classes; a set for words";
+                self.fail(&pattern.range, "the regular expressions take too much memory together", help)
+            }
             Err(regex::Error::CompiledTooBig(_)) => {
                 let help = r"repeat less, or use `[0-9]` and `(?-u:\w)` instead of Unicode classes";
                 self.fail(&pattern.range, "the regular expression is too large", help)

@@ -96,6 +96,9 @@ fn compile(source: &str, scope: &mut TestScope) -> Result<Condition, Vec<Diagnos
 
 /// A scope over the facts above, which adds a column for every reading.
 struct TestScope {
+    /// What regular expressions may still take, where it is bounded.
+    regex_bytes: Option<usize>,
+    is_over: bool,
     schema: SchemaBuilder,
 }
 
@@ -110,7 +113,7 @@ impl TestScope {
         schema
             .add(Column { name: "model('spam')".into(), kind: Type::Float, doc, journalled: true })
             .unwrap();
-        TestScope { schema }
+        TestScope { schema, regex_bytes: None, is_over: false }
     }
 
     fn schema(&self) -> &Schema {
@@ -128,6 +131,14 @@ impl TestScope {
 }
 
 impl Scope for TestScope {
+    fn regex_bytes(&mut self) -> Option<&mut usize> {
+        self.regex_bytes.as_mut()
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over
+    }
+
     fn fact(&self, name: &str) -> Option<(Slot, Type)> {
         FACTS.iter().find(|(fact, _)| *fact == name)?;
         let slot = self.schema().slot(name)?;

@@ -107,3 +107,29 @@ fn reasons_tell_the_values_seen() {
     RuleSet::default().explain(&mut verdict, &row);
     assert_eq!(verdict, before);
 }
+
+fn compiled(scope: &mut TestScope, pattern: &str, count: usize) -> Result<RuleSet, Vec<String>> {
+    let when = |number| format!("mail.subject.matches('{pattern}{number}')");
+    let rules = (0..count).map(|number| source(&format!("R{number}"), &when(number), 1.0, Mode::Enforce));
+    let source = RuleSetSource { rules: rules.collect(), ..RuleSetSource::default() };
+    let told = |found: Vec<crate::RuleProblem>| found.into_iter().map(|it| it.diagnostic.message).collect();
+    RuleSet::compile(source, scope).map_err(told)
+}
+
+/// What regular expressions are compiled to is bounded together, those included that are refused; small ones may be many.
+#[test]
+fn regular_expressions_have_room_together() {
+    const ROOM: usize = 2 << 20;
+    let mut scope = TestScope { regex_bytes: Some(ROOM), ..TestScope::new() };
+    assert!(compiled(&mut scope, "spam", 100).is_ok());
+    for pattern in ["[a-z]{1000}", r"\\w{500}"] {
+        scope.regex_bytes = Some(ROOM);
+        let told = compiled(&mut scope, pattern, 100).unwrap_err();
+        let together = told.iter().filter(|told| told.contains("too much memory together")).count();
+        assert!(together > 100 - 40, "{pattern}: {together} of {told:?}");
+        assert!(scope.regex_bytes < Some(1 << 18), "{:?}", scope.regex_bytes);
+    }
+    let mut scope = TestScope { is_over: true, ..TestScope::new() };
+    let told = compiled(&mut scope, "spam", 100).unwrap_err();
+    assert!(told.iter().any(|told| told == "compiling was ended") && told.len() < 4, "{told:?}");
+}

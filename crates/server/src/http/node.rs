@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::Json;
+use axum::{Extension, Json};
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
+use crate::abort::Abort;
 use crate::api;
 use crate::metrics;
 use crate::node::{Node, blocking};
@@ -44,7 +45,8 @@ pub(super) async fn healthz() -> Json<api::Health> {
 }
 
 /// Makes a copy of the data directory, in its `snapshots`. Requests go on meanwhile. Closed files are hard links where the
-/// file system can, so this is quick; the copy takes up room once the originals are tidied away.
+/// file system can, so this is quick; the copy takes up room once the originals are tidied away. At
+/// most one is made in ten seconds.
 #[utoipa::path(
     post,
     path = "/v1/snapshots",
@@ -53,18 +55,21 @@ pub(super) async fn healthz() -> Json<api::Health> {
 )]
 pub(super) async fn snapshot(
     State(node): State<Arc<Node>>,
+    Extension(abort): Extension<Abort>,
 ) -> Result<(StatusCode, Json<api::Snapshot>), Failure> {
+    node.claim_snapshot()?;
     let (engine, now) = (Arc::clone(&node.engine), node.now());
-    let name = blocking(move || engine.snapshot(now)).await?;
+    let name = node.scans.run(node.timeout() / 2, abort, move |_| engine.snapshot(now)).await??;
     tracing::info!(name, "a snapshot was made");
     Ok((StatusCode::CREATED, Json(api::Snapshot { name })))
 }
 
-/// Whether the node takes requests; if not, why. The conditions say what is wrong with a node that still takes them.
+/// Whether the node takes requests; if not, why. Never needs a token. The conditions say what is wrong with a node that still takes them.
 #[utoipa::path(
     get,
     path = "/readyz",
     tag = "node",
+    security(()),
     responses((status = 200, description = "It does", body = api::Health), Problems),
 )]
 pub(super) async fn readyz(State(node): State<Arc<Node>>) -> Result<Json<api::Health>, Failure> {
@@ -126,6 +131,7 @@ POST /v1/limits/{name}/settle    settle what was taken for a cost that was not k
 POST /v1/limits/{name}/reset     make a key as if it had used nothing
 GET  /v1/limits/{name}/overrides the overrides that were posted
 PUT  /v1/limits/{name}/overrides let a limit be another for a key
+GET  /v1/auth/{name}      whether a proxy's request passes, whatever its method
 POST /v1/report           take in a mail in which somebody reports mail: message/rfc822
 GET  /v1/timeline         all that is kept of one key: ?kind=&value=
 GET  /v1/top              what is hot: ?kind=&counter=&window=&limit=

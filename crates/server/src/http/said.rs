@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::Json;
+use axum::{Extension, Json};
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 use utoipa::IntoParams;
 
 use super::{Object, Params};
+use crate::abort::Abort;
 use crate::api;
 use crate::input::{self, EnvelopeSource, EventHeaders, Lookups, Reading};
 use crate::node::{Node, blocking};
@@ -32,10 +33,11 @@ fn record_id(text: &str) -> Result<RecordId, Failure> {
 pub(super) async fn decision(
     State(node): State<Arc<Node>>,
     Path(id): Path<String>,
+    Extension(abort): Extension<Abort>,
 ) -> Result<Json<api::Explanation>, Failure> {
     let id = record_id(&id)?;
     let engine = Arc::clone(&node.engine);
-    let explanation = blocking(move || engine.explain(id)).await?;
+    let explanation = node.lookups.run(node.timeout() / 2, abort, move |_| engine.explain(id)).await??;
     Ok(Json(api::Explanation::from(&explanation)))
 }
 

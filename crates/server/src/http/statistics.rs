@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use axum::Json;
+use axum::{Extension, Json};
 use axum::extract::State;
+use engine::Ranking;
 use event::Span;
 use serde::Deserialize;
 use tokio::runtime::Handle;
 use utoipa::IntoParams;
 
 use super::Params;
+use crate::abort::Abort;
 use crate::api;
-use crate::node::{Node, blocking};
+use crate::node::Node;
 use crate::problem::{Failure, INVALID_PARAMETER, NOT_APPLICABLE, Problems};
 
 /// Keys that are shown unless the caller wants another number of them.
@@ -43,15 +45,16 @@ pub(super) struct TimelineParams {
 pub(super) async fn timeline(
     State(node): State<Arc<Node>>,
     Params(params): Params<TimelineParams>,
+    Extension(abort): Extension<Abort>,
 ) -> Result<Json<api::Timeline>, Failure> {
     let pipeline = node.pipeline(params.pipeline.as_deref())?;
     let (engine, now) = (Arc::clone(&node.engine), node.now());
     let (of, TimelineParams { kind, value, .. }) = (Arc::clone(&pipeline), params);
-    let (known, kind) = blocking(move || {
+    let work = move |_: &(dyn Fn() -> bool + Sync)| {
         let known = Handle::current().block_on(engine.timeline(&of, &kind, &value, now));
         (known, kind)
-    })
-    .await;
+    };
+    let (known, kind) = node.lookups.run(node.timeout() / 2, abort, work).await?;
     let known = known?;
     Ok(Json(api::Timeline::new(&pipeline.name, &kind, &known)))
 }
@@ -74,7 +77,8 @@ pub(super) struct TopParams {
 }
 
 /// The keys of a kind with the largest counts now. Looks at every key in memory, and reads those on disk that were
-/// used since the window began.
+/// used since the window began. Such calls have few places, which rest after each for as long as it took; one whose caller
+/// has gone, or whose time is over, ends.
 #[utoipa::path(
     get,
     path = "/v1/top",
@@ -85,6 +89,7 @@ pub(super) struct TopParams {
 pub(super) async fn top(
     State(node): State<Arc<Node>>,
     Params(params): Params<TopParams>,
+    Extension(abort): Extension<Abort>,
 ) -> Result<Json<api::Top>, Failure> {
     let pipeline = node.pipeline(params.pipeline.as_deref())?;
     let window = params.window.map_or(Ok(Span::hours(1)), |text| text.parse());
@@ -105,11 +110,12 @@ pub(super) async fn top(
         None => String::new(),
     };
     let (engine, now, of) = (Arc::clone(&node.engine), node.now(), Arc::clone(&pipeline));
-    let (hottest, kind, counter) = blocking(move || {
-        let hottest = Handle::current().block_on(engine.hottest(&of, &kind, &counter, window, now, limit));
+    let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
+        let asked = Ranking { kind: &kind, counter: &counter, window, limit };
+        let hottest = Handle::current().block_on(engine.hottest(&of, asked, now, is_over));
         (hottest, kind, counter)
-    })
-    .await;
+    };
+    let (hottest, kind, counter) = node.scans.run(node.timeout() / 2, abort, work).await?;
     let hottest = hottest?;
     Ok(Json(api::Top {
         pipeline: pipeline.name.clone(),

@@ -123,7 +123,7 @@ mod tests {
     use axum::body::Bytes;
     use engine::{Config, Directory, Engine, Home, Overrides, Plan};
     use event::{Key, Kind, Space, Span, Time};
-    use stats::{Answer, Catalog, Census, Embedded, Ledger, LedgerError, Outcomes, Request, Timeline};
+    use stats::{Answer, Catalog, Census, Embedded, IsOver, Ledger, LedgerError, Outcomes, Request, Timeline};
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
     use tokio::net::UnixStream;
     use tokio::sync::watch;
@@ -164,14 +164,14 @@ mod tests {
 
         fn hottest<'a>(
             &'a self,
-            space: Space,
-            kind: Kind,
+            of: (Space, Kind),
             counter: u8,
             window: Span,
             now: Time,
             limit: usize,
+            is_over: IsOver<'a>,
         ) -> Answer<'a, Vec<(Key, u64)>> {
-            self.home.hottest(space, kind, counter, window, now, limit)
+            self.home.hottest(of, counter, window, now, limit, is_over)
         }
 
         fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError> {

@@ -202,8 +202,11 @@ fn the_hottest_come_first(ledger: &dyn Ledger) {
         .collect();
     observe(ledger, &requests);
     let hottest = |window, limit| {
-        pollster::block_on(ledger.hottest(SPACE, MASS, 1, Span::seconds(window), at(50_000), limit))
+        let window = Span::seconds(window);
+        pollster::block_on(ledger.hottest((SPACE, MASS), 1, window, at(50_000), limit, &|| false))
     };
+    let stopped = ledger.hottest((SPACE, MASS), 1, Span::seconds(20), at(50_000), 3, &|| true);
+    assert!(matches!(pollster::block_on(stopped), Err(LedgerError::Stopped)));
     let expected: Vec<_> = (17..20).rev().map(|number| (key(MASS, 900 + number), 100 + number)).collect();
     assert_eq!(hottest(20, 3).unwrap(), expected);
     // Others take their place in memory.

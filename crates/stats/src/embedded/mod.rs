@@ -34,7 +34,7 @@ use crate::catalog::Catalog;
 use crate::cell::Plan;
 use crate::definition::{self, Registry};
 use crate::hottest::Hottest;
-use crate::ledger::{Answer, Census, Ledger, LedgerError, Outcomes, Request, Timeline};
+use crate::ledger::{Answer, Census, IsOver, Ledger, LedgerError, Outcomes, Request, Timeline};
 use apply::Scratch;
 pub use portable::{Exported, Imported, Importer, MergeState};
 use world::{DEFINITIONS, World};
@@ -316,14 +316,14 @@ impl Ledger for Embedded {
 
     fn hottest<'a>(
         &'a self,
-        space: Space,
-        kind: Kind,
+        of: (Space, Kind),
         counter: u8,
         window: Span,
         now: Time,
         limit: usize,
+        is_over: IsOver<'a>,
     ) -> Answer<'a, Vec<(Key, u64)>> {
-        Box::pin(async move { self.inner.hottest(space, kind, counter, window, now, limit) })
+        Box::pin(async move { self.inner.hottest(of, counter, window, now, limit, is_over) })
     }
 
     fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError> {
@@ -668,18 +668,18 @@ impl Inner {
 
     fn hottest(
         &self,
-        space: Space,
-        kind: Kind,
+        (space, kind): (Space, Kind),
         counter: u8,
         window: Span,
         now: Time,
         limit: usize,
+        is_over: IsOver<'_>,
     ) -> Result<Vec<(Key, u64)>, LedgerError> {
         let world = self.world();
         let planned = world.planned(space, kind)?;
         let mut hottest = Hottest::new(&planned.statistic, counter, window, now, limit)?;
         let horizon = Time(self.horizon.load(Ordering::Acquire));
-        self.store.each(&*world, &mut |record, tag, words| {
+        self.store.each_until(&*world, is_over, &mut |record, tag, words| {
             if (record.space, record.kind) != (space.0, kind.0) {
                 return;
             }
@@ -695,6 +695,9 @@ impl Inner {
             };
             hottest.look(key_of(record), words, horizon);
         })?;
+        if is_over() {
+            return Err(LedgerError::Stopped);
+        }
         Ok(hottest.finish())
     }
 }

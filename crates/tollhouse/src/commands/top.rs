@@ -54,7 +54,8 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         Backend::Local(local) => {
             let pipeline = local.pipeline(name, |_| true)?;
             let at = args.at.unwrap_or_else(clock::now);
-            let hottest = local.engine().hottest(&pipeline, kind, counter, *window, at, limit);
+            let asked = engine::Ranking { kind, counter, window: *window, limit };
+            let hottest = local.engine().hottest(&pipeline, asked, at, &|| false);
             let keys = pollster::block_on(hottest)?.iter().map(Hot::from).collect();
             local.close()?;
             let (pipeline, kind, counter) = (pipeline.name.clone(), kind.clone(), counter.clone());
