@@ -1,37 +1,37 @@
 //! What every request passes before its route sees it, and how long it may take there.
 //!
-//! It has its place already ([`Node::admit`]). Then, in this order: may it ask at all (token; without tokens, no other
-//! site's page in a browser), is its body whole, small enough and in time. Then the route works in a task of its own: a
-//! client that goes away, or the deadline, ends the waiting and not the work, so no event is counted and then left
-//! unjudged; and a panic ends that task and nothing else.
+//! All is decided by the head, in this order: may it ask at all (token; without tokens, no other site's page in a browser),
+//! is there a place for it ([`Node::admit`]), does its route take a body. Only then the body is read: is it whole, small
+//! enough and in time ([`body::read`]). So who has no token holds neither a place nor memory for a body. Then the route
+//! works in a task of its own: a client that goes away, or the deadline, ends the waiting and not the work, so no event is
+//! counted and then left unjudged; and a panic ends that task and nothing else. Work that counts nothing ends with the
+//! waiting: it gets an [`Abort`].
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use content::text::received;
-use http_body_util::BodyExt;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::JoinHandle;
 use tokio::time::timeout_at;
 
+use crate::abort::Abort;
+use crate::http::body;
 use crate::http::forward::PREFIX;
-use crate::node::{Admitted, Node};
-use crate::problem::{
-    FORBIDDEN, Failure, INTERNAL, INVALID_BODY, OVERLOADED, SLOW_ANSWER, SLOW_REQUEST, TOO_LARGE,
-    UNAUTHORIZED,
-};
+use crate::node::{Caller, Node};
+use crate::problem::{FORBIDDEN, Failure, INTERNAL, SLOW_ANSWER, SLOW_REQUEST, UNAUTHORIZED};
+use crate::shed::{Rest, pass_over};
 
 /// What metrics call the route of a request that has none, or was refused before it was looked for.
 pub(crate) const OTHER: &str = "other";
-/// Memory that is taken for a body before it comes.
-const AHEAD_BYTES_MAX: u64 = 1 << 20;
 /// Answers without a token.
-const OPEN: &str = "/healthz";
+const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+/// Cheap, and asked when the node is busy: they need no place.
+const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 
 /// The outermost layer.
 pub(crate) async fn guard(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
@@ -59,26 +59,69 @@ async fn admit(
     next: Next,
     started: Instant,
 ) -> Result<Response, Failure> {
+    let path = request.uri().path();
     // What proxies ask carries their clients' own tokens: who may ask there its route knows.
-    if route != OPEN && !route.starts_with(PREFIX) {
-        may_ask(node, request.headers())?;
+    let is_asked_by_proxies = path.starts_with(PREFIX);
+    let caller = if is_asked_by_proxies { Caller::Stranger } else { Caller::Known };
+    let refused = if is_asked_by_proxies || OPEN.contains(&path) {
+        None
+    } else {
+        may_ask(node, request.headers()).err()
+    };
+    if let Some(failure) = refused {
+        let (parts, body) = request.into_parts();
+        return Ok(pass_over(&parts.headers, body, failure.into_response(), || ()).await);
     }
-    let place = request.extensions_mut().remove::<Admitted>();
+    let place = match (!PROBES.contains(&path)).then(|| node.admit(path, caller)).transpose() {
+        Ok(place) => place,
+        Err(refusal) => {
+            let rest = request.extensions_mut().remove::<Rest>().unwrap_or_default();
+            let (parts, body) = request.into_parts();
+            return Ok(node.shed.refuse(refusal, &parts.headers, body, rest).await);
+        }
+    };
+    let takes_body = place.is_some() && caller == Caller::Known && takes_body(request.method(), route);
     let deadline = tokio::time::Instant::from_std(started + node.timeout());
+    let abort = Abort::default();
+    let _waits = abort.when_dropped();
+    request.extensions_mut().insert(abort.clone());
     let (parts, body) = request.into_parts();
-    let read = timeout_at(deadline, read(node, &parts.headers, body)).await;
-    let (body, room) = read.map_err(|_| {
-        let seconds = node.timeout().as_secs_f64();
-        SLOW_REQUEST
-            .failure(format!("the body was not complete after {seconds} s"))
-            .help("send it faster, or smaller")
-    })??;
-    let work = next.run(Request::from_parts(parts, Body::from(body)));
+    let (body, room, unread) = if takes_body {
+        let read = timeout_at(deadline, body::read(node, caller, &parts.headers, body, &abort)).await;
+        let (body, room) = read.map_err(|_| {
+            let seconds = node.timeout().as_secs_f64();
+            SLOW_REQUEST
+                .failure(format!("the body was not complete after {seconds} s"))
+                .help("send it faster, or smaller")
+        })??;
+        (Body::from(body), room, None)
+    } else {
+        (Body::empty(), None, Some((parts.headers.clone(), body)))
+    };
+    let work = next.run(Request::from_parts(parts, body));
     let task = tokio::spawn(async move {
         let response = work.await;
         drop((place, room));
         response
     });
+    let response = answer(node, task, deadline).await?;
+    match unread {
+        Some((headers, body)) => Ok(pass_over(&headers, body, response, || ()).await),
+        None => Ok(response),
+    }
+}
+
+/// Whether a route reads what is sent. A body that is sent elsewhere is passed over.
+fn takes_body(method: &Method, route: &str) -> bool {
+    route != OTHER && matches!(*method, Method::POST | Method::PUT)
+}
+
+/// Waits for the route's answer.
+async fn answer(
+    node: &Node,
+    task: JoinHandle<Response>,
+    deadline: tokio::time::Instant,
+) -> Result<Response, Failure> {
     match timeout_at(deadline, task).await {
         Ok(Ok(response)) => Ok(response),
         Ok(Err(_)) => {
@@ -148,69 +191,10 @@ fn from_here(headers: &HeaderMap) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads the whole body, and holds room for it in memory as long as the request is worked on.
-async fn read(
-    node: &Node,
-    headers: &HeaderMap,
-    body: Body,
-) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Failure> {
-    let max = usize::try_from(node.plan().body_max).unwrap_or(usize::MAX);
-    let too_large = || {
-        TOO_LARGE
-            .failure(format!("the body has more than {max} bytes"))
-            .help("send less, or raise `body_max`")
-    };
-    let announced =
-        headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    let waits = headers.contains_key(header::EXPECT);
-    if waits && announced.is_some_and(|length| length > max as u64) {
-        return Err(too_large());
-    }
-    let mut body = body;
-    // As long as is announced, but no more than a little before anything has come.
-    let expected = announced.unwrap_or(0).min(AHEAD_BYTES_MAX).min(max as u64);
-    let mut whole: Vec<u8> = Vec::with_capacity(expected as usize);
-    let mut room: Option<OwnedSemaphorePermit> = None;
-    let mut length = 0usize;
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| {
-            tracing::debug!(error = error.source(), "a body could not be read");
-            INVALID_BODY.failure("the body ended early or is framed wrongly")
-        })?;
-        let Ok(data) = frame.into_data() else { continue };
-        length = length.saturating_add(data.len());
-        if length > max {
-            // Clients read the answer only once they have sent everything: hear some more of them out.
-            whole = Vec::new();
-            if length > max.saturating_mul(2) {
-                break;
-            }
-            continue;
-        }
-        let more = self::room(node, data.len())?;
-        match &mut room {
-            Some(room) => room.merge(more),
-            None => room = Some(more),
-        }
-        whole.extend_from_slice(&data);
-    }
-    if length > max { Err(too_large()) } else { Ok((Bytes::from(whole), room)) }
-}
-
-/// Room in memory for so many bytes that a request has brought.
-pub(crate) fn room(node: &Node, bytes: usize) -> Result<OwnedSemaphorePermit, Failure> {
-    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-    Arc::clone(&node.bodies).try_acquire_many_owned(bytes).map_err(|_| {
-        node.metrics.refused.inc();
-        OVERLOADED
-            .failure("the bodies being worked on are too large together")
-            .help("try again a little later")
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use axum::Router;
+    use axum::body::Bytes;
     use axum::routing::get;
     use engine::{Config, Engine, Overrides, Plan};
     use hyper::service::Service;
@@ -231,7 +215,7 @@ mod tests {
     async fn ask(node: &Arc<Node>, router: Router) -> StatusCode {
         let router = router.layer(axum::middleware::from_fn_with_state(Arc::clone(node), guard));
         let request = Request::builder().uri("/").header(header::HOST, "localhost");
-        let request = request.extension(node.admit("/").unwrap()).body(Body::empty()).unwrap();
+        let request = request.body(Body::empty()).unwrap();
         TowerToHyperService::new(router).call(request).await.unwrap().status()
     }
 

@@ -2,9 +2,9 @@
 //! protocols by which mail servers ask.
 //!
 //! ```text
-//! connection ─► guard ─► input ─► engine ─► api
-//!               who, how many,    bytes → event     JSON, or a problem (RFC 9457)
-//!               how large, how long
+//! connection ─► framing ─► guard ─► input ─► engine ─► api
+//!               one request,   who, how many,    bytes → event     JSON, or a problem (RFC 9457)
+//!               not two        how large, how long
 //! ```
 //!
 //! ```text
@@ -28,11 +28,13 @@
 //! makes events of bodies, `http` holds the routes. This is the only crate that reads the clock and the only one
 //! that knows an async runtime. It decides nothing itself, and nothing that a client sends ever names a file.
 
+mod abort;
 pub mod api;
 pub mod arrow;
 mod auth;
 mod dns;
 mod envoy;
+pub mod framing;
 mod gate;
 pub mod grpc;
 mod guard;

@@ -1,7 +1,7 @@
 //! What all routes share: the engine, the limits, the counters, and the clock.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -37,14 +37,62 @@ const BODIES: u64 = 8;
 /// Streams of batches that may be open at once: each may have a body in memory that is not whole yet.
 const STREAMS_MAX: usize = 64;
 
-/// Cheap, and asked when the node is busy: they need no free place.
-const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+/// Lists of decisions that may be on their way at once.
+const FEEDS_MAX: usize = 16;
+/// Time between two copies of the data.
+const SNAPSHOT_GAP: Duration = Duration::from_secs(10);
 /// Where the paths of batches begin, which have places of their own beside.
 const BATCHES: &str = "/v1/batch/";
 
-/// A request's place among those at work, as long as anything holds it. A probe's is none.
-#[derive(Clone, Debug)]
-pub(crate) struct Admitted(#[expect(dead_code, reason = "it is held")] Option<Arc<OwnedSemaphorePermit>>);
+/// One in so many places and bytes is kept for callers that have shown a token.
+const RESERVED: usize = 4;
+
+/// Who asks, as far as its head shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// It has shown a token, or none is needed.
+    Known,
+    /// It was asked for none: a proxy, a mail server, or whoever reached a listener.
+    Stranger,
+}
+
+/// Something that there is so much of: all of it for those who are known, most of it for anybody.
+#[derive(Debug)]
+struct Shares {
+    open: Arc<Semaphore>,
+    reserved: Arc<Semaphore>,
+    /// How much of both there is.
+    all: [usize; 2],
+}
+
+impl Shares {
+    fn new(all: usize, has_reserve: bool) -> Shares {
+        let all = all.min(Semaphore::MAX_PERMITS);
+        let reserved = if has_reserve { all / RESERVED } else { 0 };
+        Shares {
+            open: Arc::new(Semaphore::new(all - reserved)),
+            reserved: Arc::new(Semaphore::new(reserved)),
+            all: [all - reserved, reserved],
+        }
+    }
+
+    /// Waits until all of it has come back.
+    async fn all_back(&self) {
+        for (part, all) in [&self.open, &self.reserved].into_iter().zip(self.all) {
+            // The semaphores are never closed.
+            let _ = part.acquire_many(u32::try_from(all).unwrap_or(u32::MAX)).await;
+        }
+    }
+
+    fn take(&self, caller: Caller, amount: usize) -> Option<OwnedSemaphorePermit> {
+        let amount = u32::try_from(amount).ok()?;
+        let open = Arc::clone(&self.open).try_acquire_many_owned(amount).ok();
+        match caller {
+            Caller::Stranger => open,
+            Caller::Known => open.or_else(|| Arc::clone(&self.reserved).try_acquire_many_owned(amount).ok()),
+        }
+    }
+}
 
 /// What a running server knows.
 pub(crate) struct Node {
@@ -58,21 +106,31 @@ pub(crate) struct Node {
     listeners: Vec<ListenerPlan>,
     /// The description of the interface, as it is served.
     pub(crate) openapi: Bytes,
-    /// Free places for requests.
+    /// Free places for requests of anybody.
     pub(crate) requests: Arc<Semaphore>,
+    places: Shares,
     /// What those are told that find no place.
     crowded: Refusal,
     /// And those whose batch could not even wait.
     queued: Refusal,
     pub(crate) shed: Shed,
-    /// Free bytes for bodies.
+    /// Free bytes for bodies of anybody.
     pub(crate) bodies: Arc<Semaphore>,
+    room: Shares,
     /// Free places for streams of batches.
     pub(crate) streams: Arc<Semaphore>,
+    /// Free places for lists of decisions.
+    pub(crate) feeds: Arc<Semaphore>,
     /// How far enforcement points have read.
     pub(crate) readers: Readers,
     /// Places for batches.
     pub(crate) batches: Gate,
+    /// Places for calls that go through all there is.
+    pub(crate) scans: Gate,
+    /// Places for calls that look up one thing on disk.
+    pub(crate) lookups: Gate,
+    /// When a copy of the data was made last.
+    last_snapshot: Mutex<Option<Instant>>,
     /// SHA-256 of the tokens, so that all are equally long.
     tokens: Vec<[u8; 32]>,
     stopping: AtomicBool,
@@ -97,17 +155,26 @@ impl Node {
             .failure(format!("{} requests are at work", plan.requests_max))
             .help("try again after the time in Retry-After");
         let timeout = Duration::from_micros(plan.timeout.0.unsigned_abs());
+        let batches = Gate::of_batches();
+        let has_reserve = !plan.tokens.is_empty();
+        let (places, room) = (Shares::new(plan.requests_max, has_reserve), Shares::new(bodies, has_reserve));
         Node {
             checks: Checks::new(&engine.plan().node, &metrics.dns),
             metrics,
-            requests: Arc::new(Semaphore::new(plan.requests_max.min(Semaphore::MAX_PERMITS))),
+            requests: Arc::clone(&places.open),
+            places,
             crowded: Refusal::new(&crowded),
-            queued: Refusal::new(&Gate::queued()),
+            queued: Refusal::new(&batches.queued()),
             shed: Shed::new(timeout),
-            batches: Gate::of_machine(),
+            batches,
+            scans: Gate::of_scans(),
+            lookups: Gate::of_lookups(),
+            last_snapshot: Mutex::new(None),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            feeds: Arc::new(Semaphore::new(FEEDS_MAX)),
             readers: Readers::default(),
-            bodies: Arc::new(Semaphore::new(bodies.min(Semaphore::MAX_PERMITS))),
+            bodies: Arc::clone(&room.open),
+            room,
             tokens: plan.tokens.iter().map(|token| Sha256::digest(token).into()).collect(),
             stopping: AtomicBool::new(false),
             started: Instant::now(),
@@ -134,24 +201,45 @@ impl Node {
         Duration::from_micros(self.plan().timeout.0.unsigned_abs())
     }
 
-    /// A place for a request, of which only the path is known.
+    /// A place for a request, of which only the head is known.
     ///
     /// # Errors
     /// What it is told if there is none.
-    pub(crate) fn admit(&self, path: &str) -> Result<Admitted, Refusal> {
-        if PROBES.contains(&path) {
-            return Ok(Admitted(None));
-        }
-        let refused = |_| {
+    pub(crate) fn admit(&self, path: &str, caller: Caller) -> Result<OwnedSemaphorePermit, Refusal> {
+        let place = self.places.take(caller, 1).ok_or_else(|| {
             self.metrics.refused.inc();
             self.crowded.clone()
-        };
-        let place = Arc::clone(&self.requests).try_acquire_owned().map_err(refused)?;
+        })?;
         // It will be thousands of events, which need not be read first.
         if path.starts_with(BATCHES) && self.batches.is_crowded() {
             return Err(self.queued.clone());
         }
-        Ok(Admitted(Some(Arc::new(place))))
+        Ok(place)
+    }
+
+    /// Room in memory for so many bytes that a request has brought.
+    pub(crate) fn room(&self, caller: Caller, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        self.room.take(caller, bytes)
+    }
+
+    /// Claims the next copy of the data, unless the last one was made just now: each keeps files that would be tidied away.
+    pub(crate) fn claim_snapshot(&self) -> Result<(), Failure> {
+        let mut last = self.last_snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = last.map_or(Duration::ZERO, |last| SNAPSHOT_GAP.saturating_sub(last.elapsed()));
+        if left > Duration::ZERO {
+            let seconds = left.as_secs() + 1;
+            return Err(OVERLOADED
+                .failure(format!("a snapshot was made less than {} s ago", SNAPSHOT_GAP.as_secs()))
+                .help("try again after the time in Retry-After")
+                .retry_after(seconds));
+        }
+        *last = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Waits until no request is at work.
+    pub(crate) async fn idle(&self) {
+        self.places.all_back().await;
     }
 
     /// Now.
@@ -249,5 +337,27 @@ where
                 Err(_) => std::future::pending().await,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Strangers take what they can get, and those who are known still find a quarter; without tokens all are alike.
+    #[test]
+    fn those_who_are_known_have_a_reserve() {
+        let take = |shares: &Shares, caller| {
+            let taken: Vec<_> = std::iter::from_fn(|| shares.take(caller, 1)).collect();
+            (taken.len(), taken)
+        };
+        let shares = Shares::new(10, true);
+        let (strangers, _held) = take(&shares, Caller::Stranger);
+        let (known, _held_too) = take(&shares, Caller::Known);
+        assert_eq!((strangers, known), (8, 2));
+        assert!(shares.take(Caller::Stranger, 1).is_none());
+        let shares = Shares::new(10, false);
+        assert_eq!(take(&shares, Caller::Stranger).0, 10);
+        assert_eq!(take(&Shares::new(10, true), Caller::Known).0, 10);
     }
 }

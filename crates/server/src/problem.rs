@@ -38,6 +38,7 @@ types! {
     INVALID_PARAMETER BAD_REQUEST "invalid-parameter" "A parameter or header is not valid",
     UNKNOWN_NAME BAD_REQUEST "unknown-name" "The configuration has nothing of this name",
     INVALID_BODY BAD_REQUEST "invalid-body" "The body cannot be read",
+    INVALID_FRAMING BAD_REQUEST "invalid-framing" "The request can be read in two ways",
     UNAUTHORIZED UNAUTHORIZED "unauthorized" "A token is needed",
     FORBIDDEN FORBIDDEN "forbidden" "Requests of this kind are not accepted without a token",
     NOT_FOUND NOT_FOUND "not-found" "There is nothing here",
@@ -64,11 +65,13 @@ struct Inner {
     detail: Cow<'static, str>,
     help: Option<Cow<'static, str>>,
     problems: Vec<api::Diagnostic>,
+    /// Seconds after which it can be asked again.
+    retry_after: u64,
 }
 
 impl Type {
     pub(crate) fn failure(&'static self, detail: impl Into<Cow<'static, str>>) -> Failure {
-        Failure(Box::new(Inner { kind: self, detail: detail.into(), help: None, problems: Vec::new() }))
+        Failure(Box::new(Inner { kind: self, detail: detail.into(), help: None, problems: Vec::new(), retry_after: 1 }))
     }
 }
 
@@ -76,6 +79,12 @@ impl Failure {
     /// Adds what to do about it.
     pub(crate) fn help(mut self, help: impl Into<Cow<'static, str>>) -> Failure {
         self.0.help = Some(help.into());
+        self
+    }
+
+    /// Says when to ask again, in seconds.
+    pub(crate) fn retry_after(mut self, seconds: u64) -> Failure {
+        self.0.retry_after = seconds;
         self
     }
 
@@ -87,7 +96,7 @@ impl Failure {
 
     /// As it is written.
     pub(crate) fn problem(&self) -> api::Problem {
-        let Inner { kind, detail, help, problems } = &*self.0;
+        let Inner { kind, detail, help, problems, .. } = &*self.0;
         api::Problem {
             kind: format!("urn:tollhouse:problem:{}", kind.word),
             title: kind.title.to_owned(),
@@ -108,7 +117,7 @@ impl IntoResponse for Failure {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if self.0.kind.status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(self.0.retry_after));
         }
         if self.0.kind.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -139,9 +148,18 @@ impl From<EngineError> for Failure {
                     .failure("the cluster that keeps statistics did not answer in time")
                     .help("send it again; the node's log and metrics say which shard")
             }
+            EngineError::Ledger(LedgerError::Stopped) => {
+                OVERLOADED.failure(error.to_string()).help("ask for less, or try again later")
+            }
             EngineError::Ledger(LedgerError::Window(_)) => {
                 INVALID_PARAMETER.failure(format!("window: {error}"))
             }
+            EngineError::NoAddress { kind, value } => INVALID_PARAMETER
+                .failure(format!("value: `{}` is no address: the keys of `{kind}` are", shown(value)))
+                .help("send an address, or a network such as `192.0.2.0/24`"),
+            EngineError::OwnAddress(value) => INVALID_PARAMETER
+                .failure(format!("value: `{}` has an address of this machine itself", shown(value)))
+                .help("behind a proxy, mend what says whose requests it hands on; firewalls would shut it out"),
             EngineError::NoPiece { kind, value } => {
                 NOT_APPLICABLE.failure(format!("`{}` gives no piece of the kind `{kind}`", shown(value)))
             }
@@ -195,6 +213,7 @@ impl From<ReloadError> for Failure {
                     .failure("what is to be kept of the rules could not be read or written; the old stay")
                     .help("the node's log says why")
             }
+            ReloadError::Stopped => OVERLOADED.failure(error.to_string()).help("send fewer or smaller rules"),
             ReloadError::Engine(error) => error.into(),
         }
     }

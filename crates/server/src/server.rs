@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::header::CONNECTION;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
 use engine::{Change, Endpoint, Engine, EngineError, Proposal, Protocol, ReloadError, Reloaded};
 use event::Time;
 use futures_util::future::Either;
@@ -22,12 +25,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
+use crate::framing::{FoundFault, FramingFault, Watched};
 use crate::guard::OTHER;
 use crate::http;
 use crate::http::forward::Peer;
 use crate::listen::{Bound, Stop};
 use crate::node::{Clock, Node, blocking};
 use crate::patience::Patient;
+use crate::problem::INVALID_FRAMING;
 use crate::shed::{Rest, Resting};
 
 /// Bytes of a request's head. What is larger is answered 431.
@@ -128,9 +133,7 @@ impl Server {
         }
         drop(mail);
         // Requests whose clients have gone work on by themselves.
-        let places = node.plan().requests_max.min(Semaphore::MAX_PERMITS);
-        let all = u32::try_from(places).unwrap_or(u32::MAX);
-        if timeout(patience, node.requests.acquire_many(all)).await.is_err() {
+        if timeout(patience, node.idle()).await.is_err() {
             tracing::warn!("some requests were still at work");
         }
         upkeep.abort();
@@ -174,22 +177,17 @@ async fn connection(
         tracing::debug!(%error, "a connection keeps its delay");
     }
     let (patience, rest) = (node.timeout(), Rest::default());
-    let stream = Patient::new(Resting::new(stream, rest.clone()), patience);
+    let found = FoundFault::default();
+    let stream = Watched::new(Resting::new(stream, rest.clone()), found.clone());
+    let stream = Patient::new(stream, patience);
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
-        let place = match node.admit(request.uri().path()) {
-            Ok(place) => place,
-            Err(refusal) => {
-                let (node, rest) = (Arc::clone(&node), rest.clone());
-                return Either::Left(async move {
-                    let refused = node.shed.refuse(refusal, request, rest).await;
-                    node.metrics.answered(OTHER, refused.status().as_u16(), Duration::ZERO);
-                    Ok(refused)
-                });
-            }
-        };
+        if let Some(fault) = found.get() {
+            node.metrics.answered(OTHER, StatusCode::BAD_REQUEST.as_u16(), Duration::ZERO);
+            return Either::Left(async move { Ok(misframed(fault)) });
+        }
         request.extensions_mut().insert(peer);
-        request.extensions_mut().insert(place);
+        request.extensions_mut().insert(rest.clone());
         Either::Right(router.call(request))
     });
     let served = http1::Builder::new()
@@ -201,6 +199,14 @@ async fn connection(
     if let Err(error) = pin!(watcher.watch(served)).await {
         tracing::debug!(%error, "a connection ended badly");
     }
+}
+
+/// What a connection is told, as the last, on which a request can be read in two ways.
+fn misframed(fault: FramingFault) -> Response {
+    let failure = INVALID_FRAMING.failure(format!("{fault}: the request could be read in two ways"));
+    let mut response = failure.help("the connection is closed").into_response();
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 /// Counts a connection as long as it lives.

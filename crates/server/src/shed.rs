@@ -1,7 +1,7 @@
 //! Requests that find no place: told at once, by their heads alone, and their connections then not read for a moment.
 //!
 //! Under overload most requests are refused, and whatever a refusal costs is taken from those that are served. So it is
-//! a prepared answer, given before token, route and body are looked at; and the connection that it goes to is not read
+//! a prepared answer, given before the body is looked at; and the connection that it goes to is not read
 //! for a pause. A client that asks again at once waits in its socket meanwhile, where it costs nothing. Pauses grow with
 //! the number of those that do, so that all refusals together take a bounded share of the processors. `Retry-After` is
 //! never shorter than the pause, so whoever heeds it does not notice one.
@@ -15,9 +15,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::BodyExt;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body as _;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
@@ -90,45 +90,61 @@ impl Shed {
     pub(crate) async fn refuse(
         &self,
         refusal: Refusal,
-        request: Request<Incoming>,
+        headers: &HeaderMap,
+        body: Body,
         rest: Rest,
     ) -> Response<Body> {
         let pause = self.pause();
         let mut response = Response::new(Body::from(refusal.0));
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        let fields = response.headers_mut();
+        fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         let seconds = pause.as_micros().div_ceil(1_000_000).max(1) as u64;
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        if !is_heard_out(request.headers(), request.body()) {
-            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        fields.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        pass_over(headers, body, response, move || rest.until(Instant::now() + pause)).await
+    }
+}
+
+/// Answers a request whose body is not wanted. What has come of it, and a bounded length of what comes soon, is heard out,
+/// and its end told; a longer one ends the connection.
+pub(crate) async fn pass_over(
+    headers: &HeaderMap,
+    body: Body,
+    mut response: Response<Body>,
+    heard: impl FnOnce() + Send + 'static,
+) -> Response<Body> {
+    if body.is_end_stream() {
+        heard();
+        return response;
+    }
+    if !is_heard_out(headers, &body) {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        return response;
+    }
+    let mut drained = Box::pin(drain(body));
+    for _ in 0..LOOKS {
+        if poll_fn(|context| Poll::Ready(drained.as_mut().poll(context).is_ready())).await {
+            heard();
             return response;
         }
-        let mut drained = Box::pin(drain(request.into_body()));
-        for _ in 0..LOOKS {
-            if poll_fn(|context| Poll::Ready(drained.as_mut().poll(context).is_ready())).await {
-                rest.until(Instant::now() + pause);
-                return response;
-            }
-            yield_now().await;
-        }
-        // The answer does not wait for a body that is still on its way.
-        tokio::spawn(async move {
-            // Given up, the body is dropped, and the connection closed with it.
-            let _ = timeout(DRAINED_IN, drained).await;
-            rest.until(Instant::now() + pause);
-        });
-        response
+        yield_now().await;
     }
+    // The answer does not wait for a body that is still on its way.
+    tokio::spawn(async move {
+        // Given up, the body is dropped, and the connection closed with it.
+        let _ = timeout(DRAINED_IN, drained).await;
+        heard();
+    });
+    response
 }
 
 /// Whether the rest of a refused request is read: not that of a client which waits to be asked for it, and no more than
 /// a bounded length.
-fn is_heard_out(headers: &HeaderMap, body: &Incoming) -> bool {
+fn is_heard_out(headers: &HeaderMap, body: &Body) -> bool {
     !headers.contains_key(header::EXPECT) && body.size_hint().lower() <= DRAINED_MAX
 }
 
-async fn drain(mut body: Incoming) {
+async fn drain(mut body: Body) {
     let mut length = 0;
     while length <= DRAINED_MAX
         && let Some(Ok(frame)) = body.frame().await

@@ -26,9 +26,11 @@ use super::proto::tollhouse::batch::v1::{BatchRequest, BatchResponse};
 use super::{Connection, serve};
 use crate::guard;
 use crate::http::batch::{Asked, Brought, work_on};
+use crate::http::body::room;
 use crate::input::{self, Form};
 use crate::listen::{Stop, Stream};
 use crate::mail::Face;
+use crate::node::Caller;
 use crate::problem::Failure;
 
 /// Streams of one connection at once; others wait at the client.
@@ -173,7 +175,7 @@ async fn answer(face: Arc<Face>, batch: BatchRequest, asked: Asked) -> Result<Ba
         Some(Events::Ndjson(body)) => (Form::Json, body),
         None => (Form::Json, Bytes::new()),
     };
-    let _room = guard::room(node, body.len())?;
+    let _room = room(node, Caller::Known, body.len())?;
     let answered = work_on(node, Brought { pipeline, form, id, body, asked, durability: None }).await?;
     // A message is one piece.
     let answered = Bytes::from(answered.concat());

@@ -43,6 +43,7 @@ pub(crate) enum Asked {
     post,
     path = "/v1/batch/observe",
     tag = "decide",
+    operation_id = "batch_observe",
     params(BatchParams, input::BatchHeaders),
     request_body(
         description = "An Arrow IPC stream of columns, JSON objects one a line, or an array of them; at most `batch_max` events",
@@ -79,6 +80,7 @@ pub(super) async fn observe(
     post,
     path = "/v1/batch/decide",
     tag = "decide",
+    operation_id = "batch_decide",
     params(BatchParams, input::BatchHeaders),
     request_body(
         description = "As for /v1/batch/observe",

@@ -154,6 +154,19 @@ fn own(uri: &Uri) -> (&str, &str) {
 }
 
 /// What is answered to a proxy: whether its request passes.
+#[utoipa::path(
+    get,
+    path = "/v1/auth/{name}",
+    tag = "limits",
+    security(()),
+    params(("name" = String, Path, description = "The [[forward_auth]]; what follows it in the path, if anything, is the path of the proxy's request")),
+    responses(
+        (status = 200, description = "It passes. Any method is answered alike"),
+        (status = 401, description = "The client is to be challenged", body = api::Problem, content_type = "application/problem+json"),
+        (status = 403, description = "It does not pass", body = api::Problem, content_type = "application/problem+json"),
+        (status = 429, description = "It is over a limit, or whatever `refuse` says", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
 pub(super) async fn auth(
     State(node): State<Arc<Node>>,
     Extension(Peer(peer)): Extension<Peer>,

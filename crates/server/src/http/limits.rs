@@ -219,6 +219,7 @@ pub(super) async fn take(
     post,
     path = "/v1/limits/{name}/peek",
     tag = "limits",
+    operation_id = "limit_peek",
     params(("name" = String, Path, description = "The limit")),
     request_body = api::LimitTake,
     responses((status = 200, description = "What it says", body = api::LimitAnswer), Problems),

@@ -1,6 +1,7 @@
 //! The routes: what each URL takes and answers. The description at `/openapi.json` is generated from them.
 
 pub(crate) mod batch;
+pub(crate) mod body;
 mod decide;
 pub(crate) mod decisions;
 pub(crate) mod forward;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{Method, Uri};
 use axum::middleware;
@@ -56,6 +57,10 @@ use crate::problem::{
     security(("token" = [])),
 )]
 struct Description;
+
+#[derive(OpenApi)]
+#[openapi(paths(forward::auth))]
+struct ForwardDescription;
 
 /// The routes, behind the guard, and what they share.
 pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
@@ -98,6 +103,8 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .route("/v1/auth/{name}/", any(forward::auth))
         .route("/v1/auth/{name}/{*rest}", any(forward::auth))
         .split_for_parts();
+    // It takes any method, which a description cannot say.
+    openapi.merge(ForwardDescription::openapi());
     let token = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     openapi.components.get_or_insert_default().add_security_scheme("token", SecurityScheme::Http(token));
     // Nothing in a description refuses to be written.
@@ -106,6 +113,8 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
     let router = router
         .fallback(nowhere)
         .method_not_allowed_fallback(no_method)
+        // The guard has bounded bodies by then.
+        .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(Arc::clone(&node), guard))
         .with_state(Arc::clone(&node));
     (node, router)

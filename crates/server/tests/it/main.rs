@@ -25,3 +25,4 @@ mod rules;
 mod said;
 mod spamc;
 mod statistics;
+mod strangers;

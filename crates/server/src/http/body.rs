@@ -1,0 +1,240 @@
+//! The body of a request: read whole, unpacked, and no more memory than is accounted.
+
+use std::error::Error;
+use std::io::Read;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, header};
+use http_body_util::BodyExt;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::abort::Abort;
+use crate::node::{Caller, Node, blocking};
+use crate::problem::{Failure, INVALID_BODY, OVERLOADED, TOO_LARGE, UNSUPPORTED_TYPE, shown};
+
+/// Memory that is taken for a body of an announced length before so much of it has come.
+const AHEAD_BYTES_MAX: usize = 1 << 20;
+/// The largest window that a sender may ask for, as a power of two: 8 MiB, which every decoder of zstd must support.
+const WINDOW_LOG_MAX: u32 = 23;
+/// Bytes that come out of a packed body at once.
+const PIECE_BYTES: usize = 64 << 10;
+/// Most bytes that one packed byte may become, beyond the first MiB.
+const RATIO_MAX: usize = 200;
+
+/// How a body is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Coding {
+    Gzip,
+    Deflate,
+    Zstd,
+}
+
+/// Memory for a body, each byte of it accounted.
+pub(crate) struct Charged {
+    bytes: Vec<u8>,
+    room: Option<OwnedSemaphorePermit>,
+    /// The length that was announced.
+    expected: usize,
+    max: usize,
+    caller: Caller,
+}
+
+impl Charged {
+    fn new(caller: Caller, expected: usize, max: usize) -> Charged {
+        Charged { bytes: Vec::new(), room: None, expected: expected.min(max), max, caller }
+    }
+
+    /// Adds bytes. While what is there moves to a larger place, both places are accounted.
+    fn push(&mut self, node: &Node, more: &[u8]) -> Result<(), Failure> {
+        let length = self.bytes.len().saturating_add(more.len());
+        if length > self.max {
+            return Err(too_large(self.max));
+        }
+        if length > self.bytes.capacity() {
+            let ahead = if length < AHEAD_BYTES_MAX { AHEAD_BYTES_MAX } else { usize::MAX };
+            let announced = self.expected.min(ahead);
+            let doubled = self.bytes.capacity().saturating_mul(2).min(self.max);
+            let capacity = if announced >= length { announced } else { doubled.max(length) };
+            let room = room(node, self.caller, capacity)?;
+            let mut larger = Vec::with_capacity(capacity);
+            larger.extend_from_slice(&self.bytes);
+            (self.bytes, self.room) = (larger, Some(room));
+        }
+        self.bytes.extend_from_slice(more);
+        Ok(())
+    }
+}
+
+/// Reads a body whole. What it holds of the node's memory is held as long as the permit.
+pub(crate) async fn read(
+    node: &std::sync::Arc<Node>,
+    caller: Caller,
+    headers: &HeaderMap,
+    mut body: Body,
+    abort: &Abort,
+) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Failure> {
+    let max = usize::try_from(node.plan().body_max).unwrap_or(usize::MAX);
+    let coding = coding(headers)?;
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let waits = headers.contains_key(header::EXPECT);
+    if waits && announced.is_some_and(|length: usize| length > max) {
+        return Err(too_large(max));
+    }
+    let mut whole = Charged::new(caller, announced.unwrap_or(0), max);
+    let mut excess = 0usize;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            tracing::debug!(error = error.source(), "a body could not be read");
+            INVALID_BODY.failure("the body ended early or is framed wrongly")
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        if excess > 0 || data.len() > max - whole.bytes.len() {
+            // Clients read the answer only once they have sent everything: hear some more of them out.
+            whole = Charged::new(caller, 0, max);
+            excess = excess.saturating_add(data.len());
+            if excess > max {
+                break;
+            }
+            continue;
+        }
+        whole.push(node, &data)?;
+    }
+    if excess > 0 {
+        return Err(too_large(max));
+    }
+    let Some(coding) = coding else { return Ok((whole.bytes.into(), whole.room)) };
+    let (node, abort) = (std::sync::Arc::clone(node), abort.clone());
+    let plain = blocking(move || unpack(&node, &whole, coding, &abort)).await?;
+    Ok((plain.bytes.into(), plain.room))
+}
+
+fn too_large(max: usize) -> Failure {
+    TOO_LARGE
+        .failure(format!("the body has more than {max} bytes"))
+        .help("send less, or raise `body_max`")
+}
+
+/// Room in memory for so many bytes of a body.
+pub(crate) fn room(node: &Node, caller: Caller, bytes: usize) -> Result<OwnedSemaphorePermit, Failure> {
+    node.room(caller, bytes).ok_or_else(|| {
+        node.metrics.refused.inc();
+        OVERLOADED
+            .failure("the bodies being worked on are too large together")
+            .help("try again a little later")
+    })
+}
+
+/// How a body is packed, as the header says.
+fn coding(headers: &HeaderMap) -> Result<Option<Coding>, Failure> {
+    let mut given = headers.get_all(header::CONTENT_ENCODING).iter();
+    let Some(value) = given.next() else { return Ok(None) };
+    let text = value.to_str().unwrap_or("?").trim();
+    let coding = match text.to_ascii_lowercase().as_str() {
+        "identity" => None,
+        "gzip" | "x-gzip" => Some(Coding::Gzip),
+        "deflate" => Some(Coding::Deflate),
+        "zstd" => Some(Coding::Zstd),
+        _ => return Err(not_unpacked(text)),
+    };
+    if given.next().is_some() { Err(not_unpacked("several")) } else { Ok(coding) }
+}
+
+fn not_unpacked(text: &str) -> Failure {
+    UNSUPPORTED_TYPE
+        .failure(format!("Content-Encoding: `{}` is not unpacked here", shown(text)))
+        .help("send one of `gzip`, `deflate`, `zstd`, or the plain body")
+}
+
+/// Unpacks a body. Costs time by the bytes that go in and that come out, both at most `body_max`, and ends where nobody
+/// waits for it any more.
+fn unpack(node: &Node, packed: &Charged, coding: Coding, abort: &Abort) -> Result<Charged, Failure> {
+    let damaged = || INVALID_BODY.failure("the body cannot be unpacked as Content-Encoding says");
+    let ratio = AHEAD_BYTES_MAX.saturating_add(packed.bytes.len().saturating_mul(RATIO_MAX));
+    let mut plain = Charged::new(packed.caller, 0, packed.max);
+    let mut input = &packed.bytes[..];
+    let mut decoder: Box<dyn Read + '_> = match coding {
+        Coding::Gzip => Box::new(flate2::bufread::GzDecoder::new(&mut input)),
+        Coding::Deflate => Box::new(flate2::bufread::ZlibDecoder::new(&mut input)),
+        Coding::Zstd => {
+            let mut decoder =
+                zstd::stream::read::Decoder::with_buffer(&mut input).map_err(|_| damaged())?.single_frame();
+            decoder.window_log_max(WINDOW_LOG_MAX).map_err(|_| damaged())?;
+            Box::new(decoder)
+        }
+    };
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        if abort.is_wanted() {
+            return Err(OVERLOADED.failure("nobody waits for the body any more"));
+        }
+        match decoder.read(&mut piece).map_err(|_| damaged())? {
+            0 => break,
+            length => plain.push(node, &piece[..length])?,
+        }
+        if plain.bytes.len() > ratio {
+            return Err(TOO_LARGE
+                .failure(format!("the body unpacks to more than {RATIO_MAX} times its length"))
+                .help("send it plain"));
+        }
+    }
+    drop(decoder);
+    // A second member could hide behind the first.
+    if input.is_empty() { Ok(plain) } else { Err(damaged().help("send one member, and nothing behind it")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::{Config, Engine, Overrides, Plan};
+
+    use super::*;
+
+    fn node(body_max: &str) -> Node {
+        let flags = vec![("server.body_max".to_owned(), body_max.to_owned())];
+        let config = Config::from_preset("web", &Overrides { flags, ..Overrides::default() });
+        let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+        Node::new(std::sync::Arc::new(Engine::ephemeral(plan).unwrap()), crate::system_clock(), Bytes::new())
+    }
+
+    /// What is taken from the node's room is what the body takes of its memory, at each step; `moves` is how often it moves.
+    fn check(announced: usize, length: usize, piece: usize, moves: usize) {
+        let node = node("8MiB");
+        let (max, all) = (8 << 20, node.bodies.available_permits());
+        let (mut body, mut moved) = (Charged::new(Caller::Known, announced, max), 0);
+        let bytes = vec![7; length];
+        for piece in bytes.chunks(piece) {
+            let before = body.bytes.capacity();
+            body.push(&node, piece).unwrap();
+            moved += usize::from(body.bytes.capacity() != before);
+            assert_eq!(all - node.bodies.available_permits(), body.bytes.capacity());
+            assert!(body.bytes.capacity() <= max);
+        }
+        assert_eq!((body.bytes == bytes, moved), (true, moves), "{announced} {length} {piece}");
+        drop(body);
+        assert_eq!(node.bodies.available_permits(), all);
+    }
+
+    #[test]
+    fn what_a_body_takes_is_accounted() {
+        check(100, 100, 7, 1);
+        check(3 << 20, 3 << 20, 10_000, 2);
+        // Nobody said how long, or not the truth.
+        check(0, 1 << 20, 1 << 16, 5);
+        check(10, 1 << 20, 1 << 16, 5);
+        // An announcement alone takes no more than a little.
+        check(8 << 20, 100, 100, 1);
+    }
+
+    /// While a body moves to a larger place, both places are there: whoever cannot have both is told.
+    #[test]
+    fn a_body_that_finds_no_room_gives_up_what_it_has() {
+        let node = node("1MiB");
+        let all = node.bodies.available_permits();
+        let held = room(&node, Caller::Known, all - (1 << 20)).unwrap();
+        let mut body = Charged::new(Caller::Known, 0, 1 << 20);
+        body.push(&node, &vec![0; 600 << 10]).unwrap();
+        assert!(body.push(&node, &vec![0; 100 << 10]).is_err());
+        drop(body);
+        assert_eq!(node.bodies.available_permits(), 1 << 20);
+        drop(held);
+    }
+}
