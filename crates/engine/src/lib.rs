@@ -232,7 +232,9 @@ pub enum EngineError {
         value: String,
     },
     /// A value of a kind of addresses is neither an address nor a network.
-    #[error("`{value}` is no address, and no network such as `192.0.2.0/24`: the keys of `{kind}` are addresses")]
+    #[error(
+        "`{value}` is no address, and no network such as `192.0.2.0/24`: the keys of `{kind}` are addresses"
+    )]
     NoAddress {
         /// The kind.
         kind: String,
@@ -821,7 +823,8 @@ impl Engine {
             let help = config::expected(counter, plan.counters.iter().map(String::as_str));
             EngineError::Unknown { what: "counter", name: counter.to_owned(), help }
         })?;
-        let hottest = self.ledger.hottest((pipeline.space, plan.kind), index, window, now, limit, is_over).await?;
+        let hottest =
+            self.ledger.hottest((pipeline.space, plan.kind), index, window, now, limit, is_over).await?;
         let mut hot: Vec<Hot> = hottest
             .into_iter()
             .map(|(key, count)| Hot { shingle: key.shingle, piece: None, count })

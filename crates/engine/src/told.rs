@@ -261,7 +261,17 @@ impl<'a> From<&'a Told> for Entry<'a> {
         let [pipeline, kind, label, decision, by] =
             [pipeline, kind, label, decision, by].map(|text| Cow::Borrowed(text.as_str()));
         let value = Cow::Borrowed(&*told.value);
-        Entry { id: told.id, pipeline, kind, scope: told.scope, label, decision, value, by, until: told.until }
+        Entry {
+            id: told.id,
+            pipeline,
+            kind,
+            scope: told.scope,
+            label,
+            decision,
+            value,
+            by,
+            until: told.until,
+        }
     }
 }
 
@@ -375,8 +385,7 @@ impl Register {
         let table = lock(&self.table);
         table.around(AddressRange::of(address), AddressRange::WHOLE - 1).any(|told| {
             let source = &told.source;
-            told.until > time
-                && (&*source.pipeline, &*source.kind, &*source.label) == (pipeline, kind, label)
+            told.until > time && (&*source.pipeline, &*source.kind, &*source.label) == (pipeline, kind, label)
         })
     }
 
@@ -784,7 +793,8 @@ mod tests {
     #[test]
     fn ranges_are_read_and_shown() {
         let shown = |text: &str| AddressRange::parse(text).map(|range| range.to_string());
-        let check = |text: &str, expected: Option<&str>| assert_eq!(shown(text).as_deref(), expected, "{text}");
+        let check =
+            |text: &str, expected: Option<&str>| assert_eq!(shown(text).as_deref(), expected, "{text}");
         check("192.0.2.7", Some("192.0.2.7"));
         check("192.0.2.7/24", Some("192.0.2.0/24"));
         check("192.0.2.7/32", Some("192.0.2.7"));

@@ -280,8 +280,10 @@ impl RuleSet {
             found.add(Part::Set, Diagnostic::new("compiling was ended", 0..0));
         }
         if cost > RuleSet::COST_MAX {
-            let message =
-                format!("the rules cost more than {} together, which is the most accepted", RuleSet::COST_MAX);
+            let message = format!(
+                "the rules cost more than {} together, which is the most accepted",
+                RuleSet::COST_MAX
+            );
             let help = "turn off what is not needed, or look for what is dear: a regular expression, a search in a list";
             found.add(Part::Set, Diagnostic::new(message, 0..0).help(help));
         }

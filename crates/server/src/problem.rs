@@ -71,7 +71,13 @@ struct Inner {
 
 impl Type {
     pub(crate) fn failure(&'static self, detail: impl Into<Cow<'static, str>>) -> Failure {
-        Failure(Box::new(Inner { kind: self, detail: detail.into(), help: None, problems: Vec::new(), retry_after: 1 }))
+        Failure(Box::new(Inner {
+            kind: self,
+            detail: detail.into(),
+            help: None,
+            problems: Vec::new(),
+            retry_after: 1,
+        }))
     }
 }
 
@@ -159,7 +165,9 @@ impl From<EngineError> for Failure {
                 .help("send an address, or a network such as `192.0.2.0/24`"),
             EngineError::OwnAddress(value) => INVALID_PARAMETER
                 .failure(format!("value: `{}` has an address of this machine itself", shown(value)))
-                .help("behind a proxy, mend what says whose requests it hands on; firewalls would shut it out"),
+                .help(
+                    "behind a proxy, mend what says whose requests it hands on; firewalls would shut it out",
+                ),
             EngineError::NoPiece { kind, value } => {
                 NOT_APPLICABLE.failure(format!("`{}` gives no piece of the kind `{kind}`", shown(value)))
             }

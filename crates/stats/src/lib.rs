@@ -35,7 +35,7 @@ pub use embedded::{
 pub use hottest::Hottest;
 pub use layout::{Column, Layout, LayoutError, Shape, Tier, TierError, Track, Value, Weight};
 pub use ledger::{
-    Add, Amounts, Answer, Bucket, Census, Evidence, Figure, IsOver, Ledger, LedgerError, Observation, Once, Outcome,
-    Outcomes, Quality, Reading, Readings, Request, Timeline, Told, View,
+    Add, Amounts, Answer, Bucket, Census, Evidence, Figure, IsOver, Ledger, LedgerError, Observation, Once,
+    Outcome, Outcomes, Quality, Reading, Readings, Request, Timeline, Told, View,
 };
 pub use sketch::{Sketch, SketchError, SketchOptions};

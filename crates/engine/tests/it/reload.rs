@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use engine::{Config, Directory, Engine, Overrides, Pipeline, Plan, Prepared, Proposal, ReloadError, preset};
 use event::{Event, Time, Value};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const NOW: Time = Time::from_seconds(1_780_000_000);
 
@@ -125,7 +125,8 @@ fn posting_many_regular_expressions_is_bounded_and_ends() {
             let when = format!("page.matches('{pattern}{number}')");
             format!("[[rule]]\nname = \"R{number}\"\nscore = 1\nwhen = \"{when}\"\n")
         };
-        "[[field]]\nname = \"page\"\ntype = \"string\"\n".to_owned() + &(0..count).map(rule).collect::<String>()
+        "[[field]]\nname = \"page\"\ntype = \"string\"\n".to_owned()
+            + &(0..count).map(rule).collect::<String>()
     };
     let text = rules(1000, "[a-z]{1000}");
     let asked = AtomicUsize::new(0);

@@ -109,9 +109,7 @@ pub(crate) async fn read(
 }
 
 fn too_large(max: usize) -> Failure {
-    TOO_LARGE
-        .failure(format!("the body has more than {max} bytes"))
-        .help("send less, or raise `body_max`")
+    TOO_LARGE.failure(format!("the body has more than {max} bytes")).help("send less, or raise `body_max`")
 }
 
 /// Room in memory for so many bytes of a body.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::{Extension, Json};
 use axum::extract::State;
+use axum::{Extension, Json};
 use engine::{Proposal, Reloaded};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -155,8 +155,10 @@ pub(super) async fn rollback(
     Object(api::Rollback { version, pipeline }): Object<api::Rollback>,
 ) -> Result<Json<api::Reloaded>, Failure> {
     let pipeline = node.pipeline(pipeline.as_deref())?.name.clone();
-    change(&node, abort, false, move |change| change(Proposal::Back { pipeline: &pipeline, version: &version }))
-        .await
+    change(&node, abort, false, move |change| {
+        change(Proposal::Back { pipeline: &pipeline, version: &version })
+    })
+    .await
 }
 
 /// Enforces the candidate that was posted, instead of what was posted before.

@@ -123,7 +123,9 @@ mod tests {
     use axum::body::Bytes;
     use engine::{Config, Directory, Engine, Home, Overrides, Plan};
     use event::{Key, Kind, Space, Span, Time};
-    use stats::{Answer, Catalog, Census, Embedded, IsOver, Ledger, LedgerError, Outcomes, Request, Timeline};
+    use stats::{
+        Answer, Catalog, Census, Embedded, IsOver, Ledger, LedgerError, Outcomes, Request, Timeline,
+    };
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
     use tokio::net::UnixStream;
     use tokio::sync::watch;

@@ -161,9 +161,11 @@ fn addresses_are_listed_and_looked_up() {
 fn networks_hold_for_their_addresses() {
     with_labels(&[], |server| {
         let is_known = |address: &str| {
-            let line = PROBE.replace("192.0.2.7", address).replace("/.env", "/").replace("09:59:30", "10:00:00");
-            let [decided, peeked] =
-                ["/v1/decide", "/v1/peek"].map(|url| server.post(url, &[LOG], &line)).map(|answer| answer.body);
+            let line =
+                PROBE.replace("192.0.2.7", address).replace("/.env", "/").replace("09:59:30", "10:00:00");
+            let [decided, peeked] = ["/v1/decide", "/v1/peek"]
+                .map(|url| server.post(url, &[LOG], &line))
+                .map(|answer| answer.body);
             assert!(peeked.contains("ip.marked('scanner')"), "{peeked}");
             decided.contains("KNOWN")
         };

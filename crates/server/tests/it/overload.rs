@@ -117,7 +117,9 @@ fn probes_are_answered_by_a_full_server() {
         assert_eq!(next(&mut stream).status, 200);
         let metrics = server.get("/metrics").body;
         assert!(metrics.contains("tollhouse_http_refused_total 1\n"), "{metrics}");
-        assert!(metrics.contains("tollhouse_http_request_seconds_count{route=\"/v1/decide\",status=\"503\"} 1\n"));
+        assert!(
+            metrics.contains("tollhouse_http_request_seconds_count{route=\"/v1/decide\",status=\"503\"} 1\n")
+        );
     });
 }
 

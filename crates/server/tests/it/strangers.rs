@@ -29,14 +29,16 @@ fn head(stream: &mut TcpStream) -> String {
 fn who_has_no_token_holds_nothing() {
     let settings = [TOKENS, ("server.requests_max", "4"), ("server.body_max", "64KiB")];
     with_server(&settings, |server| {
-        let urls = ["/healthz", "/readyz", "/metrics", "/v1/decide", "/v1/rules", "/v1/auth/none", "/nowhere"];
+        let urls =
+            ["/healthz", "/readyz", "/metrics", "/v1/decide", "/v1/rules", "/v1/auth/none", "/nowhere"];
         let held: Vec<TcpStream> = urls
             .iter()
             .cycle()
             .take(10 * urls.len())
             .map(|url| {
                 let mut stream = server.connect();
-                let length = if url.len() % 2 == 0 { "Content-Length: 60000" } else { "Transfer-Encoding: chunked" };
+                let length =
+                    if url.len() % 2 == 0 { "Content-Length: 60000" } else { "Transfer-Encoding: chunked" };
                 let request = format!("POST {url} HTTP/1.1\r\nHost: localhost\r\n{length}\r\n\r\n1");
                 stream.write_all(request.as_bytes()).unwrap();
                 let head = head(&mut stream);
@@ -118,7 +120,12 @@ fn packed_bodies_are_unpacked_within_bounds() {
             ("identity", message.to_vec()),
         ] {
             let decided = ask(coding, &body);
-            assert_eq!((decided.status, &decided.json()["facts"]), (200, &plain), "{coding}: {}", decided.body);
+            assert_eq!(
+                (decided.status, &decided.json()["facts"]),
+                (200, &plain),
+                "{coding}: {}",
+                decided.body
+            );
         }
         check_problem(&ask("br", message), 415, "unsupported-type", "`br` is not unpacked");
         check_problem(&ask("gzip, gzip", message), 415, "unsupported-type", "is not unpacked");
@@ -169,8 +176,10 @@ fn requests_that_can_be_read_in_two_ways_are_refused() {
         let body = format!("{PROBE}\n");
         let close = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
         let plain = format!("{post}{LOG}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-        let chunked =
-            format!("{post}{LOG}\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n{chunks}", body.len());
+        let chunked = format!(
+            "{post}{LOG}\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n{chunks}",
+            body.len()
+        );
         for request in [plain, chunked] {
             let mut stream = server.connect();
             stream.write_all(format!("{request}{close}").as_bytes()).unwrap();
