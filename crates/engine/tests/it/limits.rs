@@ -521,12 +521,12 @@ impl Ledger for Silent {
 
     fn hottest<'a>(
         &'a self,
-        _: Space,
-        _: Kind,
+        _: (Space, Kind),
         _: u8,
         _: Span,
         _: Time,
         _: usize,
+        _: stats::IsOver<'a>,
     ) -> Answer<'a, Vec<(Key, u64)>> {
         Box::pin(async { Ok(Vec::new()) })
     }

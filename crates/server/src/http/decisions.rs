@@ -294,7 +294,7 @@ pub(super) async fn ips(
     } else {
         let rest = unfold((values, place), async |(mut values, place)| {
             let lines = lines(&mut values);
-            (!lines.is_empty()).then(|| (lines, (values, place)))
+            (!lines.is_empty()).then_some((lines, (values, place)))
         });
         Body::from_stream(once(ready(first)).chain(rest).map(Ok::<_, Infallible>))
     };
