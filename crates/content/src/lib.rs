@@ -12,6 +12,7 @@
 pub mod address;
 pub mod arf;
 pub mod attachment;
+mod attack;
 pub mod authentication;
 pub mod classifier;
 mod contact;

@@ -15,8 +15,8 @@ use std::net::IpAddr;
 
 use event::{Event, Facts, Slot, Time, Value};
 use memchr::{memchr, memchr_iter, memmem, memrchr};
-use percent_encoding::percent_decode;
 
+use crate::attack;
 use crate::link;
 use crate::log_json;
 use crate::network::{Prefixes, network};
@@ -78,8 +78,9 @@ event::columns! {
         agent_empty: Bool "http.agent_empty" "Whether the client does not say what it is",
         agent_bot: Bool "http.agent_bot" "Whether the client declares itself a robot",
         agent_tool: Bool "http.agent_tool" "Whether the client is a library, a command-line tool or a scanner",
-        probe: Bool "http.probe" "Whether it asks for what only someone looking for a weakness asks for",
-        injection: Bool "http.injection" "Whether path or query carry SQL, script, shell or traversal, decoded",
+        probe: Bool "http.probe" "Whether the path is one that scanners look for; it may well be there",
+        exploit: Bool "http.exploit" "Whether the path is one that only an exploit or a scanner asks for",
+        injection: Bool "http.injection" "Whether path, query, agent or referer carry SQL, script, shell or traversal, decoded",
         query_names: List "http.query_names" "Names of the query's parameters",
         query_length: Integer "http.query_length" "Length of the query in bytes",
         referer_host: String "http.referer_host" "Host of the referer",
@@ -417,106 +418,23 @@ const ASSET_ENDINGS: [&str; 27] = [
 ];
 
 /// Methods of RFC 9110, RFC 5789 and WebDAV that a site or an API serves.
-const METHODS: [&str; 12] = [
-    "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT", "MKCOL", "COPY", "MOVE",
-];
-
-/// What scanners ask for in the hope that it is there; in the decoded path, lower case.
-const PROBE_MARKS: [&str; 46] = [
-    "/.env",
-    "/.git",
-    "/.svn",
-    "/.hg/",
-    "/.ht",
-    "/.aws",
-    "/.ssh",
-    "/.ds_store",
-    "/.vscode",
-    "/.well-known/../",
-    "/wp-login",
-    "/wp-config",
-    "/wp-content/plugins/",
-    "/xmlrpc.php",
-    "/wlwmanifest",
-    "phpmyadmin",
-    "/pma/",
-    "/myadmin",
-    "/mysqladmin",
-    "/adminer",
-    "/cgi-bin/",
-    "/phpinfo",
-    "/phpunit",
-    "eval-stdin",
-    "/server-status",
-    "/actuator",
-    "/solr/",
-    "/struts",
-    "/jenkins",
-    "/manager/html",
-    "/jmx-console",
-    "/hnap1",
-    "/boaform",
-    "/goform",
-    "/setup.cgi",
-    "/shell",
-    "_shell",
-    "/etc/passwd",
-    "/bin/sh",
-    "/../",
-    "w00tw00t",
-    "/_ignition",
-    "/telescope",
-    "/owa/",
-    "/autodiscover",
-    "/backup.",
-];
-
-/// Marks of SQL, script, shell and traversal; in decoded path and query, lower case.
-const INJECTION_MARKS: [&str; 44] = [
-    "<script",
-    "javascript:",
-    "onerror=",
-    "onload=",
-    "<img",
-    "<svg",
-    "<iframe",
-    "<br",
-    "alert(",
-    "prompt(",
-    "confirm(",
-    "document.cookie",
-    "union select",
-    "union all",
-    "' or ",
-    "\" or ",
-    "or 1=1",
-    "sleep(",
-    "benchmark(",
-    "waitfor delay",
-    "information_schema",
-    "extractvalue(",
-    "concat(",
-    "' and ",
-    "'--",
-    "xp_cmdshell",
-    "/etc/passwd",
-    "../",
-    "..\\",
-    "/bin/sh",
-    "/bin/bash",
-    "cmd.exe",
-    "powershell",
-    "wget ",
-    "curl ",
-    "${jndi",
-    "${",
-    "<?php",
-    "php://",
-    "file://",
-    "base64_decode(",
-    "system(",
-    "passthru(",
-    "\0",
+const METHODS: [&str; 16] = [
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "PATCH",
+    "DELETE",
+    "OPTIONS",
+    "PROPFIND",
+    "PROPPATCH",
+    "REPORT",
+    "SEARCH",
+    "MKCOL",
+    "COPY",
+    "MOVE",
+    "LOCK",
+    "UNLOCK",
 ];
 
 fn target_features(columns: &HttpColumns, facts: &mut Facts) {
@@ -542,11 +460,14 @@ fn target_features(columns: &HttpColumns, facts: &mut Facts) {
     if let Some(ending) = ending {
         facts.set(columns.extension, ending);
     }
-    let decoded_path = decode(&path);
-    let decoded_query = decode(&query);
-    facts.set(columns.probe, PROBE_MARKS.iter().any(|mark| contains(&decoded_path, mark)));
-    let marked = |mark: &str| contains(&decoded_path, mark) || contains(&decoded_query, mark);
-    facts.set(columns.injection, INJECTION_MARKS.iter().any(|mark| marked(mark)));
+    let paths = [attack::decode(&path), attack::decode(&normal)];
+    facts.set(columns.probe, paths.iter().any(|path| attack::is_probe(path)));
+    facts.set(columns.exploit, paths.iter().any(|path| attack::is_exploit(path)));
+    let said = [columns.query, columns.agent, columns.referer]
+        .map(|slot| attack::decode(&field(facts, slot).unwrap_or_default()));
+    let [query_said, agent, referer] = &said;
+    let all = [&paths[0], &paths[1], query_said, agent, referer].map(String::as_str).join("\n");
+    facts.set(columns.injection, attack::is_injection(&all));
     facts.set(columns.query_length, query.len());
     if !query.is_empty() {
         let mut names: Vec<String> = Vec::new();
@@ -559,13 +480,6 @@ fn target_features(columns: &HttpColumns, facts: &mut Facts) {
             facts.set(columns.query_names, names);
         }
     }
-}
-
-/// Decoded twice, since attackers encode twice; lower case, plus signs as spaces.
-fn decode(text: &str) -> String {
-    let once: Cow<'_, [u8]> = percent_decode(text.as_bytes()).into();
-    let twice = percent_decode(&once).decode_utf8_lossy();
-    twice.replace('+', " ").to_ascii_lowercase()
 }
 
 #[cfg(test)]
@@ -722,6 +636,7 @@ mod tests {
                     "is_page=true",
                     "agent_empty=true",
                     "probe=true",
+                    "exploit=true",
                     "injection=true",
                     "query_length=0",
                 ],

@@ -13,7 +13,7 @@ pub(crate) fn engine(preset: &str) -> Engine {
     Engine::ephemeral(plan).unwrap()
 }
 
-fn corpus(name: &str) -> Vec<u8> {
+pub(crate) fn corpus(name: &str) -> Vec<u8> {
     let path = format!("{}/../../corpora/{name}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }

@@ -9,6 +9,7 @@ mod envoy;
 mod erase;
 mod fixtures;
 mod full;
+mod honest;
 mod journal;
 mod limits;
 mod limits_laws;
