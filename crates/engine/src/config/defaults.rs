@@ -49,11 +49,18 @@ pub(super) fn defaults(main: bool, problems: &mut Problems) -> Table {
 /// Checks the entries of list sections and gives them their defaults, once all layers are merged.
 pub(super) fn complete_entries(root: &mut Table, problems: &mut Problems) {
     for entry in &mut root.entries {
-        let (Some(section), Tree::List(items)) = (spec::section(&entry.key), &mut entry.node.value) else {
-            continue;
+        let Some(section) = spec::section(&entry.key) else { continue };
+        let items = match &mut entry.node.value {
+            Tree::List(items) => items,
+            Tree::Table(table) if section.form == Form::Table => {
+                spec::check_applies(section, table, problems);
+                continue;
+            }
+            _ => continue,
         };
         for item in items {
             let Tree::Table(table) = &mut item.value else { continue };
+            spec::check_applies(section, table, problems);
             spec::check_complete(section, table, &item.origin, problems);
             for setting in section.settings {
                 if let (Some(text), None) = (setting.default, table.get(setting.key)) {

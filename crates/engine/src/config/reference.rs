@@ -55,7 +55,12 @@ fn row(setting: &spec::Setting, within: &str, required: bool) -> String {
         (None, true) => "required".to_owned(),
         (None, false) => String::new(),
     };
-    format!("| `{within}{}` | {} | {default} | {} |\n", setting.key, shape_doc(&setting.shape), setting.doc)
+    let only = setting.only.map_or_else(String::new, |only| {
+        let words: Vec<String> = only.words.iter().map(|word| format!("`{word}`")).collect();
+        format!("With `{}` {}: ", only.key, words.join(", "))
+    });
+    let doc = setting.doc;
+    format!("| `{within}{}` | {} | {default} | {only}{doc} |\n", setting.key, shape_doc(&setting.shape))
 }
 
 fn shape_doc(shape: &Shape) -> String {

@@ -57,10 +57,6 @@ impl ClusterPlan {
         let view = document.section("ledger")?;
         let nodes: Vec<String> = view.strings("nodes").into_iter().map(|(node, _)| node.to_owned()).collect();
         if view.str("home") != Some("cluster") {
-            if !nodes.is_empty() {
-                let help = "add home = \"cluster\", or take `nodes` out".to_owned();
-                problems.add(view.origin("nodes"), "statistics live in the data directory", Some(help));
-            }
             return None;
         }
         if nodes.is_empty() {

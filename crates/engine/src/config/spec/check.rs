@@ -4,7 +4,7 @@ use event::Span;
 
 use super::value::{fact_value, file_mode, parse_size, print_size, time};
 use super::{Form, SECTIONS, Section, Setting, Shape, section};
-use crate::config::problem::{Origin, Problems, expected};
+use crate::config::problem::{Origin, Problems, SourceKind, expected};
 use crate::config::tree::{Node, Table, Tree};
 use crate::plan::Endpoint;
 
@@ -129,6 +129,24 @@ pub(in crate::config) fn check_complete(
     problems: &mut Problems,
 ) {
     complete(&section.heading(), section.settings, table, origin, problems);
+}
+
+/// Checks that a merged table has no setting that does nothing beside what else it says.
+pub(in crate::config) fn check_applies(section: &Section, table: &Table, problems: &mut Problems) {
+    for setting in section.settings {
+        let Some((only, entry)) =
+            setting.only.zip(table.entries.iter().find(|entry| entry.key == setting.key))
+        else {
+            continue;
+        };
+        let Some(Node { value: Tree::String(word), .. }) = table.get(only.key) else { continue };
+        if entry.node.origin.source.kind != SourceKind::Default && !only.words.contains(&word.as_str()) {
+            let message = format!("`{}` does nothing where `{}` is `{word}`", setting.key, only.key);
+            let words = only.words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+            let help = format!("it applies to {words} alone: take it out");
+            problems.add(&entry.key_origin, message, Some(help));
+        }
+    }
 }
 
 fn complete(heading: &str, settings: &[Setting], table: &Table, origin: &Origin, problems: &mut Problems) {

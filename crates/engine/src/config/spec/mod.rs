@@ -11,7 +11,7 @@ mod node;
 mod value;
 mod wires;
 
-pub(super) use check::{Layer, check, check_complete, check_layer};
+pub(super) use check::{Layer, check, check_applies, check_complete, check_layer};
 pub(super) use input::{CANDIDATE, INPUTS};
 pub(crate) use value::file_mode;
 pub(super) use value::{fact_value, parse_size, print_size, time};
@@ -73,7 +73,25 @@ pub(super) struct Setting {
     /// In TOML. `None` where there is none: then the key is `required`, or absent means what `doc` says.
     pub(super) default: Option<&'static str>,
     pub(super) required: bool,
+    /// Where it applies, if that is not everywhere.
+    pub(super) only: Option<Only>,
     pub(super) doc: &'static str,
+}
+
+/// The values of another key of the same table with which a setting applies. With others it is refused, since whoever
+/// wrote it believes that it does something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Only {
+    pub(super) key: &'static str,
+    pub(super) words: &'static [&'static str],
+}
+
+impl Setting {
+    /// The same, which applies only where another key has one of these values.
+    const fn only(mut self, key: &'static str, words: &'static [&'static str]) -> Setting {
+        self.only = Some(Only { key, words });
+        self
+    }
 }
 
 /// How a section is written.
@@ -105,11 +123,11 @@ const fn setting(
     default: Option<&'static str>,
     doc: &'static str,
 ) -> Setting {
-    Setting { key, shape, default, required: false, doc }
+    Setting { key, shape, default, required: false, only: None, doc }
 }
 
 const fn required(key: &'static str, shape: Shape, doc: &'static str) -> Setting {
-    Setting { key, shape, default: None, required: true, doc }
+    Setting { key, shape, default: None, required: true, only: None, doc }
 }
 
 const ACTIONS: &[&str] =

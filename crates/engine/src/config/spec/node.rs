@@ -39,7 +39,7 @@ pub(super) const LEDGER: Section = Section {
             "home",
             Shape::Choice(&["embedded", "cluster"]),
             Some("\"embedded\""),
-            "`embedded`: in the data directory; `cluster`: in a cluster of Redis, Valkey or Kvrocks, whose `nodes` are named here. All settings below but `durability`, `memory` and `segment` are for the cluster",
+            "`embedded`: in the data directory; `cluster`: in a cluster of Redis, Valkey or Kvrocks, whose `nodes` are named here",
         ),
         setting(
             "durability",
@@ -64,76 +64,88 @@ pub(super) const LEDGER: Section = Section {
             Shape::List(&Shape::Text),
             Some("[]"),
             "Some servers of the cluster, each `host:port`; the others are found by asking these",
-        ),
-        setting("user", Shape::Text, None, "User of the cluster, where its servers have users"),
-        setting("password", Shape::Secret(1), None, "Password for the cluster"),
-        setting("tls", Shape::Bool, Some("false"), "Whether connections to the cluster are encrypted"),
+        )
+        .only("home", &["cluster"]),
+        setting("user", Shape::Text, None, "User of the cluster, where its servers have users").only("home", &["cluster"]),
+        setting("password", Shape::Secret(1), None, "Password for the cluster").only("home", &["cluster"]),
+        setting("tls", Shape::Bool, Some("false"), "Whether connections to the cluster are encrypted").only("home", &["cluster"]),
         setting(
             "tls_ca",
             Shape::Text,
             None,
             "File of the authorities that the servers' certificates must lead to, in PEM; without it those of the system",
-        ),
+        )
+        .only("home", &["cluster"]),
         setting(
             "prefix",
             Shape::Text,
             Some("\"tollhouse:\""),
             "What the names of all keys in the cluster begin with, at most 64 bytes without braces",
-        ),
+        )
+        .only("home", &["cluster"]),
         setting(
             "partitions",
             Shape::Integer(1, 1 << 14),
             Some("1024"),
             "Parts that keys are divided into, a power of two; fixed once the cluster has any. More make a moving slot smaller, fewer make batches larger",
-        ),
+        )
+        .only("home", &["cluster"]),
         setting(
             "replicas",
             Shape::Integer(0, 16),
             Some("0"),
             "Replicas that must have a write before the node takes it as made. With 0 what a failing master had not passed on is sent again by the node that has it",
-        ),
+        )
+        .only("home", &["cluster"]),
         setting(
             "flush",
             Shape::Span,
             Some("\"1s\""),
             "How often each partition's sums are sent to the cluster",
-        ),
+        )
+        .only("home", &["cluster"]),
         setting(
             "fresh",
             Shape::Span,
             Some("\"1s\""),
             "How long what was read of a key is answered from memory, with what this node has added since",
-        ),
+        )
+        .only("home", &["cluster"]),
         setting(
             "stale",
             Shape::Span,
             Some("\"10s\""),
             "How long it is answered while it is being read anew; after that decisions wait for the reading",
-        ),
+        )
+        .only("home", &["cluster"]),
         setting(
             "timeout",
             Shape::Span,
             Some("\"250ms\""),
             "How long a decision waits for the cluster. What is not known by then is missing, and the pipeline's `on_error` decides",
-        ),
+        )
+        .only("home", &["cluster"]),
         setting(
             "retain",
             Shape::Span,
             Some("\"30s\""),
             "How long what the cluster has acknowledged is kept by the node, for a replica that takes over without it",
-        ),
+        )
+        .only("home", &["cluster"]),
         setting(
             "backlog",
             Shape::Size(1 << 50),
             Some("\"1GiB\""),
             "Bytes on the node's disk of what the cluster has not got yet; beyond it nothing is added",
-        ),
+        )
+        .only("home", &["cluster"]),
         setting(
             "sweep",
             Shape::Integer(0, 1_000_000),
             Some("1000"),
             "Keys of the cluster a second that this node looks at, so that those which are not written any more take less; 0 for none",
-        ),
+        )
+        .only("home", &["cluster"]),
     ],
 };
 

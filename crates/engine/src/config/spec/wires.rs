@@ -5,6 +5,12 @@ use super::{Form, Section, Setting, Shape, required, setting};
 /// The protocols of listeners.
 const PROTOCOLS: &[&str] = &["milter", "policy", "rspamd", "spamc", "resp", "envoy", "grpc"];
 
+/// The protocols of mail servers, and which of them hand over whole messages, or take one of our replies.
+const MAIL: &[&str] = &["milter", "policy", "rspamd", "spamc"];
+const MESSAGES: &[&str] = &["milter", "rspamd", "spamc"];
+const REPLYING: &[&str] = &["milter", "policy", "rspamd"];
+const ENVELOPES: &[&str] = &["milter", "policy"];
+
 /// What a mail server can be asked to do.
 const REPLY: Shape = Shape::Choice(&["pass", "tag", "quarantine", "redirect", "reject", "defer", "discard"]);
 
@@ -58,6 +64,12 @@ pub(super) const SERVER: Section = Section {
             "Most open connections; beyond it they wait to be accepted",
         ),
         setting(
+            "client_connections_max",
+            Shape::Integer(1, 1_000_000),
+            Some("1000"),
+            "Most open connections of one address, and never more than three quarters of those for which there are file descriptors; beyond it they are closed at once",
+        ),
+        setting(
             "timeout",
             Shape::Span,
             Some("\"10s\""),
@@ -95,28 +107,32 @@ pub(super) const LISTENER: Section = Section {
             "pipeline",
             Shape::Name,
             None,
-            "Pipeline that decides; without it the first whose input is `message`, or for `resp`, `envoy` and `grpc` the first",
-        ),
-        setting("user", Shape::Name, Some("\"default\""), "`resp`: name that goes with the `password`"),
+            "Pipeline that decides; without it the first whose input is `message`, or for `resp` and `grpc` the first",
+        )
+        .only("protocol", &["milter", "policy", "rspamd", "spamc", "resp", "grpc"]),
+        setting("user", Shape::Name, Some("\"default\""), "Name that goes with the `password`").only("protocol", &["resp"]),
         setting(
             "password",
             Shape::Secret(16),
             None,
-            "`resp`: what a client has to say (`AUTH`, `HELLO`) before anything else",
-        ),
+            "What a client has to say (`AUTH`, `HELLO`) before anything else",
+        )
+        .only("protocol", &["resp"]),
         setting(
             "limits",
             Shape::List(&Shape::Name),
             Some("[]"),
-            "Milter and policy delegation: limits that each envelope takes from before its message comes, counted by `client.ip`, `client.helo`, `client.user`, `mail.sender` and `mail.recipients`. What is over is asked to come again",
-        ),
+            "Limits that each envelope takes from before its message comes, counted by `client.ip`, `client.helo`, `client.user`, `mail.sender` and `mail.recipients`. What is over is asked to come again",
+        )
+        .only("protocol", ENVELOPES),
         setting(
             "on_error",
             Shape::Choice(&["open", "closed"]),
             Some("\"open\""),
             "What becomes of a message that could not be decided on (journal failing, `timeout`, too much at work): let it pass (`open`) or ask the client to come again (`closed`). Where statistics alone are missing, the pipeline's `on_error` says what that means",
-        ),
-        setting("timeout", Shape::Span, Some("\"5s\""), "Longest time for one decision"),
+        )
+        .only("protocol", MAIL),
+        setting("timeout", Shape::Span, Some("\"5s\""), "Longest time for one decision").only("protocol", &["milter", "policy", "rspamd", "spamc", "resp", "envoy"]),
         setting(
             "idle",
             Shape::Span,
@@ -128,25 +144,29 @@ pub(super) const LISTENER: Section = Section {
             Shape::Bool,
             Some("false"),
             "Whether all who may connect may also say what messages or events are: `spamc` and `rspamc` learn, `TOLL.LEARN` does. With one of the node's `tokens` as password `rspamc` may in any case, with the `password` clients of `resp`",
-        ),
+        )
+        .only("protocol", &["rspamd", "spamc", "resp"]),
         setting(
             "ticket",
             Shape::Bool,
             Some("true"),
             "Whether messages get a field `X-Tollhouse-Id`, by which reports on them (`/v1/report`) find the decision. One that a message brings is taken away in any case, but for mail to `[report_addresses]` alone",
-        ),
+        )
+        .only("protocol", MESSAGES),
         setting(
             "body_max",
             Shape::Size(1 << 50),
             Some("\"32MiB\""),
             "Longest part of a message that is kept to be judged; all that is at work, requests to `[server]` included, takes at most eight of its `body_max`",
-        ),
+        )
+        .only("protocol", &["milter", "rspamd", "spamc", "resp"]),
         setting(
             "oversize",
             Shape::Choice(&["judge", "error"]),
             Some("\"judge\""),
             "A message beyond `body_max`: judged by its first part, or as `on_error` says",
-        ),
+        )
+        .only("protocol", MESSAGES),
         setting(
             "connections_max",
             Shape::Integer(1, 1_000_000),
@@ -164,31 +184,112 @@ pub(super) const LISTENER: Section = Section {
             Shape::Choice(&["enforce", "tag", "none"]),
             Some("\"enforce\""),
             "`enforce`: the mail server is told what `replies` say; `tag`: header fields at most, and every message passes; `none`: every message passes as it is, so that only statistics and journal tell what would have been done",
-        ),
+        )
+        .only("protocol", MAIL),
         setting(
             "replies",
             Shape::Table(REPLIES),
             None,
             "What the mail server is asked to do for an action, where that is not the usual",
-        ),
+        )
+        .only("protocol", MAIL),
         setting(
             "counts",
             Shape::Choice(&["refused", "always"]),
             Some("\"refused\""),
-            "Policy delegation: count and log messages that are refused there (`refused`), since a milter counts the others later, or every one (`always`), where no milter follows",
-        ),
-        setting("quarantine_to", Shape::Text, None, "Address of the mailbox to which `redirect` delivers"),
+            "Count and log messages that are refused there (`refused`), since a milter counts the others later, or every one (`always`), where no milter follows",
+        )
+        .only("protocol", &["policy"]),
+        setting("quarantine_to", Shape::Text, None, "Address of the mailbox to which `redirect` delivers").only("protocol", ENVELOPES),
         setting(
             "reject_text",
             Shape::Text,
             Some("\"5.7.1 Message refused, reference {id}\""),
             "Status and text of a refusal; `{id}` is the decision's id",
-        ),
+        )
+        .only("protocol", REPLYING),
         setting(
             "defer_text",
             Shape::Text,
             Some("\"4.7.1 Not now, please try again later\""),
             "Status and text that ask to come again",
-        ),
+        )
+        .only("protocol", REPLYING),
     ],
 };
+
+#[cfg(test)]
+mod tests {
+    use super::super::Only;
+    use super::*;
+    use crate::config::{Config, Overrides};
+
+    /// A value that fits.
+    fn sample(setting: &Setting) -> String {
+        if let Some(default) = setting.default {
+            return default.to_owned();
+        }
+        match setting.shape {
+            Shape::Secret(_) => "\"0123456789abcdef\"".to_owned(),
+            Shape::Table(_) => "{ tag = \"pass\" }".to_owned(),
+            Shape::Name => "\"mail\"".to_owned(),
+            _ => "\"quarantine@example.org\"".to_owned(),
+        }
+    }
+
+    fn problems(protocol: &str, more: &str) -> Vec<String> {
+        let text = format!(
+            "preset = \"mail\"\n[[listener]]\nname = \"l\"\nprotocol = \"{protocol}\"\nlisten = \"[::1]:0\"\n{more}\n"
+        );
+        let config = Config::from_text("t.toml", &text, &Overrides::default());
+        let (problems, _) = config.problems();
+        problems.list().iter().map(ToString::to_string).collect()
+    }
+
+    /// Every setting says for which protocols it is, and is refused, where it stands, for all others.
+    #[test]
+    fn settings_that_do_nothing_are_refused() {
+        const FOR_ALL: [&str; 8] = [
+            "name",
+            "protocol",
+            "listen",
+            "mode",
+            "clients",
+            "connections_max",
+            "client_connections_max",
+            "idle",
+        ];
+        for setting in LISTENER.settings {
+            assert_eq!(setting.only.is_none(), FOR_ALL.contains(&setting.key), "{}", setting.key);
+            let Some(Only { key: "protocol", words }) = setting.only else { continue };
+            assert!(words.iter().all(|word| PROTOCOLS.contains(word)), "{}", setting.key);
+            for protocol in PROTOCOLS {
+                let found = problems(protocol, &format!("{} = {}", setting.key, sample(setting)));
+                if words.contains(protocol) {
+                    assert!(found.is_empty(), "{protocol} {}: {found:?}", setting.key);
+                } else {
+                    assert_eq!(found.len(), 1, "{protocol} {}: {found:?}", setting.key);
+                    let told = format!("`{}` does nothing where `protocol` is `{protocol}`", setting.key);
+                    assert!(found[0].contains(&told) && found[0].contains("t.toml:6"), "{}", found[0]);
+                }
+            }
+        }
+        // What is said elsewhere than in a file is refused, too.
+        let flags = [("protocol", "milter"), ("listen", "[::1]:0"), ("password", "0123456789abcdef")];
+        let flags = flags.map(|(key, value)| (format!("listener.m.{key}"), value.to_owned())).to_vec();
+        let config = Config::from_preset("mail", &Overrides { flags, ..Overrides::default() });
+        assert_eq!(config.problems().0.list().len(), 1);
+    }
+
+    #[test]
+    fn settings_of_a_cluster_need_one() {
+        let check = |text: &str, expected: usize| {
+            let text = format!("preset = \"mail\"\n[ledger]\n{text}\n");
+            let config = Config::from_text("t.toml", &text, &Overrides::default());
+            assert_eq!(config.problems().0.list().len(), expected, "{text}");
+        };
+        check("memory = \"64MiB\"", 0);
+        check("nodes = [\"a:1\"]\nflush = \"2s\"", 2);
+        check("home = \"cluster\"\nnodes = [\"a:1\"]\nflush = \"2s\"", 0);
+    }
+}
