@@ -71,6 +71,7 @@ pub use stage::features::Read;
 pub use stage::keys::{KEYS_MAX, Prepared};
 use stage::observe::{Observed, ObservedEvent, What};
 use stage::{features, fields, keys, observe, ranges, score, settle};
+pub use teach::LearnedTotal;
 pub use told::{AddressRange, Changes, LabelSource, Register, Scope, Told};
 
 /// The rule that speaks when statistics cannot be had and the pipeline fails closed.

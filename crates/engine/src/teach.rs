@@ -14,16 +14,16 @@ use std::sync::{Mutex, PoisonError};
 use event::{Key, Shingle, Span, Time};
 use event_listener::Event as Signal;
 use judge::Verdict;
-use stats::{LedgerError, Outcomes, Request};
+use stats::{Add, Evidence, LedgerError, Observation, Outcomes, Request};
 
 use futures_util::FutureExt;
 
-use crate::Engine;
 use crate::explain::ExplainedClassifier;
 use crate::journal::{Description, Row};
 use crate::plan::{Class, ClassifierPlan, Lesson, Pipeline};
-use crate::stage::classify::{Known, Tokens};
+use crate::stage::classify::{self, Known, Tokens};
 use crate::stage::observe::Observed;
+use crate::{Engine, EngineError};
 
 /// Lessons at work, and how many were drawn from verdicts.
 #[derive(Default)]
@@ -124,7 +124,39 @@ impl Drop for Alone<'_> {
     }
 }
 
+/// How much a classifier has learned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LearnedTotal {
+    /// The classifier.
+    pub classifier: String,
+    /// Events that it was told are bad.
+    pub bad: u64,
+    /// Events that it was told are good.
+    pub good: u64,
+}
+
 impl Engine {
+    /// Returns how much each classifier of a pipeline has learned, but for those that each key has for itself.
+    ///
+    /// # Errors
+    /// The ledger's.
+    pub async fn learned(&self, pipeline: &Pipeline, now: Time) -> Result<Vec<LearnedTotal>, EngineError> {
+        let shared = || pipeline.classifiers.iter().filter(|plan| plan.per.is_none());
+        let keys = shared().map(|plan| classify::all(pipeline, plan, &self.secret));
+        let observations: Vec<Observation> =
+            keys.map(|key| Observation { key, time: now, add: Add::Nothing }).collect();
+        if observations.is_empty() {
+            return Ok(Vec::new());
+        }
+        let outcomes = self.ledger.observe(&[Request { once: None, observations }]).await?;
+        let totals = shared().zip(outcomes.readings(0).iter()).map(|(plan, view)| {
+            let Evidence { bad, good, .. } = Evidence::of(|window, column| view.sum(window, column));
+            let count = |count: i64| u64::try_from(count).unwrap_or(0);
+            LearnedTotal { classifier: plan.name.clone(), bad: count(bad), good: count(good) }
+        });
+        Ok(totals.collect())
+    }
+
     /// Teaches classifiers what a word says of an event; answers how many tokens' evidence has changed.
     pub(crate) async fn teach(
         &self,

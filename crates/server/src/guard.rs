@@ -3,10 +3,11 @@
 //! All is decided by the head, in this order: may it ask at all (token; without tokens, no other site's page in a browser),
 //! is there a place for it ([`Node::admit`]), does its route take a body. Only then the body is read: is it whole, small
 //! enough and in time ([`body::read`]). So who has no token holds neither a place nor memory for a body. Then the route
-//! works in a task of its own: a client that goes away, or the deadline, ends the waiting and not the work, so no event is
-//! counted and then left unjudged; and a panic ends that task and nothing else. Work that counts nothing ends with the
-//! waiting: it gets an [`Abort`].
+//! works in a task of its own: a client that goes away, or the deadline, ends no counting, so no event is counted and
+//! then left unjudged; what is still being read at its deadline is given up ([`crate::deadline`]); and a panic ends that task
+//! and nothing else. Work that counts nothing ends with the waiting: it gets an [`Abort`].
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,18 +17,22 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use content::text::received;
-use tokio::task::JoinHandle;
 use tokio::time::timeout_at;
 
 use crate::abort::Abort;
+use crate::deadline::{Deadline, Unanswered};
 use crate::http::body;
-use crate::http::forward::PREFIX;
+use crate::http::forward::{PREFIX, Peer};
 use crate::node::{Caller, Node};
 use crate::problem::{FORBIDDEN, Failure, INTERNAL, SLOW_ANSWER, SLOW_REQUEST, UNAUTHORIZED};
 use crate::shed::{Rest, pass_over};
 
 /// What metrics call the route of a request that has none, or was refused before it was looked for.
 pub(crate) const OTHER: &str = "other";
+/// What the log and metrics call the listener of HTTP.
+const HTTP: &str = "http";
+/// The field in which bouncers name their token.
+const API_KEY: &str = "x-api-key";
 /// Answers without a token.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 /// Cheap, and asked when the node is busy: they need no place.
@@ -66,7 +71,8 @@ async fn admit(
     let refused = if is_asked_by_proxies || OPEN.contains(&path) {
         None
     } else {
-        may_ask(node, request.headers()).err()
+        let client = request.extensions().get::<Peer>().map(|peer| peer.0);
+        may_ask(node, request.headers(), client).await.err()
     };
     if let Some(failure) = refused {
         let (parts, body) = request.into_parts();
@@ -99,12 +105,12 @@ async fn admit(
         (Body::empty(), None, Some((parts.headers.clone(), body)))
     };
     let work = next.run(Request::from_parts(parts, body));
-    let task = tokio::spawn(async move {
+    let work = async move {
         let response = work.await;
         drop((place, room));
         response
-    });
-    let response = answer(node, task, deadline).await?;
+    };
+    let response = answer(node, work, Deadline::at(deadline)).await?;
     match unread {
         Some((headers, body)) => Ok(pass_over(&headers, body, response, || ()).await),
         None => Ok(response),
@@ -119,18 +125,18 @@ fn takes_body(method: &Method, route: &str) -> bool {
 /// Waits for the route's answer.
 async fn answer(
     node: &Node,
-    task: JoinHandle<Response>,
-    deadline: tokio::time::Instant,
+    work: impl Future<Output = Response> + Send + 'static,
+    deadline: Deadline,
 ) -> Result<Response, Failure> {
-    match timeout_at(deadline, task).await {
-        Ok(Ok(response)) => Ok(response),
-        Ok(Err(_)) => {
+    match deadline.run(work).await {
+        Ok(response) => Ok(response),
+        Err(Unanswered::Panicked) => {
             node.metrics.panics.inc();
             Err(INTERNAL
                 .failure("the request could not be handled")
                 .help("this is a defect: please report it"))
         }
-        Err(_) => {
+        Err(Unanswered::Late) => {
             let seconds = node.timeout().as_secs_f64();
             let detail = format!("the answer was not ready after {seconds} s; the work may still be done");
             Err(SLOW_ANSWER
@@ -140,12 +146,30 @@ async fn answer(
     }
 }
 
-fn may_ask(node: &Node, headers: &HeaderMap) -> Result<(), Failure> {
-    if node.wants_token() { has_token(node, headers) } else { from_here(headers) }
+async fn may_ask(node: &Node, headers: &HeaderMap, client: Option<IpAddr>) -> Result<(), Failure> {
+    if node.wants_token() { has_token(node, headers, HTTP, client).await } else { from_here(headers) }
 }
 
-/// Whether a request carries one of the tokens, as a bearer or as bouncers say it.
-pub(crate) fn has_token(node: &Node, headers: &HeaderMap) -> Result<(), Failure> {
+/// Whether a request carries one of the tokens, as a bearer or as bouncers say it. A wrong one is answered late.
+pub(crate) async fn has_token(
+    node: &Node,
+    headers: &HeaderMap,
+    listener: &str,
+    client: Option<IpAddr>,
+) -> Result<(), Failure> {
+    let token = token(node, headers);
+    if token.is_err() && names_token(headers) {
+        node.wrong_token(listener, client).await;
+    }
+    token
+}
+
+/// Whether a request names a token, be it a wrong one.
+fn names_token(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::AUTHORIZATION) || headers.contains_key(API_KEY)
+}
+
+fn token(node: &Node, headers: &HeaderMap) -> Result<(), Failure> {
     let mut given = headers.get_all(header::AUTHORIZATION).iter();
     let bearer = |value: &axum::http::HeaderValue| {
         let (scheme, token) = value.as_bytes().split_at_checked(b"Bearer ".len())?;
@@ -153,7 +177,7 @@ pub(crate) fn has_token(node: &Node, headers: &HeaderMap) -> Result<(), Failure>
     };
     let help = "send `Authorization: Bearer TOKEN` with a token of the configuration";
     // As bouncers say it.
-    let mut keys = headers.get_all("x-api-key").iter();
+    let mut keys = headers.get_all(API_KEY).iter();
     if let (Some(key), None, None) = (keys.next(), keys.next(), headers.get(header::AUTHORIZATION)) {
         return if node.is_token(key.as_bytes()) {
             Ok(())
@@ -168,6 +192,15 @@ pub(crate) fn has_token(node: &Node, headers: &HeaderMap) -> Result<(), Failure>
     }
 }
 
+/// Whether a request's `Host` is an address or `localhost`, which no name server can make another host's.
+pub(crate) fn names_this_host(host: &str) -> bool {
+    let authority = host.parse::<axum::http::uri::Authority>();
+    authority.is_ok_and(|authority| {
+        let name = authority.host().trim_matches(['[', ']']);
+        name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+    })
+}
+
 /// Without tokens, who can reach the loopback address may ask. That includes browsers, and any page that they show
 /// can make them send requests here, or let its own host name resolve to this address (DNS rebinding): such
 /// requests name a foreign origin or host.
@@ -175,11 +208,7 @@ fn from_here(headers: &HeaderMap) -> Result<(), Failure> {
     let text = |name| headers.get(name).map(|value| received(value.as_bytes()));
     let help = "to serve other hosts' pages or names, configure a token";
     let host = text(header::HOST).unwrap_or_default();
-    let name = host.parse::<axum::http::uri::Authority>().ok().map(|authority| authority.host().to_owned());
-    let name = name.as_deref().map(|name| name.trim_matches(['[', ']']));
-    let local =
-        |name: &str| name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok();
-    if !name.is_some_and(local) {
+    if !names_this_host(&host) {
         return Err(FORBIDDEN.failure("Host: neither an address nor `localhost`").help(help));
     }
     let same_host = |origin: &str| {

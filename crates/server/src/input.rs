@@ -15,13 +15,11 @@ use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::node::{Node, blocking};
+use crate::node::Node;
+use crate::pool::INLINE_BYTES_MAX;
 use crate::problem::{
     Failure, INVALID_BODY, INVALID_EVENT, INVALID_PARAMETER, TOO_LARGE, UNSUPPORTED_TYPE, shown,
 };
-
-/// Bodies above this are prepared away from the threads that serve connections.
-pub(crate) const INLINE_BYTES_MAX: usize = 256 << 10;
 
 /// A JSON object, or lines of them.
 pub(crate) const JSON: &str = "application/json";
@@ -216,11 +214,10 @@ pub(crate) async fn submitted(
     let form = form(node, pipeline, headers, SINGLE)?;
     let said = Said::of(headers, form, reading)?;
     let arrival = node.now();
-    let large = body.len() > INLINE_BYTES_MAX;
-    let of = Arc::clone(pipeline);
+    let (of, bytes) = (Arc::clone(pipeline), body.len());
     let work = move || said.event(&of, form, &body);
-    let event = if large { blocking(work).await } else { work() }?;
-    Ok(Submitted { id: event.id.clone(), prepared: node.prepare(pipeline, event, arrival, lookups).await })
+    let event = if bytes > INLINE_BYTES_MAX { node.reading.read(bytes, |_| work()).await? } else { work() }?;
+    Ok(Submitted { id: event.id.clone(), prepared: node.prepare(pipeline, event, arrival, lookups).await? })
 }
 
 /// The envelope that the headers of a request with a message tell.

@@ -3,13 +3,12 @@
 //! A listener hands every connection that it accepts to its protocol as a [`Stream`], with what a conversation has to
 //! know ([`Face`], [`Stop`]). A protocol ends a conversation between two messages once [`Stop`] says so.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use engine::{Endpoint, ListenerPlan, Protocol};
@@ -19,6 +18,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use crate::descriptors::{ClientPlace, Clients};
 use crate::envoy;
 use crate::grpc;
 use crate::mail::{self, Face};
@@ -53,6 +53,26 @@ pub(crate) type Stream = Patient<Socket>;
 pub(crate) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
+}
+
+impl Stream {
+    /// The client's address, if it came over TCP.
+    pub(crate) fn client(&self) -> Option<IpAddr> {
+        match self.get_ref() {
+            Socket::Tcp(stream) => stream.peer_addr().ok().map(|address| address.ip().to_canonical()),
+            Socket::Unix(_) => None,
+        }
+    }
+
+    /// Whether it came to a loopback address over TCP, where any page that a browser of this host shows can ask.
+    pub(crate) fn is_loopback(&self) -> bool {
+        match self.get_ref() {
+            Socket::Tcp(stream) => {
+                stream.local_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback())
+            }
+            Socket::Unix(_) => false,
+        }
+    }
 }
 
 macro_rules! either {
@@ -152,9 +172,10 @@ async fn accept(listening: Listening, file: Option<SocketFile>, face: Arc<Face>,
         // The semaphore is never closed, so waiting for it ends with a permit.
         let next = async {
             let permit = Arc::clone(&room).acquire_owned().await;
-            (permit, listening.accept().await)
+            let descriptor = face.node.descriptors.take().await;
+            ((permit, descriptor), listening.accept().await)
         };
-        let (permit, accepted) = tokio::select! {
+        let (held, accepted) = tokio::select! {
             () = stopped.wanted() => break,
             next = next => next,
         };
@@ -172,11 +193,12 @@ async fn accept(listening: Listening, file: Option<SocketFile>, face: Arc<Face>,
                         Protocol::Grpc => grpc::converse(stream, face, stop).await,
                         _ => mail::converse(stream, face, stop).await,
                     }
-                    drop((place, permit));
+                    drop((place, held));
                 });
             }
             Err(error) => {
                 tracing::warn!(%error, listener = face.plan.name, "no connection could be accepted");
+                drop(held);
                 sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -205,52 +227,17 @@ impl Listening {
 /// Whether a client may connect: one that may not is logged and counted.
 fn admit(face: &Face, clients: &Arc<Clients>, client: Option<IpAddr>) -> Option<Option<ClientPlace>> {
     let Some(client) = client else { return Some(None) };
-    let listener = &face.plan.name;
     if !face.plan.clients.is_empty() && !face.plan.clients.contain(client) {
-        tracing::warn!(%client, listener, "refused: not in `clients`");
-        face.node.metrics.listener_trouble(listener, "foreign-client");
+        face.misused(Some(client), "foreign-client", &"refused: not in `clients`");
         return None;
     }
-    let place = clients.take(client, face.plan.client_connections_max);
+    let max = face.node.descriptors.share(face.plan.client_connections_max);
+    let place = clients.take(client, max);
     if place.is_none() {
-        tracing::warn!(%client, listener, "refused: `client_connections_max` connections are open");
-        face.node.metrics.listener_trouble(listener, "client-connections");
+        let what = format!("refused: {max} connections of this address are open");
+        face.misused(Some(client), "client-connections", &what);
     }
     place.map(Some)
-}
-
-/// Open connections by address.
-#[derive(Debug, Default)]
-struct Clients(Mutex<HashMap<IpAddr, usize>>);
-
-/// A connection's place among those of its client.
-struct ClientPlace {
-    clients: Arc<Clients>,
-    client: IpAddr,
-}
-
-impl Clients {
-    fn take(self: &Arc<Self>, client: IpAddr, max: usize) -> Option<ClientPlace> {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = open.entry(client).or_default();
-        if *count >= max {
-            return None;
-        }
-        *count += 1;
-        Some(ClientPlace { clients: Arc::clone(self), client })
-    }
-}
-
-impl Drop for ClientPlace {
-    fn drop(&mut self) {
-        let mut open = self.clients.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = open.get_mut(&self.client) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&self.client);
-            }
-        }
-    }
 }
 
 /// The file of a unix socket, which goes with its listener.
@@ -293,23 +280,7 @@ fn bind_unix(path: &Path, mode: u32) -> io::Result<(std::os::unix::net::UnixList
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use super::*;
-
-    #[test]
-    fn a_client_has_so_many_places() {
-        let clients = Arc::new(Clients::default());
-        let (a, b) = (IpAddr::from(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::from(Ipv4Addr::new(192, 0, 2, 2)));
-        let first = clients.take(a, 2);
-        let second = clients.take(a, 2);
-        assert!(first.is_some() && second.is_some() && clients.take(a, 2).is_none());
-        assert!(clients.take(b, 2).is_some(), "others have their own");
-        drop(first);
-        assert!(clients.take(a, 2).is_some());
-        drop(second);
-        assert!(clients.0.lock().unwrap().is_empty(), "nothing is kept of clients that are gone");
-    }
 
     #[test]
     fn the_file_of_a_socket_comes_and_goes() {

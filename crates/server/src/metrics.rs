@@ -198,8 +198,14 @@ pub(crate) struct Metrics {
     pub(crate) upkeep_failures: Counter,
     /// Open connections.
     pub(crate) connections: Gauge,
+    /// Connections that were closed at once, as their address has enough.
+    pub(crate) refused_connections: Counter,
+    /// Bytes of requests of gRPC that are not whole yet.
+    pub(crate) grpc_unfinished: Gauge,
     /// Name service.
     pub(crate) dns: DnsMetrics,
+    /// Wrong tokens and passwords.
+    wrong_tokens: Family<ListenerLabel, Counter>,
     listeners: Listeners,
 }
 
@@ -231,6 +237,9 @@ impl Metrics {
             bad_lines: Counter::default(),
             upkeep_failures: Counter::default(),
             connections: Gauge::default(),
+            refused_connections: Counter::default(),
+            wrong_tokens: Family::default(),
+            grpc_unfinished: Gauge::default(),
             dns: DnsMetrics::default(),
             listeners: Listeners {
                 connections: Family::default(),
@@ -261,8 +270,17 @@ impl Metrics {
             "Lines of batches that were no events",
             self.bad_lines.clone(),
         );
+        let help = "Bytes of requests of gRPC that are not whole yet";
+        registry.register("tollhouse_grpc_unfinished_bytes", help, self.grpc_unfinished.clone());
+        let help = "Wrong tokens and passwords, by listener; `http` is that of HTTP";
+        registry.register("tollhouse_wrong_tokens", help, self.wrong_tokens.clone());
         self.dns.register(registry);
         registry.register("tollhouse_http_connections", "Open connections", self.connections.clone());
+        registry.register(
+            "tollhouse_http_refused_connections",
+            "Connections closed at once at `client_connections_max`",
+            self.refused_connections.clone(),
+        );
         registry.register(
             "tollhouse_upkeep_failures",
             "Housekeeping that failed",
@@ -321,6 +339,11 @@ impl Metrics {
     pub(crate) fn listener_answered(&self, listener: &str, answer: &'static str, took: Duration) {
         let label = AnswerLabel { listener: listener.to_owned(), answer };
         self.listeners.decisions.get_or_create(&label).observe(took.as_secs_f64());
+    }
+
+    /// Counts a wrong token or password.
+    pub(crate) fn wrong_token(&self, listener: &str) {
+        self.wrong_tokens.get_or_create(&ListenerLabel { listener: listener.to_owned() }).inc();
     }
 
     /// Counts what went wrong on a listener.

@@ -1,6 +1,7 @@
 //! What all routes share: the engine, the limits, the counters, and the clock.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,9 +16,12 @@ use subtle::{Choice, ConstantTimeEq};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::auth::Checks;
+use crate::descriptors::Descriptors;
 use crate::gate::Gate;
+use crate::guesses::Guesses;
 use crate::http::decisions::Readers;
 use crate::metrics::Metrics;
+use crate::pool::ReadingPool;
 use crate::problem::{Failure, OVERLOADED, UNKNOWN_NAME};
 use crate::shed::{Refusal, Shed};
 
@@ -131,6 +135,14 @@ pub(crate) struct Node {
     pub(crate) lookups: Gate,
     /// When a copy of the data was made last.
     last_snapshot: Mutex<Option<Instant>>,
+    /// What connections may take of the process's descriptors.
+    pub(crate) descriptors: Arc<Descriptors>,
+    /// Who has named wrong tokens and passwords.
+    guesses: Guesses,
+    /// Free bytes for requests of gRPC that are not whole yet.
+    pub(crate) intake: Arc<Semaphore>,
+    /// Places in which is read what was sent.
+    pub(crate) reading: ReadingPool,
     /// SHA-256 of the tokens, so that all are equally long.
     tokens: Vec<[u8; 32]>,
     stopping: AtomicBool,
@@ -170,6 +182,10 @@ impl Node {
             scans: Gate::of_scans(),
             lookups: Gate::of_lookups(),
             last_snapshot: Mutex::new(None),
+            descriptors: Arc::new(Descriptors::of_process()),
+            guesses: Guesses::default(),
+            intake: Arc::new(Semaphore::new((bodies / 2).min(Semaphore::MAX_PERMITS))),
+            reading: ReadingPool::of_machine(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             feeds: Arc::new(Semaphore::new(FEEDS_MAX)),
             readers: Readers::default(),
@@ -257,6 +273,12 @@ impl Node {
         let digest: [u8; 32] = Sha256::digest(token).into();
         let found = self.tokens.iter().fold(Choice::from(0), |found, known| found | known.ct_eq(&digest));
         found.into()
+    }
+
+    /// Counts a wrong token or password that a client has named, and waits until it may be answered. To be called with
+    /// nothing held that others could use.
+    pub(crate) async fn wrong_token(&self, listener: &str, client: Option<IpAddr>) {
+        self.guesses.wrong(&self.metrics, listener, client).await;
     }
 
     /// The pipeline of this name, or the default one, as it is now.

@@ -23,6 +23,11 @@ impl<S: AsyncWrite + Unpin> Patient<S> {
         Patient { stream, patience, timer: Box::pin(sleep(patience)), waiting: false }
     }
 
+    /// Returns the stream within.
+    pub(crate) fn get_ref(&self) -> &S {
+        &self.stream
+    }
+
     /// Does a write, unless it has been waited for too long.
     fn poll<T>(
         &mut self,

@@ -15,6 +15,7 @@ use stats::LedgerError;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 
 use crate::api;
+use crate::pool::Late;
 
 use engine::journal;
 
@@ -190,6 +191,12 @@ impl From<EngineError> for Failure {
                     .help("the node's log says why")
             }
         }
+    }
+}
+
+impl From<Late> for Failure {
+    fn from(late: Late) -> Failure {
+        SLOW_ANSWER.failure(late.to_string()).help("send less at once, or try again a little later")
     }
 }
 

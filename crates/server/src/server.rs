@@ -9,7 +9,7 @@ use axum::Router;
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use engine::{Change, Endpoint, Engine, EngineError, Proposal, Protocol, ReloadError, Reloaded};
+use engine::{Change, Endpoint, Engine, EngineError, Impact, Proposal, Protocol, ReloadError, Reloaded};
 use event::Time;
 use futures_util::future::Either;
 use hyper::Request;
@@ -25,6 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
+use crate::descriptors::{self, ClientPlace, Clients, Descriptor};
 use crate::framing::{FoundFault, FramingFault, Watched};
 use crate::guard::OTHER;
 use crate::http;
@@ -148,14 +149,25 @@ impl Server {
 /// Takes connections as long as there is room for them; the others wait in the system's queue.
 async fn accept(listener: &TcpListener, node: &Arc<Node>, router: &Router, connections: &GracefulShutdown) {
     let room = Arc::new(Semaphore::new(node.plan().connections_max.min(Semaphore::MAX_PERMITS)));
+    let clients = Arc::new(Clients::default());
     // The semaphore is never closed, so waiting for it ends with a permit.
     while let Ok(permit) = Arc::clone(&room).acquire_owned().await {
+        let descriptor = node.descriptors.take().await;
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let (peer, watcher) = (Peer(peer.ip()), connections.watcher());
-                tokio::spawn(connection(stream, peer, Arc::clone(node), router.clone(), watcher, permit));
+                let peer = Peer(peer.ip());
+                let max = node.descriptors.share(node.plan().client_connections_max);
+                let Some(place) = clients.take(peer.0.to_canonical(), max) else {
+                    node.metrics.refused_connections.inc();
+                    continue;
+                };
+                let held = (permit, descriptor, place);
+                let connection =
+                    connection(stream, peer, Arc::clone(node), router.clone(), connections.watcher(), held);
+                tokio::spawn(connection);
             }
             Err(error) => {
+                drop(descriptor);
                 tracing::warn!(%error, "no connection could be accepted");
                 sleep(ACCEPT_PAUSE).await;
             }
@@ -169,7 +181,7 @@ async fn connection(
     node: Arc<Node>,
     router: Router,
     watcher: Watcher,
-    _permit: OwnedSemaphorePermit,
+    _held: (OwnedSemaphorePermit, Descriptor, ClientPlace),
 ) {
     let _open = Open::new(node.metrics.connections.clone());
     // Answers are written whole; waiting for more to send would only delay them.
@@ -280,7 +292,13 @@ async fn keep_up(node: Arc<Node>) {
     loop {
         ticks.tick().await;
         let (engine, now) = (Arc::clone(&node.engine), node.now());
-        if let Err(error) = blocking(move || engine.maintain(now)).await {
+        let descriptors = Arc::clone(&node.descriptors);
+        let done = blocking(move || {
+            descriptors.look();
+            engine.health().set(descriptors::CONDITION, Impact::Degraded, descriptors.trouble());
+            engine.maintain(now)
+        });
+        if let Err(error) = done.await {
             node.metrics.upkeep_failures.inc();
             tracing::error!(%error, "housekeeping failed");
         }

@@ -73,14 +73,14 @@ pub(crate) fn cut(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// Columns of the terminal that standard output is, or as many as are usual.
+/// Columns of the terminal that standard output is. Without one nothing is cut: a file or another program takes lines of any
+/// length.
 pub(crate) fn width() -> usize {
-    const USUAL: usize = 120;
     match terminal_size::terminal_size() {
         Some((terminal_size::Width(columns), _)) if io::stdout().is_terminal() => {
             usize::from(columns).max(40)
         }
-        _ => USUAL,
+        _ => usize::MAX,
     }
 }
 

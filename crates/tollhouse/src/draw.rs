@@ -12,6 +12,8 @@ use crate::exit::Failure;
 
 const PLAIN: Style = Style::new();
 
+/// Columns of a line of blocks, where there is no terminal.
+const CHART_COLUMNS: usize = 120;
 /// Facts that tell people which event it was.
 const TELLING: [&str; 7] =
     ["mail.from", "mail.subject", "client.ip", "http.method", "http.path", "http.request", "http.agent"];
@@ -310,7 +312,7 @@ pub(crate) fn timeline(out: &mut Output, timeline: &Timeline) -> Result<(), Fail
 
 fn blocks(out: &mut Output, timeline: &Timeline, tier: &Tier) -> Result<(), Failure> {
     let (Some(first), Some(last)) = (tier.buckets.first(), tier.buckets.last()) else { return Ok(()) };
-    let columns = width().saturating_sub(20);
+    let columns = width().min(CHART_COLUMNS).saturating_sub(20);
     out.line(format_args!("  {DIM}{} buckets, {} to {}{DIM:#}", tier.width, first.start, last.start))?;
     for counter in &timeline.counters {
         let counts = tier

@@ -63,6 +63,8 @@ pub struct ServerPlan {
     pub requests_max: usize,
     /// Open connections.
     pub connections_max: usize,
+    /// Open connections of one address.
+    pub client_connections_max: usize,
     /// Time for one request.
     pub timeout: Span,
 }
@@ -117,6 +119,7 @@ impl NodePlan {
                 batch_max: count("batch_max"),
                 requests_max: count("requests_max"),
                 connections_max: count("connections_max"),
+                client_connections_max: count("client_connections_max"),
                 timeout: span("server", "timeout"),
             },
             listeners: Vec::new(),

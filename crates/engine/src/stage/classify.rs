@@ -14,6 +14,14 @@ use crate::plan::{ClassifierPlan, Lesson, Pipeline};
 /// What one unit of a stored weight is worth: a narrow cell holds weights up to 128.
 const UNIT: f64 = 1.0 / 65_536.0;
 
+/// The name of what was learned of all events.
+const ALL: &[u8] = b"all";
+
+/// The key of what a classifier, which all keys share, has learned of all events.
+pub(crate) fn all(pipeline: &Pipeline, plan: &ClassifierPlan, secret: &Secret) -> Key {
+    Key { space: pipeline.space, kind: plan.kind, shingle: secret.shingle(ALL) }
+}
+
 /// An event's keys for one classifier.
 #[derive(Clone, Debug)]
 pub(crate) struct Tokens {
@@ -55,7 +63,7 @@ impl Tokens {
             Key { space: pipeline.space, kind: plan.kind, shingle }
         };
         Tokens {
-            all: key(secret.shingle(b"all")),
+            all: key(secret.shingle(ALL)),
             event: key(secret.shingle(&name)),
             tokens: views.iter().flatten().map(|shingle| key(*shingle)).collect(),
             counts: views.map(|shingles| shingles.len()),

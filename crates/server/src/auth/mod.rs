@@ -30,9 +30,10 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::Instant;
 
 use crate::dns::{Cache, Hickory, Limits};
-use crate::input::{INLINE_BYTES_MAX, Lookups};
+use crate::input::Lookups;
 use crate::metrics::DnsMetrics;
-use crate::node::{Node, blocking};
+use crate::node::Node;
+use crate::pool::{self, Late, ReadingPool};
 use signature::{Outcome, Signed};
 use spf::{Question, SpfResult};
 
@@ -75,7 +76,7 @@ impl Checks {
     }
 
     /// Adds what can be learnt of a message.
-    async fn add(&self, read: &mut Read, raw: &[u8]) {
+    async fn add(&self, read: &mut Read, raw: &[u8], pool: &ReadingPool) {
         let pipeline = Arc::clone(read.pipeline());
         let (Some(auth), Some(envelope)) = (pipeline.auth_columns(), pipeline.envelope_columns()) else {
             return;
@@ -104,7 +105,7 @@ impl Checks {
             if !pipeline.checks || is_own || told {
                 return None;
             }
-            self.authenticate(deadline, raw, question).await
+            self.authenticate(deadline, raw, question, pool).await
         };
         let asked =
             client.filter(|ip| is_public(*ip) && !is_own && !has(auth.ptr) && !has(auth.ptr_confirmed));
@@ -146,10 +147,13 @@ impl Checks {
         deadline: Instant,
         raw: &[u8],
         question: Option<Question>,
+        pool: &ReadingPool,
     ) -> Option<(Outcome, Option<(SpfResult, String)>)> {
         let work = async {
+            let place = pool.enter(raw.len()).await.ok()?;
             let sent = signature::as_sent(raw);
-            let signed = heavy(sent.len(), || Signed::read(&sent))?;
+            let signed = apart(|| Signed::read(&sent))?;
+            drop(place);
             let spf = async {
                 let question = question?;
                 let result = spf::check(&self.dns, deadline, &question).await;
@@ -164,8 +168,8 @@ impl Checks {
 }
 
 /// Does what takes long in a way that lets others go on.
-fn heavy<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
-    if bytes > INLINE_BYTES_MAX && Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
+fn apart<T>(work: impl FnOnce() -> T) -> T {
+    if Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
         tokio::task::block_in_place(work)
     } else {
         work()
@@ -227,30 +231,37 @@ impl NameService {
         let raw = event.raw.clone();
         let mut read = engine.read(pipeline, event, arrival);
         if let Some(raw) = raw {
-            self.0.add(&mut read, &raw).await;
+            self.0.add(&mut read, &raw, &ReadingPool::of_machine()).await;
         }
         engine.key(read)
     }
 }
 
 impl Node {
-    /// All that comes before statistics, lookups included: what every wire does with a message before it is decided.
-    /// Ends within the configured time for name service; without resolvers it is [`engine::Engine::prepare`].
+    /// All that comes before statistics, lookups included: what every wire does with an event before it is decided. Reads
+    /// away from the threads that answer ([`pool`](crate::pool)), but for what is brief. Ends within the configured time
+    /// for name service; without resolvers it is [`engine::Engine::prepare`].
+    ///
+    /// # Errors
+    /// If the current deadline comes first.
     pub(crate) async fn prepare(
         &self,
         pipeline: &Arc<Pipeline>,
         event: Event,
         arrival: Time,
         lookups: Lookups,
-    ) -> Prepared {
-        let raw = event.raw.clone();
-        let large = raw.as_ref().is_some_and(|raw| raw.len() > INLINE_BYTES_MAX);
-        let (engine, of) = (Arc::clone(&self.engine), Arc::clone(pipeline));
-        let work = move || engine.read(&of, event, arrival);
-        let mut read = if large { blocking(work).await } else { work() };
-        if let (Some(checks), Some(raw), Lookups::Configured) = (&self.checks, raw, lookups) {
-            checks.add(&mut read, &raw).await;
+    ) -> Result<Prepared, Late> {
+        if pool::is_brief(&event) {
+            return Ok(self.engine.prepare(pipeline, event, arrival));
         }
-        self.engine.key(read)
+        let (raw, bytes) = (event.raw.clone(), pool::bytes(&event));
+        let (engine, of) = (Arc::clone(&self.engine), Arc::clone(pipeline));
+        let mut read = self.reading.read(bytes, move |_| engine.read(&of, event, arrival)).await?;
+        if let (Some(checks), Some(raw), Lookups::Configured) = (&self.checks, raw, lookups) {
+            // What is not looked up in time is not known; the message is judged without it.
+            checks.add(&mut read, &raw, &self.reading).await;
+        }
+        let engine = Arc::clone(&self.engine);
+        self.reading.read(bytes, move |_| engine.key(read)).await
     }
 }

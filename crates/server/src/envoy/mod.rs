@@ -29,7 +29,11 @@ use crate::mail::Face;
 /// Largest request.
 const REQUEST_BYTES_MAX: usize = 256 << 10;
 /// Requests of one connection at once; others wait at the client.
-const STREAMS_MAX: u32 = 1024;
+const STREAMS_MAX: u32 = 256;
+/// Bytes of a request that may be on their way: more than what Envoy sends has.
+const WINDOW_BYTES: u32 = 64 << 10;
+/// Bytes of all requests of a connection that are not whole yet.
+const UNFINISHED_BYTES: usize = 2 << 20;
 /// Names by which health is asked for: as gRPC names the service, and as the peer does.
 const NAMES: &[&str] = &["envoy.service.ratelimit.v3.RateLimitService", "ratelimit"];
 
@@ -37,7 +41,14 @@ const NAMES: &[&str] = &["envoy.service.ratelimit.v3.RateLimitService", "ratelim
 pub(crate) async fn converse(stream: Stream, face: Arc<Face>, stop: Stop) {
     let limits =
         RateLimitServiceServer::new(Service(Arc::clone(&face))).max_decoding_message_size(REQUEST_BYTES_MAX);
-    let connection = Connection { streams_max: STREAMS_MAX, window_bytes: None, names: NAMES };
+    let connection = Connection {
+        streams_max: STREAMS_MAX,
+        window_bytes: WINDOW_BYTES,
+        unfinished_bytes: UNFINISHED_BYTES,
+        patience: face.node.timeout(),
+        is_unary: true,
+        names: NAMES,
+    };
     grpc::serve(stream, Routes::new(limits), connection, &face, stop).await;
 }
 
@@ -71,7 +82,7 @@ async fn should_rate_limit(face: &Face, request: RateLimitRequest) -> Result<Rat
     let (node, now) = (Arc::clone(&face.node), face.node.now());
     let plan = node.engine.plan();
     let asked = Asked::new(&node.engine, &plan.envoy, request)?;
-    let task = tokio::spawn(async move {
+    let work = async move {
         let taken = asked.take(&node.engine, now).await;
         drop(place);
         taken.map(|taken| {
@@ -79,8 +90,8 @@ async fn should_rate_limit(face: &Face, request: RateLimitRequest) -> Result<Rat
             asked.count(&taken, &node.metrics);
             answer
         })
-    });
-    match face.in_patience(task).await {
+    };
+    match face.in_patience(work).await {
         Ok(answer) => answer.ok_or_else(|| Status::unavailable("limits cannot be counted now")),
         Err(trouble) => Err(Status::unavailable(trouble.to_string())),
     }

@@ -7,6 +7,7 @@
 //! What a client sends faster than it is worked on stays with it: HTTP/2 lets it send one window ahead. So a stream has
 //! one batch and one answer in memory, and there are so many streams at most.
 
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,6 +25,7 @@ use super::proto::tollhouse::batch::v1::batch_response::Answers;
 use super::proto::tollhouse::batch::v1::batch_service_server::{BatchService, BatchServiceServer};
 use super::proto::tollhouse::batch::v1::{BatchRequest, BatchResponse};
 use super::{Connection, serve};
+use crate::deadline::{Deadline, Unanswered};
 use crate::guard;
 use crate::http::batch::{Asked, Brought, work_on};
 use crate::http::body::room;
@@ -46,15 +48,30 @@ const ROOM_BYTES: usize = 1 << 10;
 /// Holds a conversation to its end.
 pub(crate) async fn converse(stream: Stream, face: Arc<Face>, stop: Stop) {
     let body_max = usize::try_from(face.node.plan().body_max).unwrap_or(usize::MAX);
-    let service = BatchServiceServer::new(Service { face: Arc::clone(&face), stop: stop.clone() })
-        .max_decoding_message_size(body_max.saturating_add(ROOM_BYTES))
-        .max_encoding_message_size(usize::MAX);
-    let connection = Connection { streams_max: STREAMS_MAX, window_bytes: Some(WINDOW_BYTES), names: NAMES };
+    let service = BatchServiceServer::new(Service {
+        face: Arc::clone(&face),
+        client: stream.client(),
+        stop: stop.clone(),
+    })
+    .max_decoding_message_size(body_max.saturating_add(ROOM_BYTES))
+    .max_encoding_message_size(usize::MAX);
+    let connection = Connection {
+        streams_max: STREAMS_MAX,
+        window_bytes: WINDOW_BYTES,
+        // One largest batch and some of others: who sends several of those at once has several connections.
+        unfinished_bytes: body_max
+            .saturating_add(STREAMS_MAX as usize * ROOM_BYTES * 4)
+            .saturating_add(body_max / 4),
+        patience: face.node.timeout(),
+        is_unary: false,
+        names: NAMES,
+    };
     serve(stream, Routes::new(service), connection, &face, stop).await;
 }
 
 struct Service {
     face: Arc<Face>,
+    client: Option<IpAddr>,
     stop: Stop,
 }
 
@@ -66,22 +83,31 @@ impl BatchService for Service {
     type DecideStream = Answered;
 
     async fn observe(&self, request: Request<Streaming<BatchRequest>>) -> Result<Response<Answered>, Status> {
-        self.answer(request, Asked::Observe)
+        self.answer(request, Asked::Observe).await
     }
 
     async fn decide(&self, request: Request<Streaming<BatchRequest>>) -> Result<Response<Answered>, Status> {
-        self.answer(request, Asked::Decide)
+        self.answer(request, Asked::Decide).await
     }
 }
 
 impl Service {
-    fn answer(
+    /// Where tokens are configured, every stream carries one.
+    async fn may_ask(&self, metadata: &MetadataMap) -> Result<(), Failure> {
+        let face = &self.face;
+        if !face.node.wants_token() {
+            return Ok(());
+        }
+        guard::has_token(&face.node, metadata.as_ref(), &face.plan.name, self.client).await
+    }
+
+    async fn answer(
         &self,
         request: Request<Streaming<BatchRequest>>,
         asked: Asked,
     ) -> Result<Response<Answered>, Status> {
         let node = &self.face.node;
-        may_ask(&self.face, request.metadata()).map_err(|failure| refused(&self.face, failure))?;
+        self.may_ask(request.metadata()).await.map_err(|failure| refused(&self.face, failure))?;
         let place = Arc::clone(&node.streams).try_acquire_owned().map_err(|_| {
             node.metrics.listener_trouble(&self.face.plan.name, "overloaded");
             Status::unavailable("too many streams are open: try again a little later")
@@ -94,14 +120,6 @@ impl Service {
         tokio::spawn(work.all(request.into_inner(), sender));
         Ok(Response::new(Box::pin(answers)))
     }
-}
-
-/// Where tokens are configured, every stream carries one.
-fn may_ask(face: &Face, metadata: &MetadataMap) -> Result<(), Failure> {
-    if !face.node.wants_token() {
-        return Ok(());
-    }
-    guard::has_token(&face.node, metadata.as_ref())
 }
 
 /// A stream that is worked on.
@@ -144,14 +162,14 @@ impl Work {
     async fn one(&self, batch: BatchRequest) -> Result<BatchResponse, Status> {
         let face = &self.face;
         let started = Instant::now();
-        let task = tokio::spawn(answer(Arc::clone(face), batch, self.asked));
-        let answered = match timeout(face.node.timeout(), task).await {
-            Ok(Ok(answered)) => answered.map_err(|failure| refused(face, failure)),
-            Ok(Err(_)) => {
+        let work = answer(Arc::clone(face), batch, self.asked);
+        let answered = match Deadline::after(face.node.timeout()).run(work).await {
+            Ok(answered) => answered.map_err(|failure| refused(face, failure)),
+            Err(Unanswered::Panicked) => {
                 face.node.metrics.panics.inc();
                 Err(Status::internal("the batch could not be handled: this is a defect, please report it"))
             }
-            Err(_) => {
+            Err(Unanswered::Late) => {
                 let seconds = face.node.timeout().as_secs_f64();
                 let told = format!("the answer was not ready after {seconds} s; the work may still be done");
                 face.node.metrics.listener_trouble(&face.plan.name, "slow");

@@ -2,11 +2,14 @@
 
 mod batch;
 mod health;
+mod intake;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{Either, ready};
 use hyper::server::conn::http2;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tonic::service::Routes;
@@ -14,6 +17,7 @@ use tonic_health::pb::health_server::HealthServer;
 
 pub(crate) use self::batch::converse;
 use self::health::Health;
+use self::intake::Intake;
 use crate::listen::{Stop, Stream};
 use crate::mail::Face;
 
@@ -32,8 +36,14 @@ const ALIVE: Duration = Duration::from_secs(60);
 pub(crate) struct Connection {
     /// Requests at once; others wait at the client.
     pub(crate) streams_max: u32,
-    /// Bytes of a request that may be on their way without having been read; HTTP/2's 64 KiB if none are named.
-    pub(crate) window_bytes: Option<u32>,
+    /// Bytes of a request that may be on their way without having been read.
+    pub(crate) window_bytes: u32,
+    /// Bytes of all its requests that are not whole yet.
+    pub(crate) unfinished_bytes: usize,
+    /// Time in which a request, or a message of a stream, has to be whole.
+    pub(crate) patience: Duration,
+    /// Whether requests are one message each.
+    pub(crate) is_unary: bool,
     /// Names by which the health of its services is asked for.
     pub(crate) names: &'static [&'static str],
 }
@@ -53,12 +63,21 @@ pub(crate) async fn serve(
         .timer(TokioTimer::new())
         .max_concurrent_streams(connection.streams_max)
         .max_header_list_size(HEAD_BYTES_MAX)
-        .keep_alive_interval(ALIVE.min(face.idle()));
-    if let Some(bytes) = connection.window_bytes {
-        builder.initial_stream_window_size(bytes);
-        builder.initial_connection_window_size(bytes.saturating_mul(2));
-    }
-    let served = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .keep_alive_interval(ALIVE.min(face.idle()))
+        .initial_stream_window_size(connection.window_bytes)
+        .initial_connection_window_size(connection.window_bytes.saturating_mul(2));
+    let Connection { unfinished_bytes, patience, is_unary, .. } = connection;
+    let intake = Intake::new(&face.node, unfinished_bytes, patience, is_unary);
+    let router = TowerToHyperService::new(router);
+    let (node, listener) = (Arc::clone(&face.node), face.plan.name.clone());
+    let service = service_fn(move |request| match intake.open(request) {
+        Ok(request) => Either::Left(router.call(request)),
+        Err(status) => {
+            node.metrics.listener_trouble(&listener, "overloaded");
+            Either::Right(ready(Ok(status.into_http())))
+        }
+    });
+    let served = builder.serve_connection(TokioIo::new(stream), service);
     let mut served = std::pin::pin!(served);
     let ended = tokio::select! {
         ended = &mut served => ended,

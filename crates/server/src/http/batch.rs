@@ -21,8 +21,10 @@ use tokio::runtime::Handle;
 use super::decide::{BatchParams, lines};
 use super::{Durability, Params};
 use crate::arrow::{self, ArrowError, Judged, Limits};
+use crate::deadline::Deadline;
 use crate::input::{self, Form, JSON_LINES, Said};
 use crate::node::{Node, blocking};
+use crate::pool::Late;
 use crate::problem::{Failure, INTERNAL, INVALID_BODY, Problems, TOO_LARGE};
 
 /// Most rows of an Arrow stream, whatever `batch_max` says.
@@ -170,11 +172,12 @@ pub(crate) async fn work_on(node: &Arc<Node>, batch: Brought) -> Result<Vec<Byte
     // Whoever waits half of the time that there is gets an answer before the other half is over.
     let place = node.batches.enter(node.timeout() / 2).await?;
     let (node, runtime) = (Arc::clone(node), Handle::current());
+    let deadline = Deadline::current();
     blocking(move || {
         let _place = place;
         let Brought { pipeline, form, id, body, asked, durability } = batch;
-        let arrival = node.now();
-        let work = Work { node: &node, pipeline: &pipeline, id: id.as_deref(), arrival, asked, durability };
+        let (id, arrival) = (id.as_deref(), node.now());
+        let work = Work { node: &node, pipeline: &pipeline, id, arrival, asked, durability, deadline };
         runtime.block_on(async {
             match form {
                 Form::Arrow => work.arrow(body).await,
@@ -193,9 +196,15 @@ struct Work<'a> {
     arrival: Time,
     asked: Asked,
     durability: Option<Durability>,
+    deadline: Option<Deadline>,
 }
 
 impl Work<'_> {
+    /// Ends work for which nobody waits any more, as long as nothing of it is counted.
+    fn in_time(&self) -> Result<(), Late> {
+        if self.deadline.is_some_and(Deadline::is_over) { Err(Late) } else { Ok(()) }
+    }
+
     async fn ask(&self, mut batch: Batch<'_>, number: usize) -> Result<Judged, Failure> {
         batch.id = self.id.map(|id| format!("{id}\0{number}"));
         let engine = &self.node.engine;
@@ -213,6 +222,7 @@ impl Work<'_> {
     async fn arrow(&self, body: Bytes) -> Result<Vec<Bytes>, Failure> {
         let limits = Limits { rows_max: self.node.plan().batch_max.min(ROWS_MAX) };
         let records = arrow::read(body, limits).map_err(not_arrow)?;
+        self.in_time()?;
         let mut answers = Vec::with_capacity(records.len().max(1));
         for (number, record) in records.iter().enumerate() {
             answers.push(self.ask(arrow::batch(record), number).await?);
@@ -234,6 +244,7 @@ impl Work<'_> {
         };
         let (mut events, mut failures) = (Vec::with_capacity(parts.len()), Vec::with_capacity(parts.len()));
         for part in &parts {
+            self.in_time()?;
             let event = Said::default().event(self.pipeline, Form::Json, part);
             failures.push(event.map(|event| events.push(event)).err());
         }

@@ -103,8 +103,13 @@ pub(crate) async fn read(
         return Err(too_large(max));
     }
     let Some(coding) = coding else { return Ok((whole.bytes.into(), whole.room)) };
+    let place = node.reading.enter(whole.bytes.len()).await?;
     let (node, abort) = (std::sync::Arc::clone(node), abort.clone());
-    let plain = blocking(move || unpack(&node, &whole, coding, &abort)).await?;
+    let plain = blocking(move || {
+        let _place = place;
+        unpack(&node, &whole, coding, &abort)
+    });
+    let plain = plain.await?;
     Ok((plain.bytes.into(), plain.room))
 }
 

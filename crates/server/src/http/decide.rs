@@ -215,15 +215,16 @@ async fn decide_lines(
 ) -> Result<Vec<u8>, Failure> {
     let (engine, arrival) = (Arc::clone(&node.engine), node.now());
     let (of, lines) = (Arc::clone(pipeline), lines.to_vec());
-    let (prepared, failures) = blocking(move || {
+    let bytes = lines.iter().map(Bytes::len).sum();
+    let reading = node.reading.read(bytes, move |cancellation| {
         let (mut prepared, mut failures) = (Vec::with_capacity(lines.len()), Vec::with_capacity(lines.len()));
-        for line in &lines {
+        for line in lines.iter().take_while(|_| !cancellation.is_cancelled()) {
             let event = Said::default().event(&of, form, line);
             failures.push(event.map(|event| prepared.push(engine.prepare(&of, event, arrival))).err());
         }
         (prepared, failures)
-    })
-    .await;
+    });
+    let (prepared, failures) = reading.await?;
     let decisions = node.engine.decide(prepared).await?;
     Durability::hold(durability, node, &decisions).await?;
     let bad = failures.iter().flatten().count();

@@ -22,6 +22,7 @@ use judge::Action;
 use super::limits::{Group, fields};
 use crate::api;
 use crate::hops::client;
+use crate::input::Lookups;
 use crate::node::Node;
 use crate::problem::{FORBIDDEN, Failure, INTERNAL, MEDIA_TYPE, NOT_FOUND, shown};
 
@@ -231,7 +232,7 @@ async fn take(node: &Node, plan: &Plan, forward: &ForwardPlan, asked: &Asked) ->
 
 async fn decide(node: &Node, plan: &Plan, pipeline: &str, event: Event) -> Result<Action, Failure> {
     let Some(pipeline) = plan.pipeline(Some(pipeline)) else { return Ok(Action::Accept) };
-    let prepared = node.engine.prepare(pipeline, event, node.now());
+    let prepared = node.prepare(pipeline, event, node.now(), Lookups::None).await?;
     let decisions = node.engine.decide(vec![prepared]).await?;
     let decision = decisions.first().ok_or_else(|| INTERNAL.failure("the request was not decided"))?;
     Ok(decision.verdict.action)

@@ -52,8 +52,12 @@ pub(super) async fn report(
     input::form(&node, &pipeline, &headers, &[(input::MESSAGE, Form::Message)])?;
     let envelope = input::envelope(&headers)?;
     let (engine, now) = (Arc::clone(&node.engine), node.now());
+    let place = node.reading.enter(body.len()).await?;
     // Decisions are read from the journal, which blocks.
-    let work = move || Handle::current().block_on(take(&engine, &pipeline, &envelope, &body, now));
+    let work = move || {
+        let _place = place;
+        Handle::current().block_on(take(&engine, &pipeline, &envelope, &body, now))
+    };
     Ok(Json(blocking(work).await?))
 }
 

@@ -8,6 +8,7 @@ use engine::{Acting, Decision, ListenerPlan, MailReply};
 use judge::Reason;
 
 use super::Outcome;
+use super::told::Scored;
 
 /// Names of the fields that are written. Those that a message brings are somebody's forgery, and taken away.
 pub(crate) const OWN_FIELDS: [&str; 6] =
@@ -109,10 +110,14 @@ fn status(plan: &ListenerPlan, decision: &Decision, is_spam: bool) -> String {
     let verdict = &decision.verdict;
     let mut text = if is_spam { "Yes".to_owned() } else { "No".to_owned() };
     // Nothing that is written to a string fails.
-    let _ = write!(text, ", score={:.1}", verdict.score);
-    if let Some(band) = required {
-        let _ = write!(text, " required={:.1}", band.at);
-    }
+    let _ = match required {
+        // Where a rule's effect decided, and not the score, the two agree with it all the same.
+        Some(band) => {
+            let Scored { score, threshold, .. } = Scored::new(verdict.score, band.at, is_spam, 1);
+            write!(text, ", score={score:.1} required={threshold:.1}")
+        }
+        None => write!(text, ", score={:.1}", verdict.score),
+    };
     text.push_str(" tests=");
     if verdict.reasons.is_empty() {
         text.push_str("none");
@@ -181,7 +186,7 @@ mod tests {
         let (plan, engine) = plan("");
         let answer = Answer::of(&plan, &decision(&engine, Action::Tag, 5.25, &["A", "B_2"]), &Ticket::Remove);
         assert_eq!((answer.reply, field(&answer, "X-Spam-Flag")), (MailReply::Tag, Some("YES")));
-        assert_eq!(field(&answer, "X-Spam-Status"), Some("Yes, score=5.2 required=4.0 tests=A,B_2"));
+        assert_eq!(field(&answer, "X-Spam-Status"), Some("Yes, score=5.3 required=4.0 tests=A,B_2"));
         assert_eq!(field(&answer, "X-Spam-Level"), Some("*****"));
         assert!(field(&answer, TOLLHOUSE).unwrap().starts_with("action=tag, score=5.25, id="));
 
@@ -205,6 +210,18 @@ mod tests {
         assert_eq!(status.matches("RULE_OF").count(), RULES_MAX);
         assert_eq!(field(&answer, "X-Spam-Level").unwrap().len(), STARS_MAX);
         assert!(answer.text.starts_with("5.7.1 Message refused, reference 1"), "{}", answer.text);
+    }
+
+    /// Where a rule's effect decides, the score that filters read agrees with it.
+    #[test]
+    fn a_status_never_contradicts_itself() {
+        let (plan, engine) = plan("");
+        let status = |action: Action, score: f64| {
+            let answer = Answer::of(&plan, &decision(&engine, action, score, &["GTUBE"]), &Ticket::Remove);
+            answer.fields.into_iter().find(|(name, _)| *name == "X-Spam-Status").unwrap().1
+        };
+        assert_eq!(status(Action::Reject, 1.4), "Yes, score=4.0 required=4.0 tests=GTUBE");
+        assert_eq!(status(Action::Accept, 9.0), "No, score=3.9 required=4.0 tests=GTUBE");
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod body;
 pub mod command;
 pub mod header;
 mod limits;
+mod log;
 pub mod milter;
 pub mod policy;
 mod reading;
@@ -19,6 +20,8 @@ mod spamc;
 mod told;
 pub mod unpack;
 
+use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,15 +34,16 @@ use engine::{
 use event::Time;
 use judge::Verdict;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 use answer::Ticket;
 pub(crate) use body::Body;
 
+use crate::deadline::{Deadline, Unanswered};
+use crate::guesses::Seldom;
 use crate::input::Lookups;
 use crate::listen::{Stop, Stream};
-use crate::node::{Node, blocking};
+use crate::node::Node;
+use crate::pool::Late;
 use unpack::{Packing, UnpackError, unpack};
 
 /// The class of the presets by which classifiers forget an event, whoever taught them.
@@ -52,6 +56,8 @@ pub(crate) struct Face {
     pub(crate) plan: ListenerPlan,
     /// What Rspamd's clients are told of it.
     tally: Arc<rspamd::Tally>,
+    /// Lets lines into the log that strangers can cause.
+    told: Arc<Seldom>,
 }
 
 /// A message as a mail server handed it over.
@@ -127,6 +133,12 @@ impl Trouble {
     }
 }
 
+impl From<Late> for Trouble {
+    fn from(_: Late) -> Trouble {
+        Trouble::Slow
+    }
+}
+
 /// Why nothing was learned.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LearnError {
@@ -145,7 +157,8 @@ async fn unpacked(face: &Face, body: Body, packing: Packing) -> Result<Body, Unp
     }
     let max = usize::try_from(face.plan.body_max).unwrap_or(usize::MAX);
     // Unpacking costs by what comes out, which may be much more than came in.
-    blocking(move || Ok(body.part(&unpack(body.bytes(), packing, max)?))).await
+    let unpacking = face.node.reading.read(max, move |_| Ok(body.part(&unpack(body.bytes(), packing, max)?)));
+    face.deadline().bound(unpacking).await.unwrap_or(Err(UnpackError::Slow))
 }
 
 /// Holds a conversation in the listener's protocol to its end.
@@ -162,7 +175,17 @@ pub(crate) async fn converse(stream: Stream, face: Arc<Face>, stop: Stop) {
 
 impl Face {
     pub(crate) fn new(node: Arc<Node>, plan: ListenerPlan) -> Face {
-        Face { node, plan, tally: Arc::default() }
+        Face { node, plan, tally: Arc::default(), told: Arc::default() }
+    }
+
+    /// Counts and tells what a client did wrong: each in metrics, and in the log what can be read there.
+    pub(crate) fn misused(&self, client: Option<IpAddr>, reason: &'static str, what: &dyn fmt::Display) {
+        let listener = &self.plan.name;
+        self.node.metrics.listener_trouble(listener, reason);
+        if let Some(more) = self.told.pass() {
+            let client = client.map(tracing::field::display);
+            tracing::warn!(listener, client, reason, more, "{what}");
+        }
     }
 
     /// The same, but that another pipeline decides, if there is one of this name that reads messages.
@@ -173,6 +196,7 @@ impl Face {
             node: Arc::clone(&self.node),
             plan,
             tally: Arc::clone(&self.tally),
+            told: Arc::clone(&self.told),
         })
     }
 
@@ -195,6 +219,7 @@ impl Face {
     /// message is counted and then left unjudged.
     pub(crate) async fn decide(&self, message: Message) -> Outcome {
         let started = Instant::now();
+        let line = log::Line::of(&message);
         let decided = self.in_time(message, Lookups::Configured, |node, prepared, _, _| async move {
             let decisions = node.engine.decide(vec![prepared]).await?;
             Ok(decisions.into_iter().next())
@@ -210,6 +235,7 @@ impl Face {
             Outcome::FailClosed(_) => "fail-closed",
         };
         self.node.metrics.listener_answered(&self.plan.name, answer, started.elapsed());
+        line.write(&self.plan, &outcome, started.elapsed());
         outcome
     }
 
@@ -263,36 +289,37 @@ impl Face {
         let (node, replies, counts_all) =
             (Arc::clone(&self.node), self.plan.replies.clone(), self.plan.counts_all);
         let arrival = self.node.now();
-        let task = tokio::spawn(async move {
+        let work = async move {
             let prepare = || {
                 let mut event = content::message::envelope_event(envelope.clone());
                 event.id.clone_from(&id);
-                node.engine.prepare(&pipeline, event, arrival)
+                node.prepare(&pipeline, event, arrival, Lookups::None)
             };
             let ends = |verdict: &Verdict| {
                 use MailReply::{Defer, Discard, Reject};
                 matches!(replies.of(verdict.action), Reject | Defer | Discard)
             };
             if !counts_all {
-                let verdict = node.engine.consult(prepare()).await?;
-                if !ends(&verdict) {
-                    return Ok(Some(Consulted { verdict, id: None }));
+                let verdict = node.engine.consult(prepare().await?).await;
+                match verdict {
+                    Ok(verdict) if !ends(&verdict) => return Ok(Ok(Some(Consulted { verdict, id: None }))),
+                    Ok(_) => {}
+                    Err(error) => return Ok(Err(error)),
                 }
             }
-            let decisions = node.engine.decide(vec![prepare()]).await?;
+            let decisions = node.engine.decide(vec![prepare().await?]).await;
             drop(place);
-            Ok(decisions
-                .into_iter()
-                .next()
-                .map(|decision| Consulted { id: Some(decision.id), verdict: decision.verdict }))
-        });
-        let consulted = self.in_patience(task).await?;
-        self.one(consulted)
+            Ok(decisions.map(|decisions| {
+                let decision = decisions.into_iter().next();
+                decision.map(|decision| Consulted { id: Some(decision.id), verdict: decision.verdict })
+            }))
+        };
+        let consulted: Result<_, Late> = self.in_patience(work).await?;
+        self.one(consulted?)
     }
 
     /// What becomes of a message that could not be decided on.
     fn undecided(&self, trouble: Trouble) -> Outcome {
-        tracing::warn!(listener = self.plan.name, reason = trouble.word(), "a message was not decided on");
         self.node.metrics.listener_trouble(&self.plan.name, trouble.word());
         match self.plan.on_error {
             Failing::Open => Outcome::FailOpen(trouble),
@@ -328,12 +355,12 @@ impl Face {
     }
 
     /// Reads a message and does something with it, in a task of its own that holds its place and its room: the
-    /// deadline ends the waiting and not the work, and a panic ends that task and nothing else.
+    /// deadline ends the reading, and what is done with it never ([`crate::deadline`]).
     async fn in_time<T, W>(
         &self,
         message: Message,
         lookups: Lookups,
-        work: impl FnOnce(Arc<Node>, Prepared, Option<String>, Arc<[u8]>) -> W + Send + 'static,
+        then: impl FnOnce(Arc<Node>, Prepared, Option<String>, Arc<[u8]>) -> W + Send + 'static,
     ) -> Result<T, Trouble>
     where
         T: Send + 'static,
@@ -347,29 +374,37 @@ impl Face {
         let (raw, room) = body.finish().ok_or(Trouble::Overloaded)?;
         let pipeline = self.node.pipeline(Some(&self.plan.pipeline)).map_err(|_| Trouble::Unavailable)?;
         let (node, arrival) = (Arc::clone(&self.node), self.node.now());
-        let task = tokio::spawn(async move {
+        let work = async move {
             let raw: Arc<[u8]> = raw.into();
             let mut event = content::message::event(Arc::clone(&raw), envelope);
             event.id = id.clone();
             event.time = time;
-            let prepared = node.prepare(&pipeline, event, arrival, lookups).await;
-            let done = work(node, prepared, id, raw).await;
+            let prepared = node.prepare(&pipeline, event, arrival, lookups).await?;
+            let done = then(node, prepared, id, raw).await;
             drop((place, room));
-            done
-        });
-        self.in_patience(task).await
+            Ok(done)
+        };
+        let done: Result<T, Late> = self.in_patience(work).await?;
+        Ok(done?)
     }
 
-    /// Waits for a task until the deadline.
-    pub(crate) async fn in_patience<T>(&self, task: JoinHandle<T>) -> Result<T, Trouble> {
-        match timeout(self.patience(), task).await {
-            Ok(Ok(done)) => Ok(done),
-            Ok(Err(_)) => {
+    /// Does something in a task of its own, and waits for it until the deadline.
+    pub(crate) async fn in_patience<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Trouble> {
+        self.deadline().run(work).await.map_err(|unanswered| match unanswered {
+            Unanswered::Late => Trouble::Slow,
+            Unanswered::Panicked => {
                 self.node.metrics.panics.inc();
-                Err(Trouble::Defect)
+                Trouble::Defect
             }
-            Err(_) => Err(Trouble::Slow),
-        }
+        })
+    }
+
+    /// The deadline of a decision that begins now.
+    pub(crate) fn deadline(&self) -> Deadline {
+        Deadline::after(self.patience())
     }
 
     /// A place among the requests at work.
@@ -392,7 +427,6 @@ impl Face {
 mod tests {
     use axum::body::Bytes;
     use engine::{Config, Engine, Overrides, Plan};
-    use tokio::sync::Notify;
 
     use super::*;
 
@@ -408,23 +442,39 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_deadline_ends_the_waiting_and_not_the_work() {
+    async fn what_is_late_and_what_panics_is_told_apart() {
         let face = face("20ms");
-        let (go, done) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let (wait, tell) = (Arc::clone(&go), Arc::clone(&done));
-        let task = tokio::spawn(async move {
-            wait.notified().await;
-            tell.notify_one();
-        });
-        assert_eq!(face.in_patience(task).await, Err(Trouble::Slow));
-        go.notify_one();
-        done.notified().await;
-        let panics =
-            tokio::spawn(async { std::hint::black_box(None::<()>).expect("this panics on purpose") });
+        assert_eq!(face.in_patience(std::future::pending::<()>()).await, Err(Trouble::Slow));
+        let panics = async { std::hint::black_box(None::<()>).expect("this panics on purpose") };
         assert_eq!(
             (face.in_patience(panics).await, face.node.metrics.panics.get()),
             (Err(Trouble::Defect), 1)
         );
+    }
+
+    /// Nothing is counted of a message that finds no place to be read before its deadline.
+    #[tokio::test]
+    async fn what_is_not_read_in_time_is_not_counted() {
+        let face = face("1m");
+        let message = || {
+            let mut body = face.body();
+            body.push(b"From: a@example.org\r\n\r\ntext\r\n");
+            Message { body, envelope: Envelope::default(), time: None, id: None }
+        };
+        let mut places = Vec::new();
+        while let Ok(place) =
+            Deadline::after(Duration::from_millis(1)).bound(face.node.reading.enter(1)).await
+        {
+            places.push(place);
+        }
+        let hurried = Face::new(
+            Arc::clone(&face.node),
+            ListenerPlan { timeout: event::Span(1_000), ..face.plan.clone() },
+        );
+        assert!(matches!(hurried.decide(message()).await, Outcome::FailOpen(Trouble::Slow)));
+        drop(places);
+        let Outcome::Decided(_) = face.decide(message()).await else { panic!() };
+        assert_eq!(face.node.engine.journal().map_or(0, |journal| journal.census().segments), 0);
     }
 
     #[tokio::test]

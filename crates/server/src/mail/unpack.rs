@@ -20,6 +20,9 @@ pub enum UnpackError {
     /// There is more in them than is allowed.
     #[error("the message is too large when it is unpacked")]
     TooLarge,
+    /// It took too long.
+    #[error("the message could not be unpacked in time")]
+    Slow,
 }
 
 /// The largest window that a sender may ask for, as a power of two: 8 MiB, which is what every decoder must support.

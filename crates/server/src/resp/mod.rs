@@ -40,7 +40,7 @@ const WRITE_BYTES: usize = 64 << 10;
 
 /// Holds a conversation to its end.
 pub(crate) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop) {
-    let mut session = Session::new(&face);
+    let mut session = Session::new(&face, stream.client());
     let mut decoder = Decoder::default();
     let mut room: Option<OwnedSemaphorePermit> = None;
     // Both live as long as the conversation: to wait for them anew with each read would cost as much as a take.
@@ -93,9 +93,7 @@ async fn hear(session: &mut Session<'_>, decoder: &mut Decoder, stream: &mut Str
             Err(error) => {
                 session.settle().await;
                 session.answers.error(&format!("ERR {error}"));
-                let (listener, node) = (&session.face.plan.name, &session.face.node);
-                tracing::warn!(%error, listener, "a client of Redis was not understood");
-                node.metrics.listener_trouble(listener, "protocol");
+                session.face.misused(session.client, "protocol", &error);
                 going = ControlFlow::Break(());
             }
         }

@@ -1,5 +1,6 @@
 //! One connection: who speaks, what is still to be decided, and what is answered.
 
+use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,6 +33,8 @@ use crate::problem::Failure;
 const NAME_BYTES_MAX: usize = 256;
 /// Events that are decided as one batch.
 const EVENTS_MAX: usize = 256;
+/// Unknown commands in a row after which a connection is closed.
+const UNKNOWN_MAX: usize = 16;
 /// The pipeline that the listener names, as commands name it.
 const LISTENERS_OWN: &[u8] = b"-";
 
@@ -51,10 +54,13 @@ pub(super) struct Session<'f> {
     buckets: Buckets,
     commands: Counter,
     batches: Histogram,
+    pub(super) client: Option<IpAddr>,
+    /// Unknown commands since the last known one.
+    unknown: usize,
 }
 
 impl<'f> Session<'f> {
-    pub(super) fn new(face: &'f Arc<Face>) -> Session<'f> {
+    pub(super) fn new(face: &'f Arc<Face>, client: Option<IpAddr>) -> Session<'f> {
         let metrics = &face.node.metrics;
         let known = face.plan.password.is_none();
         let command_bytes_max = usize::try_from(face.plan.body_max).unwrap_or(usize::MAX);
@@ -69,6 +75,8 @@ impl<'f> Session<'f> {
             buckets: Buckets::default(),
             commands: metrics.resp_commands(&face.plan.name),
             batches: metrics.resp_batches(&face.plan.name),
+            client,
+            unknown: 0,
             face,
         }
     }
@@ -81,7 +89,15 @@ impl<'f> Session<'f> {
     pub(super) async fn take_in(&mut self, command: Command<'_>, plan: &Plan) -> ControlFlow<()> {
         self.commands.inc();
         let name = command.get(0).unwrap_or_default();
-        let refused = match table::find(name) {
+        let found = table::find(name);
+        self.unknown = if found.is_some() { 0 } else { self.unknown + 1 };
+        if found.is_none() && is_http(command) {
+            return self.close("http", "a request of HTTP, which a page in a browser may have sent");
+        }
+        if self.unknown > UNKNOWN_MAX {
+            return self.close("protocol", "too many unknown commands");
+        }
+        let refused = match found {
             None => Err(unknown(command)),
             Some(entry) if !self.known && !entry.is_for_strangers() => {
                 Err("NOAUTH Authentication required.".to_owned())
@@ -116,6 +132,12 @@ impl<'f> Session<'f> {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// Ends a connection whose client is none of Redis: nothing more of what it sent is looked at.
+    fn close(&self, reason: &'static str, why: &str) -> ControlFlow<()> {
+        self.face.misused(self.client, reason, &why);
+        ControlFlow::Break(())
     }
 
     /// Answers all that waits.
@@ -216,8 +238,8 @@ impl<'f> Session<'f> {
                 Some(_) => self.answers.error("ERR DB index is out of range"),
                 None => self.answers.error("ERR invalid DB index"),
             },
-            Name::Auth => self.auth(command),
-            Name::Hello => self.hello(command),
+            Name::Auth => self.auth(command).await,
+            Name::Hello => self.hello(command).await,
             Name::ResetSession => {
                 self.known = self.face.plan.password.is_none();
                 self.answers.resp3 = false;
@@ -258,7 +280,7 @@ impl<'f> Session<'f> {
         }
     }
 
-    fn auth(&mut self, command: Command<'_>) {
+    async fn auth(&mut self, command: Command<'_>) {
         let (user, password) = match (command.get(1), command.get(2), command.len()) {
             (Some(password), None, _) => (self.face.plan.user.as_bytes(), password),
             (Some(user), Some(password), 3) => (user, password),
@@ -269,14 +291,14 @@ impl<'f> Session<'f> {
                 "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
             );
         }
-        match self.knows(user, password) {
+        match self.knows(user, password).await {
             true => self.answers.ok(),
             false => self.answers.error(WRONG_PASSWORD),
         }
     }
 
     /// Whether this is the password, which also makes the client known. Takes as long whatever was said.
-    fn knows(&mut self, user: &[u8], password: &[u8]) -> bool {
+    async fn knows(&mut self, user: &[u8], password: &[u8]) -> bool {
         let digest = |bytes: &[u8]| -> [u8; 32] { Sha256::digest(bytes).into() };
         let plan = &self.face.plan;
         // Without a password any will do, as in Redis for a user that needs none.
@@ -286,13 +308,12 @@ impl<'f> Session<'f> {
         if equal {
             self.known = true;
         } else {
-            tracing::warn!(listener = plan.name, "a wrong password");
-            self.face.node.metrics.listener_trouble(&plan.name, "password");
+            self.face.node.wrong_token(&plan.name, self.client).await;
         }
         equal
     }
 
-    fn hello(&mut self, command: Command<'_>) {
+    async fn hello(&mut self, command: Command<'_>) {
         let resp3 = match command.get(1).map(integer) {
             None => self.answers.resp3,
             Some(Some(2)) => false,
@@ -303,7 +324,7 @@ impl<'f> Session<'f> {
         while let Some(option) = command.get(at) {
             match (option.to_ascii_lowercase().as_slice(), command.get(at + 1), command.get(at + 2)) {
                 (b"auth", Some(user), Some(password)) => {
-                    if !self.knows(user, password) {
+                    if !self.knows(user, password).await {
                         return self.answers.error(WRONG_PASSWORD);
                     }
                     at += 3;
@@ -358,8 +379,9 @@ impl<'f> Session<'f> {
         let pipeline = self.pipeline(command.get(1).unwrap_or_default())?;
         let event = event::event(&pipeline, command.from(from))?;
         let (node, id) = (&self.face.node, event.id.clone());
-        let prepared = node.prepare(&pipeline, event, node.now(), lookups).await;
-        Ok((pipeline, id, prepared))
+        let reading = node.prepare(&pipeline, event, node.now(), lookups);
+        let prepared = self.face.deadline().bound(reading).await;
+        Ok((pipeline, id, prepared.map_err(|late| format!("TRYAGAIN {late}"))?))
     }
 
     async fn decide_later(&mut self, command: Command<'_>) -> Result<(), String> {
@@ -439,12 +461,12 @@ impl<'f> Session<'f> {
     {
         let place = self.face.place().map_err(|_| BUSY.to_owned())?;
         let work = work(Arc::clone(&self.face.node.engine));
-        let task = tokio::spawn(async move {
+        let work = async move {
             let done = work.await;
             drop(place);
             done
-        });
-        match self.face.in_patience(task).await {
+        };
+        match self.face.in_patience(work).await {
             Ok(done) => done.map_err(|error| event::failed(&Failure::from(error))),
             Err(trouble) => {
                 let listener = &self.face.plan.name;
@@ -475,6 +497,14 @@ where
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const WRONG_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
 const BUSY: &str = "BUSY too much is being worked on, try again a little later";
+
+/// Whether an unknown command is a line of a request of HTTP. What follows it are lines of a body, which any page may
+/// have chosen; Redis, too, closes on these.
+fn is_http(command: Command<'_>) -> bool {
+    let name = command.get(0).unwrap_or_default();
+    let last = command.get(command.len() - 1).unwrap_or_default();
+    name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"HOST:") || last.starts_with(b"HTTP/")
+}
 
 fn is_name(name: &[u8]) -> bool {
     name.len() <= NAME_BYTES_MAX && name.iter().all(u8::is_ascii_graphic)

@@ -237,3 +237,63 @@ fn changed_files_are_taken_over() {
         assert_eq!(left("key1"), Some(40), "the old ones stay in force");
     });
 }
+
+/// A request that says that it has a message of so many bytes, and sends a part of it.
+fn unfinished(
+    channel: &Channel,
+    claimed: u32,
+    sent: usize,
+) -> impl Future<Output = Option<tonic::Status>> + use<> {
+    let mut message = vec![0];
+    message.extend_from_slice(&claimed.to_be_bytes());
+    message.resize(message.len() + sent, 10);
+    let first =
+        futures_util::stream::iter([Ok::<_, std::io::Error>(hyper::body::Frame::data(message.into()))]);
+    let body = futures_util::StreamExt::chain(first, futures_util::stream::pending());
+    let request = hyper::Request::post("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit")
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(tonic::body::Body::new(http_body_util::StreamBody::new(body)))
+        .unwrap();
+    let mut channel = channel.clone();
+    async move {
+        use tonic::client::GrpcService;
+        std::future::poll_fn(|context| GrpcService::<tonic::body::Body>::poll_ready(&mut channel, context))
+            .await
+            .ok()?;
+        let answer = channel.call(request).await.ok()?;
+        tonic::Status::from_header_map(answer.headers())
+    }
+}
+
+#[test]
+fn what_is_not_whole_takes_no_more_than_its_share() {
+    const CLAIMED: u32 = 200 << 10;
+    const SHARE: u64 = 2 << 20;
+    with_envoy(&[], &[("server.timeout", "3s")], |server, _| {
+        let client = Client::new(server);
+        let figure = || {
+            let page = server.get("/metrics").body;
+            let line = page.lines().find_map(|line| line.strip_prefix("tollhouse_grpc_unfinished_bytes "));
+            line.unwrap().parse::<u64>().unwrap()
+        };
+        let told = client.runtime.block_on(async {
+            let all = (0..40).map(|_| tokio::spawn(unfinished(&client.channel, CLAIMED, 150 << 10)));
+            let all: Vec<_> = all.collect();
+            let mut most = 0;
+            let mut told = Vec::new();
+            for one in all {
+                most = most.max(figure());
+                told.push(one.await.unwrap());
+            }
+            assert!(most <= SHARE, "{most}");
+            told
+        });
+        let count = |code: tonic::Code| told.iter().flatten().filter(|status| status.code() == code).count();
+        let (crowded, late) = (count(tonic::Code::ResourceExhausted), count(tonic::Code::DeadlineExceeded));
+        assert!(crowded > 0 && late > 0, "{told:?}");
+        assert_eq!(figure(), 0, "nothing is held of what has ended");
+        // Others are answered.
+        assert_eq!(client.health(""), Ok(1));
+    });
+}

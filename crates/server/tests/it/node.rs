@@ -183,3 +183,21 @@ fn a_broken_journal_makes_the_node_unready() {
     check_problem(&server.get("/readyz"), 503, "unavailable", "the journal takes nothing more");
     assert_eq!(server.get("/healthz").status, 200);
 }
+
+#[test]
+fn wrong_tokens_are_counted_and_answered_late_and_a_right_one_is_not() {
+    with_server(&[("server.tokens", "[\"a-token-of-some-length\"]")], |server| {
+        let ask = |header: &str| server.ask("GET", "/v1/pipelines", &[header], b"").status;
+        let begun = std::time::Instant::now();
+        assert_eq!(ask("Authorization: Bearer wrong"), 401);
+        assert_eq!(ask("X-Api-Key: wrong"), 403);
+        assert_eq!(ask("Authorization: Basic wrong"), 401);
+        // Each waits for its time, however fast the machine is.
+        assert!(begun.elapsed() >= std::time::Duration::from_millis(100 + 200 + 400));
+        assert_eq!(server.ask("GET", "/v1/pipelines", &[], b"").status, 401, "no token is no guess");
+        assert_eq!(ask("Authorization: Bearer a-token-of-some-length"), 200);
+        let right = ["Authorization: Bearer a-token-of-some-length"];
+        let page = server.ask("GET", "/metrics", &right, b"").body;
+        assert!(page.contains("tollhouse_wrong_tokens_total{listener=\"http\"} 3"), "{page}");
+    });
+}

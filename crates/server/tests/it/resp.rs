@@ -475,3 +475,63 @@ fn a_conversation_ends_with_the_server() {
         assert_eq!(stream.read(&mut answer).unwrap(), 0);
     });
 }
+
+/// The bytes that come until the server closes, of a client that goes on sending.
+fn until_closed(server: &Running, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = server.connect_to("m");
+    let mut answer = Vec::new();
+    // Who is closed on may hear of it while he writes.
+    if stream.write_all(bytes).is_ok() {
+        let mut part = [0; 1024];
+        while let Ok(read @ 1..) = stream.read(&mut part) {
+            answer.extend_from_slice(&part[..read]);
+        }
+    }
+    answer
+}
+
+#[test]
+fn a_page_in_a_browser_is_not_obeyed() {
+    with_resp(&[], |server| {
+        let used = |user: &str| {
+            let peeked = server.exchange("m", format!("TOLL.PEEK burst user {user}\n").as_bytes());
+            String::from_utf8(peeked).unwrap()
+        };
+        let fresh = used("nobody");
+        let body = "\r\nTOLL.TAKE burst user victim\r\nTOLL.TAKE burst user victim\r\n";
+        for head in [
+            "POST / HTTP/1.1\r\nHost: evil.example\r\nOrigin: http://evil.example\r\nContent-Length: 70\r\n",
+            "PUT /x HTTP/1.1\r\n",
+            "GET / HTTP/1.1\r\n",
+            "Host: evil.example\r\n",
+            "post /x\r\n",
+        ] {
+            assert_eq!(until_closed(server, format!("{head}{body}").as_bytes()), b"", "{head}");
+            assert_eq!(used("victim"), fresh, "{head}");
+        }
+        // What came before it is answered, and what is a value is no request.
+        assert_eq!(until_closed(server, b"PING\r\nGET / HTTP/1.1\r\nPING\r\n"), b"+PONG\r\n");
+        assert_eq!(server.exchange("m", b"ECHO HTTP/1.1\r\n"), b"$8\r\nHTTP/1.1\r\n");
+        // And who knows no command is no client.
+        let unknown = until_closed(server, &b"nonsense\r\n".repeat(100));
+        assert_eq!(unknown.iter().filter(|byte| **byte == b'\n').count(), 16);
+        let page = server.get("/metrics").body;
+        assert!(
+            page.contains("tollhouse_listener_troubles_total{listener=\"m\",reason=\"http\"} 6"),
+            "{page}"
+        );
+    });
+}
+
+#[test]
+fn wrong_passwords_are_counted_and_answered_late() {
+    with_resp(&[("listener.m.password", "correct horse battery")], |server| {
+        let begun = std::time::Instant::now();
+        let answer = server.exchange("m", b"AUTH wrong\r\nAUTH wrong\r\nHELLO 2 AUTH default wrong\r\n");
+        assert_eq!(answer.iter().filter(|byte| **byte == b'\n').count(), 3);
+        // Each waits for its time, however fast the machine is.
+        assert!(begun.elapsed() >= std::time::Duration::from_millis(100 + 200 + 400));
+        let page = server.get("/metrics").body;
+        assert!(page.contains("tollhouse_wrong_tokens_total{listener=\"m\"} 3"), "{page}");
+    });
+}

@@ -343,3 +343,48 @@ fn replies_are_the_listeners() {
         });
     }
 }
+
+#[test]
+fn names_of_other_hosts_are_refused() {
+    with_rspamd(&[], |running| {
+        for url in ["/metrics", "/stat", "/auth", "/ping"] {
+            let status = |host: &str| {
+                ask(running, &format!("GET {url} HTTP/1.1\r\n{host}Connection: close\r\n\r\n")).status
+            };
+            assert_eq!(status("Host: evil.example\r\n"), 403, "{url}");
+            assert_eq!(status("Host: 127.0.0.1.evil.example:11334\r\n"), 403, "{url}");
+            for host in ["Host: localhost\r\n", "Host: 127.0.0.1:11334\r\n", "Host: [::1]\r\n"] {
+                assert_eq!(status(host), 200, "{url} {host}");
+            }
+        }
+        assert_eq!(post(running, "/checkv2", "Host: evil.example\r\n", MESSAGE).status, 403);
+        // Mail servers that speak HTTP/1.0 name no host.
+        assert_eq!(post(running, "/checkv2", "", MESSAGE).status, 200);
+    });
+}
+
+#[test]
+fn what_was_learned_is_told_whoever_said_it() {
+    with_rspamd(&[], |running| {
+        let learned = |class: &str, message: &str| {
+            let url = format!("/v1/learn?class={class}");
+            running.post(&url, &["Content-Type: message/rfc822"], message).status
+        };
+        assert_eq!(learned("spam", MESSAGE), 200);
+        assert_eq!(learned("ham", &long_message()), 200);
+        let stat = ask(running, "GET /stat HTTP/1.0\r\n\r\n").json();
+        assert_eq!((&stat["learned"], &stat["total_learns"]), (&2.into(), &2.into()), "{stat}");
+    });
+}
+
+#[test]
+fn wrong_passwords_are_counted() {
+    with_rspamd(&[("server.tokens", TOKENS)], |running| {
+        let stat = |password: &str| {
+            ask(running, &format!("GET /stat HTTP/1.0\r\nPassword: {password}\r\n\r\n")).status
+        };
+        assert_eq!((stat("wrong"), stat(TOKEN)), (403, 200));
+        let page = running.ask("GET", "/metrics", &[&format!("Authorization: Bearer {TOKEN}")], b"").body;
+        assert!(page.contains("tollhouse_wrong_tokens_total{listener=\"rspamd\"} 1"), "{page}");
+    });
+}

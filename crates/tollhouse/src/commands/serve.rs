@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use engine::Engine;
-use server::{Server, reload, system_clock};
+use server::{Server, raise_file_limit, reload, system_clock};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -50,6 +50,7 @@ enum LogFormat {
 
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     log(args.log_format);
+    raise_file_limit();
     let mut options = args.engine;
     options.set.extend(args.listen.map(|listen| Setting::new("server.listen", listen)));
     let engine = options.open_engine()?;

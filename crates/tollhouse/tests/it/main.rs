@@ -5,6 +5,7 @@ mod check;
 mod cluster;
 mod compare;
 mod data;
+mod descriptors;
 mod documents;
 mod explain;
 mod follow;

@@ -145,6 +145,13 @@ impl Server {
         Server::start_by(shell, data, "127.0.0.1:0", args)
     }
 
+    /// The same of a process that may have so many files open.
+    pub(crate) fn start_with_files(data: &Path, files: u32, args: &[&str]) -> Server {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\""), PROGRAM]);
+        Server::start_by(shell, data, "127.0.0.1:0", args)
+    }
+
     fn start_by(command: Command, data: &Path, listen: &str, args: &[&str]) -> Server {
         let mut all =
             vec![OsStr::new("serve"), OsStr::new("--listen"), OsStr::new(listen), OsStr::new("--data")];

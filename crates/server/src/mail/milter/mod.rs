@@ -18,7 +18,7 @@ use self::codec::{Command, Decoder, Reply, actions};
 use self::session::{Agreed, Known, Received, Session, Step};
 use super::answer::{Answer, OWN_FIELDS};
 use super::limits::Part;
-use super::{Body, Face, Message, Outcome};
+use super::{Body, Face, Message};
 use crate::listen::{Stop, Stream};
 
 /// Bytes that are read at once.
@@ -37,8 +37,7 @@ pub(super) async fn converse(mut stream: Stream, face: Arc<Face>, stop: Stop) {
         }
         Err(Ending::Silent) => tracing::debug!(listener = face.plan.name, "a mail server said nothing more"),
         Err(Ending::Misuse(what)) => {
-            tracing::warn!(what, listener = face.plan.name, "a mail server was not understood");
-            face.node.metrics.listener_trouble(&face.plan.name, "protocol");
+            face.misused(stream.client(), "protocol", &what);
         }
     }
 }
@@ -168,27 +167,10 @@ async fn decide(
     };
     let ticket = face.ticket(outcome.id(), &recipients);
     let answer = Answer::of(&face.plan, &outcome, &ticket);
-    tell(&received, &outcome, &answer);
     write(&face.plan, agreed, &received, &recipients, &answer, output);
     stream.write_all(output).await?;
     output.clear();
     Ok(())
-}
-
-/// Writes to the log what became of a message.
-fn tell(received: &Received, outcome: &Outcome, answer: &Answer) {
-    let queue_id = received.queue_id.as_deref().unwrap_or("none");
-    let reply = answer.reply.name();
-    let [host, daemon] = [&received.host, &received.daemon].map(|name| name.as_deref().unwrap_or("unknown"));
-    match outcome {
-        Outcome::Decided(decision) => {
-            let (action, score) = (decision.verdict.action, decision.verdict.score);
-            tracing::info!(queue_id, id = %decision.id, %action, score, reply, host, daemon, "answered");
-        }
-        Outcome::FailOpen(trouble) | Outcome::FailClosed(trouble) => {
-            tracing::warn!(queue_id, %trouble, reply, host, daemon, "answered without a decision");
-        }
-    }
 }
 
 /// Writes an answer as far as the mail server lets us: what may not be done to a message is left out, and what would be

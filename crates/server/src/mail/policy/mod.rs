@@ -34,8 +34,7 @@ pub(super) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop
                 Ok(Some(request)) => request,
                 Ok(None) => break,
                 Err(error) => {
-                    tracing::warn!(%error, listener = face.plan.name, "a mail server was not understood");
-                    return face.node.metrics.listener_trouble(&face.plan.name, "protocol");
+                    return face.misused(stream.client(), "protocol", &error);
                 }
             };
             let Some(action) = answer(&face, request, &mut last, &mut message).await else { return };

@@ -10,13 +10,14 @@ mod tally;
 
 use std::convert::Infallible;
 use std::io::Cursor;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use axum::body::Bytes;
-use axum::http::header::{ALLOW, CONNECTION, CONTENT_TYPE, ORIGIN};
+use axum::http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use content::message::Envelope;
 use content::text::received;
@@ -37,6 +38,7 @@ use super::reading::{ReadError, Reader};
 use super::told::defers;
 use super::unpack::{UnpackError, zstd_packed};
 use super::{Body, Face, LearnError, Message, Outcome, header, unpacked};
+use crate::guard::names_this_host;
 use crate::listen::{Stop, Stream};
 
 /// Words that requests of the older protocol begin with.
@@ -87,12 +89,13 @@ async fn is_older(reader: &mut Reader) -> Option<bool> {
 /// Serves HTTP until the client ends, or the node does between two requests.
 async fn http(reader: Reader, face: Arc<Face>, mut stop: Stop) {
     let (stream, seen) = reader.into_parts();
+    let client = Client { address: stream.client(), is_here: stream.is_loopback() };
     let (read, write) = split(stream);
     let stream = TokioIo::new(join(Cursor::new(seen).chain(read), write));
     let of = Arc::clone(&face);
     let service = service_fn(move |request| {
         let face = Arc::clone(&of);
-        async move { Ok::<_, Infallible>(respond(&face, request).await) }
+        async move { Ok::<_, Infallible>(respond(&face, request, client).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -168,7 +171,15 @@ impl What {
     }
 }
 
-async fn respond(face: &Face, request: Request<Incoming>) -> Answer {
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+struct Client {
+    address: Option<IpAddr>,
+    /// At a loopback address.
+    is_here: bool,
+}
+
+async fn respond(face: &Face, request: Request<Incoming>, client: Client) -> Answer {
     let started = Instant::now();
     let (parts, incoming) = request.into_parts();
     let Some(what) = What::of(parts.uri.path()) else {
@@ -177,6 +188,11 @@ async fn respond(face: &Face, request: Request<Incoming>) -> Answer {
     // A browser that some page makes ask here says so.
     if parts.headers.contains_key(ORIGIN) {
         return failed(StatusCode::FORBIDDEN, "pages of browsers are not answered");
+    }
+    // Or its own host's name leads here, by a name server that changed its mind (DNS rebinding).
+    let host = parts.headers.get(HOST).map(|host| received(host.as_bytes()));
+    if client.is_here && host.is_some_and(|host| !names_this_host(&host)) {
+        return failed(StatusCode::FORBIDDEN, "Host: neither an address nor `localhost`");
     }
     if what.wants_message() && parts.method != Method::POST && parts.method != Method::PUT {
         let mut refused = failed(StatusCode::METHOD_NOT_ALLOWED, "send the message with POST");
@@ -189,11 +205,11 @@ async fn respond(face: &Face, request: Request<Incoming>) -> Answer {
         Err(refused @ Refused::File(_)) => return failed(StatusCode::FORBIDDEN, &refused.to_string()),
         Err(refused) => return failed(StatusCode::BAD_REQUEST, &refused.to_string()),
     };
-    if let Some(refused) = refusal(face, what, &asked) {
+    if let Some(refused) = refusal(face, what, &asked, client.address).await {
         return refused;
     }
     if !what.wants_message() {
-        return tell(face, what);
+        return tell(face, what).await;
     }
     let body = match timeout(face.idle(), collected(face, incoming)).await {
         Ok(Ok(body)) => body,
@@ -208,6 +224,7 @@ async fn respond(face: &Face, request: Request<Incoming>) -> Answer {
         Err(error @ UnpackError::TooLarge) => {
             return failed(StatusCode::PAYLOAD_TOO_LARGE, &error.to_string());
         }
+        Err(error @ UnpackError::Slow) => return failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
         Err(error @ UnpackError::Damaged) => return failed(StatusCode::BAD_REQUEST, &error.to_string()),
     };
     if body.is_whole() && body.bytes().is_empty() {
@@ -225,7 +242,7 @@ async fn respond(face: &Face, request: Request<Incoming>) -> Answer {
                 if older { judged.older_json(seconds) } else { judged.json(seconds) },
             )
         }
-        _ => tell(face, what),
+        _ => tell(face, what).await,
     };
     if let Some((_, header)) = packed {
         said = zipped(said, header).await;
@@ -243,8 +260,11 @@ fn read(headers: &HeaderMap) -> Result<Asked, Refused> {
 }
 
 /// What somebody is told who may not ask for this.
-fn refusal(face: &Face, what: What, asked: &Asked) -> Option<Answer> {
+async fn refusal(face: &Face, what: What, asked: &Asked, client: Option<IpAddr>) -> Option<Answer> {
     let known = asked.password.as_ref().is_some_and(|password| face.node.is_token(password.as_bytes()));
+    if asked.password.is_some() && !known && face.node.wants_token() {
+        face.node.wrong_token(&face.plan.name, client).await;
+    }
     let allowed = match what {
         What::Scan { .. } | What::Ping => true,
         What::Stat | What::Auth | What::Metrics => known || !face.node.wants_token(),
@@ -262,13 +282,20 @@ fn refusal(face: &Face, what: What, asked: &Asked) -> Option<Answer> {
 }
 
 /// Answers what needs no message.
-fn tell(face: &Face, what: What) -> Answer {
-    let version = || {
-        face.node.pipeline(Some(&face.plan.pipeline)).map_or_else(|_| String::new(), |of| of.version.clone())
-    };
+async fn tell(face: &Face, what: What) -> Answer {
     match what {
-        What::Stat => answer(StatusCode::OK, JSON, face.tally.stat(&version()).to_string()),
-        What::Auth => answer(StatusCode::OK, JSON, face.tally.auth(&version()).to_string()),
+        What::Stat | What::Auth => {
+            let Ok(pipeline) = face.node.pipeline(Some(&face.plan.pipeline)) else {
+                return failed(StatusCode::SERVICE_UNAVAILABLE, "the pipeline has gone");
+            };
+            // What cannot be read now is told as nothing.
+            let learned = face.node.engine.learned(&pipeline, face.node.now()).await.unwrap_or_default();
+            let told = match what {
+                What::Stat => face.tally.stat(&pipeline.version, &learned),
+                _ => face.tally.auth(&pipeline.version, &learned),
+            };
+            answer(StatusCode::OK, JSON, told.to_string())
+        }
         What::Metrics => match face.node.metrics.page() {
             Ok(page) => answer(StatusCode::OK, HeaderValue::from_static(crate::metrics::MEDIA_TYPE), page),
             Err(_) => failed(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be written"),
@@ -367,10 +394,7 @@ async fn learn(face: &Face, asked: Asked, body: &Body, spam: bool) -> Answer {
             StatusCode::ALREADY_REPORTED,
             &format!("the message has been already learned as {class}, ignore it"),
         ),
-        Ok(_) => {
-            face.tally.learned(spam);
-            answer(StatusCode::OK, JSON, json!({"success": true}).to_string())
-        }
+        Ok(_) => answer(StatusCode::OK, JSON, json!({"success": true}).to_string()),
         Err(error @ LearnError::NoClass(_)) => failed(StatusCode::NOT_FOUND, &error.to_string()),
         Err(LearnError::Trouble(trouble)) => failed(StatusCode::SERVICE_UNAVAILABLE, &trouble.to_string()),
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use engine::LearnedTotal;
 use serde_json::{Map, Value, json};
 
 use super::answer::{ACTIONS, Judged};
@@ -19,7 +20,6 @@ pub(crate) struct Tally {
     actions: [AtomicU64; ACTIONS.len()],
     spam: AtomicU64,
     ham: AtomicU64,
-    learned: [AtomicU64; 2],
     pub(crate) connections: AtomicU64,
     /// The latest durations, in seconds.
     times: Mutex<VecDeque<f64>>,
@@ -32,11 +32,15 @@ impl Default for Tally {
             actions: Default::default(),
             spam: AtomicU64::default(),
             ham: AtomicU64::default(),
-            learned: Default::default(),
             connections: AtomicU64::default(),
             times: Mutex::default(),
         }
     }
+}
+
+/// Messages that were learned: by the classifier that knows most, as each learns the same ones.
+fn total(classifiers: &[LearnedTotal]) -> u64 {
+    classifiers.iter().map(|of| of.bad.saturating_add(of.good)).max().unwrap_or(0)
 }
 
 impl Tally {
@@ -53,13 +57,7 @@ impl Tally {
         times.push_back(took.as_secs_f64());
     }
 
-    /// Counts a message that was learned.
-    pub(crate) fn learned(&self, spam: bool) {
-        self.learned[usize::from(spam)].fetch_add(1, Relaxed);
-    }
-
-    fn common(&self, version: &str) -> Map<String, Value> {
-        let [ham, spam] = [0, 1].map(|class| self.learned[class].load(Relaxed));
+    fn common(&self, version: &str, learned: u64) -> Map<String, Value> {
         let scanned: u64 = self.actions.iter().map(|count| count.load(Relaxed)).sum();
         let members = [
             ("version", json!(env!("CARGO_PKG_VERSION"))),
@@ -67,27 +65,29 @@ impl Tally {
             ("uptime", json!(self.started.elapsed().as_secs())),
             ("read_only", json!(false)),
             ("scanned", json!(scanned)),
-            ("learned", json!(ham + spam)),
+            ("learned", json!(learned)),
         ];
         members.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
     }
 
-    /// The answer to `/stat`. What Rspamd says of its memory is 0.
-    pub(crate) fn stat(&self, version: &str) -> Value {
-        let mut answer = self.common(version);
+    /// The answer to `/stat`, with what classifiers have learned, from whomever. What Rspamd says of its memory is 0.
+    pub(crate) fn stat(&self, version: &str, classifiers: &[LearnedTotal]) -> Value {
+        let mut answer = self.common(version, total(classifiers));
         let actions = ACTIONS.iter().zip(&self.actions);
         let actions: Map<String, Value> =
             actions.map(|(name, count)| ((*name).to_owned(), json!(count.load(Relaxed)))).collect();
         let times: Vec<f64> =
             self.times.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
-        let [ham, spam] = [0, 1].map(|class| self.learned[class].load(Relaxed));
-        let classes = [("spam", spam), ("ham", ham)];
-        let classes = classes.map(|(class, learned)| {
+        let class = |of: &LearnedTotal, class: &str, learned: u64| {
             json!({
-                "symbol": format!("LEARNED_{}", class.to_uppercase()), "type": "ledger", "revision": learned,
-                "used": 0, "total": 0, "size": 0, "languages": 0, "users": 1,
+                "symbol": format!("{}_{class}", of.classifier.to_uppercase()), "type": "ledger",
+                "revision": learned, "used": 0, "total": 0, "size": 0, "languages": 0, "users": 1,
             })
-        });
+        };
+        let classes: Vec<Value> = classifiers
+            .iter()
+            .flat_map(|of| [class(of, "SPAM", of.bad), class(of, "HAM", of.good)])
+            .collect();
         let members = [
             ("actions", Value::from(actions)),
             ("scan_times", json!(times)),
@@ -103,7 +103,7 @@ impl Tally {
             ("chunks_freed", json!(0)),
             ("chunks_oversized", json!(0)),
             ("fragmented", json!(0)),
-            ("total_learns", json!(ham + spam)),
+            ("total_learns", json!(total(classifiers))),
             ("statfiles", json!(classes)),
             ("fuzzy_hashes", json!({})),
         ];
@@ -112,8 +112,8 @@ impl Tally {
     }
 
     /// The answer to `/auth`, of which `rspamc uptime` shows a part.
-    pub(crate) fn auth(&self, version: &str) -> Value {
-        let mut answer = self.common(version);
+    pub(crate) fn auth(&self, version: &str, classifiers: &[LearnedTotal]) -> Value {
+        let mut answer = self.common(version, total(classifiers));
         let names = ["clean", "greylist", "probable", "rewrite_subject", "soft_reject", "reject"];
         answer.insert("auth".to_owned(), json!("ok"));
         for (name, count) in names.iter().zip(&self.actions) {
@@ -135,16 +135,17 @@ mod tests {
             tally.scanned(&Judged::undecided(true, "", Ticket::Remove, None), Duration::from_millis(500));
         }
         tally.scanned(&Judged::undecided(false, "", Ticket::Remove, None), Duration::from_secs(2));
-        tally.learned(true);
-        let stat = tally.stat("v");
+        let learned = LearnedTotal { classifier: "learned".to_owned(), bad: 1, good: 2 };
+        let stat = tally.stat("v", &[learned]);
+        assert_eq!(stat["statfiles"][1]["symbol"], "LEARNED_HAM");
         assert_eq!(
             (&stat["scanned"], &stat["ham_count"], &stat["learned"]),
-            (&json!(41), &json!(41), &json!(1))
+            (&json!(41), &json!(41), &json!(3))
         );
         assert_eq!(stat["actions"]["no action"], 40);
         assert_eq!(stat["actions"]["soft reject"], 1);
         let times = stat["scan_times"].as_array().unwrap();
         assert_eq!((times.len(), &times[30]), (TIMES_MAX, &json!(2.0)));
-        assert_eq!(tally.auth("v")["clean"], 40);
+        assert_eq!(tally.auth("v", &[])["clean"], 40);
     }
 }

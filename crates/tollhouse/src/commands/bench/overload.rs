@@ -123,7 +123,7 @@ fn measure(args: &Args) -> Result<Measured, Failure> {
     let mail: Vec<_> = preset::find("mail").into_iter().collect();
     let directory = Directory::create(&data, &mail)?;
     let text = format!(
-        "preset = \"mail\"\n[ledger]\ndurability = \"sync\"\n[server]\nrequests_max = {}\nconnections_max = 20000\n",
+        "preset = \"mail\"\n[ledger]\ndurability = \"sync\"\n[server]\nrequests_max = {}\nconnections_max = 20000\nclient_connections_max = 20000\n",
         args.places
     );
     fs::write(directory.config_path(), text).map_err(Failure::new)?;

@@ -1,0 +1,279 @@
+//! Requests that are not whole yet: what they take in memory, of one connection and of all, and for how long.
+//!
+//! HTTP/2 gives each stream a window of its own, and what is read of a message before it is whole is kept. So a client
+//! that opens many streams, and ends none, would hold as much as it likes for as long as it likes. Here each byte that is
+//! taken in has room, in its connection's share and among all, until the message that it is part of was taken over; and a
+//! message that has begun has to be whole within the listener's time.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::http::{HeaderMap, Request};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Sleep, sleep};
+use tonic::Status;
+
+use crate::node::Node;
+
+/// Bytes that a request takes beside its fields and its body.
+const REQUEST_BYTES: usize = 1 << 10;
+/// Bytes before each message of gRPC: whether it is compressed, and its length.
+const PREFIX_BYTES: usize = 5;
+
+/// Room for the requests of one connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Intake {
+    own: Arc<Semaphore>,
+    all: Arc<Semaphore>,
+    gauge: Gauge,
+    patience: Duration,
+    /// Whether requests are one message each, which has to come at once.
+    is_unary: bool,
+}
+
+impl Intake {
+    /// Returns the room of a connection that may have so many bytes.
+    pub(crate) fn new(node: &Node, bytes: usize, patience: Duration, is_unary: bool) -> Intake {
+        Intake {
+            own: Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))),
+            all: Arc::clone(&node.intake),
+            gauge: node.metrics.grpc_unfinished.clone(),
+            patience,
+            is_unary,
+        }
+    }
+
+    /// Takes room for a request that begins. Its body then takes room as it comes.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn open(&self, request: Request<Incoming>) -> Result<Request<Metered<Incoming>>, Status> {
+        let held = self.take(REQUEST_BYTES + bytes(request.headers()))?;
+        Ok(request.map(|body| Metered::new(body, self.clone(), held)))
+    }
+
+    fn take(&self, bytes: usize) -> Result<Held, Status> {
+        let count = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let take = |places: &Arc<Semaphore>| Arc::clone(places).try_acquire_many_owned(count);
+        let crowded = |of| move |_| Status::resource_exhausted(format!("too much of {of} is not whole yet"));
+        let own = take(&self.own).map_err(crowded("this connection"))?;
+        let all = take(&self.all).map_err(crowded("all connections"))?;
+        self.gauge.inc_by(i64::from(count));
+        Ok(Held { own, all, gauge: self.gauge.clone() })
+    }
+}
+
+fn bytes(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
+}
+
+/// Room that is taken.
+#[derive(Debug)]
+struct Held {
+    own: OwnedSemaphorePermit,
+    all: OwnedSemaphorePermit,
+    gauge: Gauge,
+}
+
+impl Held {
+    fn bytes(&self) -> usize {
+        self.own.num_permits()
+    }
+
+    fn add(&mut self, mut more: Held) {
+        // What is moved out of it the gauge goes on having.
+        let count = more.bytes();
+        let moved = more.own.split(count).zip(more.all.split(count));
+        if let Some((own, all)) = moved {
+            self.own.merge(own);
+            self.all.merge(all);
+        }
+    }
+
+    fn shrink_to(&mut self, bytes: usize) {
+        let count = self.bytes().saturating_sub(bytes);
+        drop((self.own.split(count), self.all.split(count)));
+        self.gauge.dec_by(count as i64);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.gauge.dec_by(self.bytes() as i64);
+    }
+}
+
+/// The lengths of messages as they come.
+#[derive(Debug, Default)]
+struct Framing {
+    prefix: [u8; PREFIX_BYTES],
+    /// Bytes of the prefix that are there.
+    known: usize,
+    /// Bytes of the message that are still to come.
+    missing: usize,
+    /// Bytes of the message, its prefix included, that are there.
+    unfinished: usize,
+}
+
+impl Framing {
+    fn feed(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            if self.known < PREFIX_BYTES {
+                let count = data.len().min(PREFIX_BYTES - self.known);
+                self.prefix[self.known..self.known + count].copy_from_slice(&data[..count]);
+                self.known += count;
+                self.unfinished += count;
+                data = &data[count..];
+                let [_, length @ ..] = self.prefix;
+                self.missing = u32::from_be_bytes(length) as usize;
+            } else {
+                let count = data.len().min(self.missing);
+                self.missing -= count;
+                self.unfinished += count;
+                data = &data[count..];
+            }
+            if self.known == PREFIX_BYTES && self.missing == 0 {
+                (self.known, self.unfinished) = (0, 0);
+            }
+        }
+    }
+}
+
+/// A request's body that takes room as it comes.
+#[derive(Debug)]
+pub(crate) struct Metered<B> {
+    body: B,
+    intake: Intake,
+    framing: Framing,
+    /// Room of the request itself, and behind it that of what has come.
+    held: Held,
+    request_bytes: usize,
+    late: Option<Pin<Box<Sleep>>>,
+}
+
+impl<B> Metered<B> {
+    fn new(body: B, intake: Intake, held: Held) -> Metered<B> {
+        let late = intake.is_unary.then(|| Box::pin(sleep(intake.patience)));
+        Metered { body, framing: Framing::default(), request_bytes: held.bytes(), held, late, intake }
+    }
+
+    fn take_in(&mut self, data: &Bytes) -> Result<(), Status> {
+        self.held.add(self.intake.take(data.len())?);
+        self.framing.feed(data);
+        if self.framing.unfinished == 0 {
+            self.late = None;
+        } else if self.late.is_none() {
+            self.late = Some(Box::pin(sleep(self.intake.patience)));
+        }
+        Ok(())
+    }
+}
+
+impl<B> Body for Metered<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = &mut *self;
+        // Who asks for more has taken over what was whole.
+        this.held.shrink_to(this.request_bytes + this.framing.unfinished);
+        match Pin::new(&mut this.body).poll_frame(context) {
+            Poll::Ready(Some(Ok(frame))) => {
+                let taken = frame.data_ref().map_or(Ok(()), |data| this.take_in(data));
+                Poll::Ready(Some(taken.map(|()| frame)))
+            }
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(Status::from_error(error.into())))),
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending => match &mut this.late {
+                None => Poll::Pending,
+                Some(late) => {
+                    ready!(late.as_mut().poll(context));
+                    Poll::Ready(Some(Err(Status::deadline_exceeded("the request was not whole in time"))))
+                }
+            },
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// However messages are cut, what is unfinished is what came since the last one's end.
+        #[test]
+        fn lengths_are_found_however_they_are_cut(
+            lengths in prop::collection::vec(0usize..40, 1..12),
+            cuts in prop::collection::vec(1usize..30, 1..60),
+        ) {
+            let mut bytes = Vec::new();
+            let mut ends = vec![0];
+            for length in lengths {
+                bytes.push(0);
+                bytes.extend_from_slice(&(length as u32).to_be_bytes());
+                bytes.resize(bytes.len() + length, 0xff);
+                ends.push(bytes.len());
+            }
+            let (mut framing, mut at) = (Framing::default(), 0);
+            for cut in cuts {
+                let to = bytes.len().min(at + cut);
+                framing.feed(&bytes[at..to]);
+                at = to;
+                let begun = ends.iter().rev().find(|end| **end <= at).unwrap();
+                prop_assert_eq!(framing.unfinished, at - begun);
+            }
+        }
+    }
+
+    fn intake(own: usize, all: &Arc<Semaphore>) -> Intake {
+        Intake {
+            own: Arc::new(Semaphore::new(own)),
+            all: Arc::clone(all),
+            gauge: Gauge::default(),
+            patience: Duration::from_secs(10),
+            is_unary: false,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_taken_over_makes_room() {
+        let all = Arc::new(Semaphore::new(100));
+        let of = intake(60, &all);
+        let held = of.take(10).unwrap();
+        let mut body = Metered::new(http_body_util::Empty::<Bytes>::new(), of.clone(), held);
+        body.take_in(&Bytes::from_static(&[0, 0, 0, 0, 20, 1, 2, 3])).unwrap();
+        assert_eq!((all.available_permits(), body.late.is_some(), of.gauge.get()), (82, true, 18));
+        body.take_in(&Bytes::from_static(&[0; 20])).unwrap();
+        // Its connection has no more, though there is some among all; and another connection has.
+        assert_eq!(of.take(40).unwrap_err().code(), tonic::Code::ResourceExhausted);
+        drop(intake(60, &all).take(40).unwrap());
+        // Three bytes are of the next message.
+        let polled = futures_util::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
+        assert!(polled.is_none());
+        assert_eq!((all.available_permits(), of.gauge.get()), (87, 13));
+        drop(body);
+        assert_eq!((all.available_permits(), of.own.available_permits(), of.gauge.get()), (100, 60, 0));
+    }
+}

@@ -1,0 +1,65 @@
+//! The line that the log has of each message: from whom, to whom, what was decided, by which rules, and how long it took.
+
+use std::time::Duration;
+
+use engine::ListenerPlan;
+
+use super::told::{self, on_one_line};
+use super::{Message, Outcome};
+
+/// Most recipients and rules that a line names.
+const NAMED_MAX: usize = 10;
+/// Characters of a name that somebody else has chosen.
+const CHARS_MAX: usize = 200;
+
+/// What is known of a message before it is judged.
+pub(super) struct Line {
+    id: String,
+    client: String,
+    from: String,
+    to: String,
+}
+
+impl Line {
+    pub(super) fn of(message: &Message) -> Line {
+        let text = |text: &str| on_one_line(text, CHARS_MAX);
+        let envelope = &message.envelope;
+        Line {
+            id: text(message.id.as_deref().unwrap_or_default()),
+            client: envelope.client_ip.map(|ip| ip.to_string()).unwrap_or_default(),
+            from: text(envelope.sender.as_deref().unwrap_or_default()),
+            to: named(envelope.recipients.len(), envelope.recipients.iter().map(|recipient| text(recipient))),
+        }
+    }
+
+    pub(super) fn write(&self, plan: &ListenerPlan, outcome: &Outcome, took: Duration) {
+        let Line { id: queue_id, client, from, to } = self;
+        let (listener, ms) = (&plan.name, took.as_millis() as u64);
+        match outcome {
+            Outcome::Decided(decision) => {
+                let verdict = &decision.verdict;
+                let (id, action, score) = (decision.id, verdict.action, verdict.score);
+                let reply = told::reply(plan, action).name();
+                let fired =
+                    verdict.reasons.iter().map(|reason| format!("{}({:.1})", reason.rule, reason.score));
+                let rules = named(verdict.reasons.len(), fired);
+                tracing::info!(
+                    listener, queue_id, client, from, to, %id, %action, reply, score, rules, ms, "answered"
+                );
+            }
+            Outcome::FailOpen(trouble) | Outcome::FailClosed(trouble) => {
+                let reply = if matches!(outcome, Outcome::FailOpen(_)) { "pass" } else { "defer" };
+                tracing::warn!(listener, queue_id, client, from, to, %trouble, reply, ms, "not decided on");
+            }
+        }
+    }
+}
+
+/// The first of them, and how many more there are.
+fn named(count: usize, names: impl Iterator<Item = String>) -> String {
+    let mut text = names.take(NAMED_MAX).collect::<Vec<_>>().join(",");
+    if count > NAMED_MAX {
+        text += &format!(",+{}", count - NAMED_MAX);
+    }
+    text
+}
