@@ -161,7 +161,8 @@ mod tests {
             let reading = node.prepare(&pipeline, event, node.now(), Lookups::None);
             Deadline::after(Duration::from_millis(1)).bound(reading)
         };
-        let message = || Event { raw: Some(Arc::from(&b"From: a@example.org\r\n\r\nb\r\n"[..])), ..Event::default() };
+        let message =
+            || Event { raw: Some(Arc::from(&b"From: a@example.org\r\n\r\nb\r\n"[..])), ..Event::default() };
         assert_eq!(prepare(message()).await.err(), Some(Late));
         assert!(prepare(Event::default()).await.is_ok());
         drop(taken);
