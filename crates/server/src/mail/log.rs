@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use content::message::Envelope;
 use engine::ListenerPlan;
+use judge::Verdict;
 
 use super::told::{self, on_one_line};
-use super::{Message, Outcome};
+use super::{Consulted, Outcome};
 
 /// Most recipients and rules that a line names.
 const NAMED_MAX: usize = 10;
@@ -21,15 +23,26 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn of(message: &Message) -> Line {
+    pub(super) fn of(envelope: &Envelope, id: Option<&str>) -> Line {
         let text = |text: &str| on_one_line(text, CHARS_MAX);
-        let envelope = &message.envelope;
         Line {
-            id: text(message.id.as_deref().unwrap_or_default()),
+            id: text(id.unwrap_or_default()),
             client: envelope.client_ip.map(|ip| ip.to_string()).unwrap_or_default(),
             from: text(envelope.sender.as_deref().unwrap_or_default()),
             to: named(envelope.recipients.len(), envelope.recipients.iter().map(|recipient| text(recipient))),
         }
+    }
+
+    /// Tells what was thought of an envelope, and answered.
+    pub(super) fn consulted(&self, plan: &ListenerPlan, consulted: &Consulted, answer: &str, took: Duration) {
+        let Line { id: queue_id, client, from, to } = self;
+        let Consulted { verdict, id } = consulted;
+        let (listener, ms) = (&plan.name, took.as_millis() as u64);
+        let id = id.map(|id| id.to_string()).unwrap_or_default();
+        let (action, score, rules) = (verdict.action, verdict.score, rules(verdict));
+        tracing::info!(
+            listener, queue_id, client, from, to, id, %action, answer, score, rules, ms, "answered"
+        );
     }
 
     pub(super) fn write(&self, plan: &ListenerPlan, outcome: &Outcome, took: Duration) {
@@ -53,6 +66,12 @@ impl Line {
             }
         }
     }
+}
+
+/// The rules that fired, and what each has added.
+fn rules(verdict: &Verdict) -> String {
+    let fired = verdict.reasons.iter().map(|reason| format!("{}({:.1})", reason.rule, reason.score));
+    named(verdict.reasons.len(), fired)
 }
 
 /// The first of them, and how many more there are.

@@ -219,7 +219,7 @@ impl Face {
     /// message is counted and then left unjudged.
     pub(crate) async fn decide(&self, message: Message) -> Outcome {
         let started = Instant::now();
-        let line = log::Line::of(&message);
+        let line = log::Line::of(&message.envelope, message.id.as_deref());
         let decided = self.in_time(message, Lookups::Configured, |node, prepared, _, _| async move {
             let decisions = node.engine.decide(vec![prepared]).await?;
             Ok(decisions.into_iter().next())

@@ -88,13 +88,18 @@ fn one_message_is_decided_on_once() {
 }
 
 #[test]
-fn in_trouble_nothing_is_said() {
+fn in_trouble_the_listener_says_what_happens() {
     let fine = request("4.a", "ann@example.org", "bob@example.net");
-    with_listener("policy", &[("server.requests_max", "1")], |server| {
-        let _at_work = unfinished(server);
-        assert_eq!(answers(server, fine.as_bytes(), usize::MAX), [""; 0]);
-        assert!(server.get("/metrics").body.contains("reason=\"overloaded\"} 1"));
-    });
+    for (on_error, expected) in
+        [("open", "DUNNO"), ("closed", "DEFER_IF_PERMIT 4.7.1 Not now, please try again later")]
+    {
+        let settings = [("server.requests_max", "1"), ("listener.m.on_error", on_error)];
+        with_listener("policy", &settings, |server| {
+            let _at_work = unfinished(server);
+            assert_eq!(answers(server, fine.as_bytes(), usize::MAX), [expected]);
+            assert!(server.get("/metrics").body.contains("reason=\"overloaded\"} 1"));
+        });
+    }
     with_listener("policy", &[], |server| {
         for wrong in ["hello\n\n", "request=other\n\n", "\n\n"] {
             assert_eq!(

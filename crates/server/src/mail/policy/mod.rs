@@ -1,20 +1,23 @@
 //! Postfix's policy delegation: asked about an envelope before its message comes, answered with an action of Postfix's
 //! `access(5)`.
 //!
-//! One message is decided on once: further requests of the same instance and state get the same answer. In trouble
-//! nothing is answered and the connection is closed, as Postfix asks; what it does then is its own setting.
+//! One message is decided on once: further requests of the same instance and state get the same answer. What cannot
+//! be decided on the listener's `on_error` answers; who is not understood is closed on, and what Postfix does then is its own
+//! setting.
 
 pub mod request;
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use engine::{Acting, ListenerPlan, MailReply};
+use engine::{Acting, Failing, ListenerPlan, MailReply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use self::request::{Decoder, Request};
 use super::answer::TOLLHOUSE;
 use super::limits::Part;
+use super::log::Line;
 use super::{Consulted, Face};
 use crate::listen::{Stop, Stream};
 
@@ -37,7 +40,7 @@ pub(super) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop
                     return face.misused(stream.client(), "protocol", &error);
                 }
             };
-            let Some(action) = answer(&face, request, &mut last, &mut message).await else { return };
+            let action = answer(&face, request, &mut last, &mut message).await;
             if stream.write_all(format!("action={action}\n\n").as_bytes()).await.is_err() {
                 return;
             }
@@ -60,13 +63,8 @@ struct Answered {
     action: String,
 }
 
-/// The action for a request; none in trouble.
-async fn answer(
-    face: &Face,
-    request: Request,
-    last: &mut Option<Answered>,
-    message: &mut String,
-) -> Option<String> {
+/// The action for a request.
+async fn answer(face: &Face, request: Request, last: &mut Option<Answered>, message: &mut String) -> String {
     let Request { state, instance, envelope, queue_id } = request;
     if state == "RCPT" {
         // What hangs on the client and the sender is taken once a message, the rest for each recipient.
@@ -74,23 +72,35 @@ async fn answer(
         message.clone_from(&instance);
         let part = if is_next { Part::Recipient } else { Part::All };
         if let Some(reply) = face.limited(&envelope, part).await {
-            return Some(limited(&face.plan, reply));
+            return limited(&face.plan, reply);
         }
     }
     let same =
         last.as_ref().filter(|last| !instance.is_empty() && last.instance == instance && last.state == state);
     if let Some(last) = same {
-        return Some(last.action.clone());
+        return last.action.clone();
     }
-    let client = envelope.client_ip;
-    let consulted = face.consult(envelope, face.event_id(&instance)).await.ok()?;
-    let action = action(&face.plan, &consulted);
-    let Consulted { verdict, id } = consulted;
-    let (score, verdict) = (verdict.score, verdict.action);
-    let id = id.map(|id| id.to_string()).unwrap_or_default();
-    tracing::info!(?client, state, queue_id, id, action = %verdict, score, answer = action, "answered");
+    let started = Instant::now();
+    let line = Line::of(&envelope, Some(&queue_id));
+    let action = match face.consult(envelope, face.event_id(&instance)).await {
+        Ok(consulted) => {
+            let action = action(&face.plan, &consulted);
+            line.consulted(&face.plan, &consulted, &action, started.elapsed());
+            action
+        }
+        // Asked again for the next recipient, it may be known.
+        Err(_) => return undecided(&face.plan),
+    };
     *last = Some(Answered { instance, state, action: action.clone() });
-    Some(action)
+    action
+}
+
+/// The action for an envelope that could not be decided on.
+fn undecided(plan: &ListenerPlan) -> String {
+    match plan.on_error {
+        Failing::Closed if plan.acting == Acting::Enforce => limited(plan, MailReply::Defer),
+        Failing::Open | Failing::Closed => "DUNNO".to_owned(),
+    }
 }
 
 /// The action for an envelope that is over a limit.
