@@ -3,6 +3,7 @@
 
 use std::sync::LazyLock;
 
+use content::budget::{Budget, Cancellation};
 use content::message::{self, EnvelopeColumns, ITEMS_MAX, MailColumns};
 use event::{Schema, SchemaBuilder, Value};
 use libfuzzer_sys::fuzz_target;
@@ -28,7 +29,8 @@ fuzz_target!(|input: &[u8]| {
     let mut raw = format!("Content-Type: {kind}\nContent-Transfer-Encoding: binary\n\n").into_bytes();
     raw.extend_from_slice(content);
     let mut row = schema.empty_row();
-    message::features(&raw, envelope, mail, &mut row);
+    let budget = Budget::of_message(raw.len(), &Cancellation::default());
+    message::features(&raw, &budget, envelope, mail, &mut row);
     for slot in [mail.attachment_kinds, mail.archive_names, mail.attachment_pieces, mail.attachment_links] {
         let count = row.get(slot).and_then(Value::as_list).map_or(0, |items| items.len());
         assert!(count <= ITEMS_MAX);

@@ -5,6 +5,7 @@
 use std::sync::LazyLock;
 
 use content::authentication::{self, AuthColumns, PROPERTIES_MAX, RESULTS_MAX, Trust, WORD_BYTES_MAX};
+use content::budget::{Budget, Cancellation};
 use content::message::{self, EnvelopeColumns, MailColumns};
 use event::{Schema, SchemaBuilder};
 use libfuzzer_sys::fuzz_target;
@@ -31,7 +32,8 @@ fuzz_target!(|raw: &[u8]| {
     let (schema, envelope, mail, auth) = &*COLUMNS;
     let trust = Trust { servers: vec!["mx.example.net".into()], received: 1, sealers: vec!["example.org".into()] };
     let mut row = schema.empty_row();
-    message::features(raw, envelope, mail, &mut row);
+    let budget = Budget::of_message(raw.len(), &Cancellation::default());
+    message::features(raw, &budget, envelope, mail, &mut row);
     authentication::features(raw, &trust, mail, auth, &mut row);
     row.set(auth.arc, "pass");
     authentication::arc_features(raw, &trust, auth, &mut row);

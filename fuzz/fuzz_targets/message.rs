@@ -3,6 +3,7 @@
 
 use std::sync::LazyLock;
 
+use content::budget::{Budget, Cancellation};
 use content::message::{self, Envelope, EnvelopeColumns, MailColumns};
 use content::network::Prefixes;
 use content::piece::{Normalise, PIECES_MAX, pieces};
@@ -25,7 +26,8 @@ fuzz_target!(|raw: &[u8]| {
         row.set(schema.slot(&name).unwrap(), value);
     }
     message::envelope_features(envelope, Prefixes::default(), &mut row);
-    message::features(raw, envelope, mail, &mut row);
+    let budget = Budget::of_message(raw.len(), &Cancellation::default());
+    message::features(raw, &budget, envelope, mail, &mut row);
     for value in row.values().iter().flatten() {
         for how in Normalise::ALL {
             let mut count = 0;

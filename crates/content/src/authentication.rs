@@ -557,7 +557,13 @@ mod tests {
         let columns = AuthColumns::register(&mut builder).unwrap();
         let schema = builder.finish();
         let mut row = schema.empty_row();
-        crate::message::features(message.as_bytes(), &envelope, &mail, &mut row);
+        crate::message::features(
+            message.as_bytes(),
+            &crate::budget::Budget::ample(),
+            &envelope,
+            &mail,
+            &mut row,
+        );
         features(message.as_bytes(), trust, &mail, &columns, &mut row);
         let values = schema.columns().iter().zip(row.values());
         let told = values.filter(|(column, _)| column.name.starts_with("auth."));

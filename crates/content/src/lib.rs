@@ -6,14 +6,15 @@
 //! [`network`], [`fingerprint`]. [`authentication`] reads who vouches for a message.
 //!
 //! Everything here is a pure function of its arguments: no clock, no files, no network, no state. All input is
-//! taken to be hostile: each function is linear in what it reads, reads a documented number of bytes at most,
-//! never recurses on the input's nesting, and cannot fail other than by saying so.
+//! taken to be hostile: each function is linear in what it reads, reads a documented number of bytes at most and no
+//! more than its [`budget`] pays for, never recurses on the input's nesting, and cannot fail other than by saying so.
 
 pub mod address;
 pub mod arf;
 pub mod attachment;
 mod attack;
 pub mod authentication;
+pub mod budget;
 pub mod classifier;
 mod contact;
 pub mod disguise;
@@ -21,6 +22,7 @@ pub mod fingerprint;
 mod handwriting;
 mod html;
 pub mod imitation;
+pub mod inflate;
 pub mod json;
 pub mod language;
 pub mod link;

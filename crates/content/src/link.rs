@@ -14,6 +14,8 @@ pub const LINK_BYTES_MAX: usize = 2_048;
 /// Longest run of text without white space in which links are looked for as a whole; a longer one is taken in
 /// pieces of this length. It bounds the finder, which looks back from every dot and colon.
 const TOKEN_BYTES_MAX: usize = 1_024;
+/// Steps of a byte of a text that [`find`] looks through.
+pub(crate) const STEPS_A_BYTE: u64 = 30;
 
 /// A normalised link to a host.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,8 +8,9 @@
 //! Everything is bounded: at most [`MESSAGE_BYTES_MAX`] bytes of a message are looked at, [`PARTS_MAX`] leaf
 //! parts nested [`DEPTH_MAX`] deep, [`FIELDS_MAX`] header fields of which [`FIELD_BYTES_MAX`] bytes each are
 //! parsed, [`TEXT_BYTES_MAX`] bytes of visible text from [`SOURCE_BYTES_MAX`] bytes of encoded text,
-//! [`LINKS_MAX`] links, [`ITEMS_MAX`] items of other lists, [`ITEM_BYTES_MAX`] bytes a string. Time is linear in
-//! the bytes looked at.
+//! [`LINKS_MAX`] links, [`ITEMS_MAX`] items of other lists, [`ITEM_BYTES_MAX`] bytes a string. All work is charged to the
+//! message's [`Budget`]; what is left out when that ends is said by `mail.cut_short`. Attachments can use up half of
+//! it, and the sources of texts half of the rest: nothing that comes first hides all that follows.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -20,6 +21,7 @@ use mail_parser::{Addr, DateTime, HeaderValue, Host};
 
 use crate::address::{Address, NULL_SENDER};
 use crate::attachment::Attachments;
+use crate::budget::Budget;
 use crate::fingerprint::fingerprints;
 use crate::html::{self, Limits};
 use crate::link::{self, Found, Link, Tricks};
@@ -53,6 +55,18 @@ pub const RECIPIENTS_MAX: usize = 1_000;
 pub const ITEMS_MAX: usize = 200;
 /// Longest string and list item but for `mail.body_text`; longer ones are cut.
 pub const ITEM_BYTES_MAX: usize = 2_048;
+
+/// Steps of the fields that facts are made of, whatever stands in them.
+const HEADER_STEPS: u64 = 20_000;
+/// Steps of a byte of a text's source: its encoding, its charset, test patterns.
+const STEPS_A_SOURCE_BYTE: u64 = 8;
+/// Steps of a byte of text: normalised, counted, looked through for what is hidden in it, folded.
+const STEPS_A_TEXT_BYTE: u64 = 50;
+/// Steps that a byte beyond ASCII costs more.
+const STEPS_A_FOREIGN_BYTE: u64 = 150;
+/// Steps of a link, and of each of its bytes.
+const LINK_STEPS: u64 = 2_000;
+const STEPS_A_LINK_BYTE: u64 = 60;
 
 /// The fact that holds the visible text, in the form of [`crate::disguise::normalise`].
 pub const BODY_TEXT: &str = "mail.body_text";
@@ -167,6 +181,7 @@ event::columns! {
         parts: Integer "mail.parts" "Number of leaf parts",
         defects: List "mail.defects" "What is wrong with the form, such as `unclosed` or `bad-encoding`",
         defect_count: Integer "mail.defect_count" "Number of kinds of defects of form",
+        cut_short: Bool "mail.cut_short" "Whether reading ended before the message did, as it cost too much or took too long: the facts are of what was read until then",
         charset: String "mail.charset" "Charset of the first text part, lower case",
         has_html: Bool "mail.has_html" "Whether there is an HTML part",
         html_only: Bool "mail.html_only" "Whether there is an HTML part and no plain one",
@@ -359,19 +374,32 @@ pub fn envelope_features(columns: &EnvelopeColumns, prefixes: Prefixes, facts: &
 /// Facts that compare with the envelope are missing where the row has none; fill it first
 /// ([`envelope_features`]).
 ///
-/// Costs about 160 µs for a message of 5 KB.
-pub fn features(raw: &[u8], envelope: &EnvelopeColumns, columns: &MailColumns, facts: &mut Facts) {
+/// Costs about 160 µs for a message of 5 KB, and never more than the budget holds.
+pub fn features(
+    raw: &[u8],
+    budget: &Budget,
+    envelope: &EnvelopeColumns,
+    columns: &MailColumns,
+    facts: &mut Facts,
+) {
     let looked_at = &raw[..raw.len().min(MESSAGE_BYTES_MAX)];
-    let mut skeleton = mime::walk(looked_at);
+    let mut skeleton = mime::walk(looked_at, budget);
     if looked_at.len() < raw.len() {
         skeleton.defects.add(Defect::TooLarge);
     }
     facts.set(columns.size, raw.len());
     facts.set(columns.parts, skeleton.parts.len());
-    header_features(&skeleton.header, envelope, columns, facts, &mut skeleton.defects);
-    Attachments::read(&skeleton.parts, &mut skeleton.defects).fill(columns, facts);
-    let body = Body::read(&skeleton.parts, &mut skeleton.defects);
-    body.fill(columns, facts);
+    if budget.spend(HEADER_STEPS) {
+        header_features(&skeleton.header, envelope, columns, facts, &mut skeleton.defects);
+    }
+    let half = budget.share(2);
+    Attachments::read(&skeleton.parts, &half, &mut skeleton.defects).fill(columns, facts);
+    budget.rejoin(&half);
+    let half = budget.share(2);
+    let body = Body::read(&skeleton.parts, &half, &mut skeleton.defects);
+    budget.rejoin(&half);
+    body.fill(budget, columns, facts);
+    facts.set(columns.cut_short, budget.is_short());
     let defects = skeleton.defects.names();
     facts.set(columns.defect_count, defects.len());
     set_list(facts, columns.defects, defects);
@@ -608,8 +636,12 @@ struct Links {
 }
 
 impl Links {
-    /// Adds what leads somewhere; false once there is no room for another link.
-    fn add(&mut self, target: &str) -> bool {
+    /// Adds what leads somewhere; false once there is no room for another link, or nothing to pay for it.
+    fn add(&mut self, target: &str, budget: &Budget) -> bool {
+        let bytes = target.len().min(link::LINK_BYTES_MAX);
+        if !budget.spend(LINK_STEPS + STEPS_A_LINK_BYTE * bytes as u64) {
+            return false;
+        }
         let scheme = target.get(..7).unwrap_or_default().to_ascii_lowercase();
         if scheme.starts_with("mailto:") {
             let address = target[7..].split('?').next().and_then(Address::parse);
@@ -635,7 +667,7 @@ impl Links {
         for _ in 0..redirect::DEPTH_MAX {
             let target = redirect::target(&link);
             let room = self.add_link(link);
-            let Some(target) = target.filter(|_| room) else { return room };
+            let Some(target) = target.filter(|_| room && budget.spend(LINK_STEPS)) else { return room };
             self.redirects += 1;
             link = target;
         }
@@ -666,24 +698,31 @@ impl Links {
         self.urls.add(cut(&link.url))
     }
 
-    fn add_text(&mut self, text: &str) {
-        link::find(text, |found| match found {
-            Found::Url(url) => self.add(url),
+    fn add_text(&mut self, text: &str, budget: &Budget) {
+        link::find(budget.cut(text, link::STEPS_A_BYTE), |found| match found {
+            Found::Url(url) => self.add(url, budget),
             Found::Address(address) => {
                 self.addresses.add(Address::parse(address).map(|address| address.full).unwrap_or_default());
-                true
+                budget.spend(LINK_STEPS)
             }
         });
     }
 
     /// Adds the contact data of the visible text, and what of it was hidden.
-    fn add_contacts(&mut self, written: &str, plain: &str, columns: &MailColumns, facts: &mut Facts) {
+    fn add_contacts(
+        &mut self,
+        written: &str,
+        plain: &str,
+        budget: &Budget,
+        columns: &MailColumns,
+        facts: &mut Facts,
+    ) {
         let (mut addresses, mut links) = (0usize, 0usize);
         let disguised_phones = contact::phones(written, plain, |digits| _ = self.phones.add(digits));
         reveal::find(plain, |revealed| match revealed {
             Revealed::Url(url) => {
                 links += 1;
-                self.add(&url);
+                self.add(&url, budget);
             }
             Revealed::Address(address) => {
                 addresses += 1;
@@ -721,8 +760,19 @@ impl Links {
     }
 }
 
+/// Cuts a text to what can be paid for.
+fn affordable<'t>(text: &'t str, budget: &Budget) -> &'t str {
+    let text = budget.cut(text, STEPS_A_TEXT_BYTE);
+    let mut foreign = text.bytes().enumerate().filter(|(_, byte)| !byte.is_ascii()).map(|(at, _)| at);
+    let count = foreign.clone().count();
+    match budget.afford(count, STEPS_A_FOREIGN_BYTE) {
+        paid if paid < count => text::truncate(text, foreign.nth(paid).unwrap_or_default()),
+        _ => text,
+    }
+}
+
 impl Body {
-    fn read(parts: &[Part<'_>], defects: &mut Defects) -> Body {
+    fn read(parts: &[Part<'_>], budget: &Budget, defects: &mut Defects) -> Body {
         let mut body = Body {
             text: String::new(),
             links: Links {
@@ -755,7 +805,8 @@ impl Body {
             parts.iter().filter(|part| part.role == Role::Html).filter_map(|part| part.alternative).collect();
         let mut source_left = SOURCE_BYTES_MAX;
         for part in parts.iter().filter(|part| part.role != Role::Attachment) {
-            let decoded = part.decode(source_left, defects);
+            let bytes = budget.afford(part.encoded_len().min(source_left), STEPS_A_SOURCE_BYTE);
+            let decoded = part.decode(bytes, defects);
             source_left = source_left.saturating_sub(part.encoded_len());
             body.base64_text |=
                 part.encoding == Encoding::Base64 && !decoded.is_empty() && decoded.is_ascii();
@@ -766,11 +817,11 @@ impl Body {
             let left = TEXT_BYTES_MAX.saturating_sub(body.text.len());
             if part.role == Role::Html {
                 body.has_html = true;
-                body.add_html(&source, left);
+                body.add_html(&source, left, budget);
             } else {
                 body.has_plain = true;
                 let source = text::truncate(&source, TEXT_BYTES_MAX);
-                body.links.add_text(source);
+                body.links.add_text(source, budget);
                 if part.alternative.is_none_or(|alternative| !shown.contains(&alternative)) {
                     body.text.push_str(text::truncate(source, left));
                     body.text.push('\n');
@@ -780,20 +831,23 @@ impl Body {
         body
     }
 
-    fn add_html(&mut self, source: &str, text_bytes: usize) {
-        let page = html::read(source, Limits { text_bytes, references: LINKS_MAX });
+    fn add_html(&mut self, source: &str, text_bytes: usize, budget: &Budget) {
+        let page = html::read(source, Limits { text_bytes, references: LINKS_MAX }, budget);
         self.html.add(page.marks);
         for reference in &page.references {
-            self.links.add(&reference.target);
+            if !budget.spend(link::STEPS_A_BYTE * reference.text.len() as u64) {
+                break;
+            }
+            self.links.add(&reference.target, budget);
             self.links.compare(&reference.target, &reference.text);
         }
-        self.links.add_text(&page.outside);
+        self.links.add_text(&page.outside, budget);
         self.text.push_str(&page.text);
         self.text.push('\n');
     }
 
-    fn fill(mut self, columns: &MailColumns, facts: &mut Facts) {
-        let text = self.text.trim();
+    fn fill(mut self, budget: &Budget, columns: &MailColumns, facts: &mut Facts) {
+        let text = affordable(self.text.trim(), budget);
         let (mut chars, mut alphanumeric, mut digits) = (0usize, 0usize, 0usize);
         for c in text.chars() {
             chars += 1;
@@ -804,9 +858,13 @@ impl Body {
             facts.set(columns.digit_share, digits as f64 / alphanumeric.max(digits) as f64);
         }
         facts.set(columns.text_chars, chars);
-        let plain = text::plain(text);
+        let mut plain = text::plain(text);
+        // Signs that stand for several characters make more of it.
+        let grown = plain.len().saturating_sub(text.len());
+        let paid = budget.afford(grown, STEPS_A_TEXT_BYTE + STEPS_A_FOREIGN_BYTE);
+        plain.truncate(plain.floor_char_boundary(plain.len() - grown + paid));
         let normalised = prose::fill(text, &plain, columns, facts);
-        self.links.add_contacts(text, &plain, columns, facts);
+        self.links.add_contacts(text, &plain, budget, columns, facts);
         facts.set(columns.body_empty, normalised.is_empty());
         set_list(facts, columns.fingerprints, fingerprints(&normalised));
         if !normalised.is_empty() {

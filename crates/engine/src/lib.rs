@@ -31,6 +31,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use content::budget::Cancellation;
 use event::{Event, Key, Secret, Shingle, Span, Time, Value};
 use futures_util::future::join;
 use judge::{Action, Outcome, Reason, Verdict};
@@ -546,14 +547,24 @@ impl Engine {
     /// event ─► 1 fields ─► 2 content features ─► 3 keys
     /// ```
     ///
-    /// Who has something to add to the facts of the content calls [`Engine::read`] and [`Engine::key`] instead.
+    /// Who has something to add to the facts of the content, or wants to end the reading before it is done, calls
+    /// [`Engine::read`] and [`Engine::key`] instead.
     pub fn prepare(&self, pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> Prepared {
-        self.key(self.read(pipeline, event, arrival))
+        self.key(self.read(pipeline, event, arrival, &Cancellation::default()))
     }
 
     /// Stages 1 and 2: the facts that the event and its content show. Pure.
-    pub fn read(&self, pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> Read {
-        Read(features::fill(fields::fill(pipeline, event, arrival)))
+    ///
+    /// Costs what a message of its size may cost ([`content::budget`]) and ends within milliseconds once it is
+    /// cancelled: the facts are then those of what was read, and `mail.cut_short` says so.
+    pub fn read(
+        &self,
+        pipeline: &Arc<Pipeline>,
+        event: Event,
+        arrival: Time,
+        cancellation: &Cancellation,
+    ) -> Read {
+        Read(features::fill(fields::fill(pipeline, event, arrival), cancellation))
     }
 
     /// Stage 3: the keys of these facts. Pure.

@@ -11,9 +11,9 @@
 //! places of their own, so that short ones do not wait behind them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
 
+use content::budget::Cancellation;
 use event::{Event, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -30,21 +30,6 @@ const SHORT_BYTES_MAX: usize = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it could not be read in time; nothing of it was counted")]
 pub(crate) struct Late;
-
-/// A sign to a reading that nobody waits for it any more.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Cancellation(Arc<AtomicBool>);
-
-impl Cancellation {
-    /// Returns whether the reading is to end.
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
 
 /// Places for readings.
 #[derive(Debug)]
@@ -86,7 +71,7 @@ impl ReadingPool {
         work: impl FnOnce(&Cancellation) -> T + Send + 'static,
     ) -> Result<T, Late> {
         let place = self.enter(bytes).await?;
-        let cancellation = Cancellation::default();
+        let cancellation = Cancellation::new();
         let told = cancellation.clone();
         let reading = blocking(move || {
             let _place = place;

@@ -1,10 +1,13 @@
 //! Calendar objects (RFC 5545): who asks for what, and where it leads.
 
 use crate::address::Address;
+use crate::budget::Budget;
 use crate::link::{self, Found};
 
 /// Most bytes that are read.
 const BYTES_MAX: usize = 256 * 1024;
+/// Steps of a byte of a line in which links are looked for.
+const STEPS_A_BYTE_OF_LINKS: u64 = link::STEPS_A_BYTE;
 
 /// What an invitation says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,7 +18,7 @@ pub(super) struct Invitation {
 }
 
 /// Reads an object; links in any of its properties are given to `link`.
-pub(super) fn read(text: &str, mut link: impl FnMut(&str)) -> Invitation {
+pub(super) fn read(text: &str, mut link: impl FnMut(&str), budget: &Budget) -> Invitation {
     let text = crate::text::truncate(text, BYTES_MAX);
     let unfolded = text.replace("\r\n", "\n").replace("\n ", "").replace("\n\t", "");
     let mut invitation = Invitation::default();
@@ -32,7 +35,9 @@ pub(super) fn read(text: &str, mut link: impl FnMut(&str)) -> Invitation {
                 .map_or(address, |_| &address[7..]);
             invitation.organizer = Address::parse(address).map(|address| address.full);
         }
-        if line.contains("://") || line.contains("www.") {
+        if (line.contains("://") || line.contains("www."))
+            && budget.spend(STEPS_A_BYTE_OF_LINKS * line.len() as u64)
+        {
             let value = line.replace("\\n", " ").replace("\\N", " ").replace("\\,", ",").replace("\\;", ";");
             link::find(&value, |found| {
                 if let Found::Url(url) = found {
@@ -54,7 +59,7 @@ mod tests {
         let text = "BEGIN:VCALENDAR\r\nMETHOD:REQUEST\r\nBEGIN:VEVENT\r\nORGANIZER;CN=Ann:mailto:Ann@e.example\r\n\
                     DESCRIPTION:Pay at https://e.exam\r\n ple/pay\\nnow\r\nURL:http://u.example/\r\nEND:VEVENT\r\n";
         let mut links = Vec::new();
-        let read = read(text, |link| links.push(link.to_owned()));
+        let read = read(text, |link| links.push(link.to_owned()), &Budget::ample());
         assert_eq!(read.method.as_deref(), Some("request"));
         assert_eq!(read.organizer.as_deref(), Some("ann@e.example"));
         assert_eq!(links, ["https://e.example/pay", "http://u.example/"]);

@@ -2,8 +2,8 @@
 //!
 //! Files in files (archives, `winmail.dat`, documents) are taken out and looked at in turn, from a queue rather
 //! than by recursion, at most [`FILES_MAX`] files nested [`DEPTH_MAX`] deep, inflated to [`INFLATED_BYTES_MAX`]
-//! bytes together. No archive's statement about sizes is believed, and nothing is written anywhere. Time is
-//! linear in the bytes attached and the bytes inflated.
+//! bytes together. No archive's statement about sizes is believed, and nothing is written anywhere. What is gone over
+//! is charged to the message's budget: bytes attached, bytes inflated, files, links.
 
 mod alike;
 mod calendar;
@@ -21,7 +21,9 @@ use event::{Facts, Slot};
 use memchr::memmem;
 use sha2::{Digest, Sha256};
 
+use crate::budget::Budget;
 use crate::html::{self, Limits};
+use crate::inflate;
 use crate::link::{self, Link};
 use crate::message::{ITEM_BYTES_MAX, ITEMS_MAX, MESSAGE_BYTES_MAX, MailColumns};
 use crate::mime::{Defects, Part, Role};
@@ -41,6 +43,16 @@ const FILE_INFLATED_BYTES_MAX: usize = 2 * 1024 * 1024;
 const TEXT_BYTES_MAX: usize = 256 * 1024;
 /// What inflates to more than this many times its size, and to more than a megabyte, is packed to do harm.
 const RATIO_MAX: usize = 100;
+/// Steps of a file: its name, its kind, its place in lists.
+const FILE_STEPS: u64 = 5_000;
+/// Steps of a byte that is decoded and summed up.
+const STEPS_A_PART_BYTE: u64 = 4;
+/// Steps of a byte of a file that is cut into pieces, or looked over by a reader that looks for a few words.
+const STEPS_A_FILE_BYTE: u64 = 4;
+/// Steps of a byte of a page, a calendar or a list of relations.
+const STEPS_A_TEXT_BYTE: u64 = 10;
+/// Steps of a link.
+const LINK_STEPS: u64 = 3_000;
 
 /// A file that waits to be looked at.
 struct File<'f> {
@@ -112,12 +124,13 @@ fn sum(content: &[u8]) -> String {
 
 impl Attachments {
     /// Looks at the parts that are files.
-    pub(crate) fn read(parts: &[Part<'_>], defects: &mut Defects) -> Attachments {
+    pub(crate) fn read(parts: &[Part<'_>], budget: &Budget, defects: &mut Defects) -> Attachments {
         let mut found = Attachments { inflatable: INFLATED_BYTES_MAX, ..Attachments::default() };
         for part in parts.iter().filter(|part| part.role == Role::Attachment || part.name.is_some()) {
             found.count += 1;
             add(&mut found.types, &part.media_type);
-            let content = part.decode(MESSAGE_BYTES_MAX, defects);
+            let bytes = budget.afford(part.encoded_len().min(MESSAGE_BYTES_MAX), STEPS_A_PART_BYTE);
+            let content = part.decode(bytes, defects);
             if !content.is_empty() {
                 add(&mut found.sums, &sum(&content));
             }
@@ -129,7 +142,7 @@ impl Attachments {
                 );
             if !is_shown {
                 let name = part.name.clone();
-                found.look(File { name, media_type: &part.media_type, content, depth: 0 });
+                found.look(File { name, media_type: &part.media_type, content, depth: 0 }, budget);
             } else if let Some(name) = &part.name {
                 found.name(name, 0);
             }
@@ -138,11 +151,11 @@ impl Attachments {
     }
 
     /// Looks at a file and at those in it.
-    fn look(&mut self, file: File<'_>) {
+    fn look(&mut self, file: File<'_>, budget: &Budget) {
         let mut waiting = VecDeque::from([file]);
         while let Some(file) = waiting.pop_front() {
             self.files += 1;
-            if self.files > FILES_MAX {
+            if self.files > FILES_MAX || !budget.spend(FILE_STEPS) {
                 self.packed.is_unread = true;
                 return;
             }
@@ -151,44 +164,48 @@ impl Attachments {
             self.packed.depth = self.packed.depth.max(file.depth);
             self.belied |= kind.belies(name.ending(), file.media_type);
             match kind {
-                Kind::Zip => kind = self.unzip(&file, &mut waiting),
-                Kind::Gzip => self.gunzip(&file, &mut waiting),
+                Kind::Zip => kind = self.unzip(&file, &mut waiting, budget),
+                Kind::Gzip => self.gunzip(&file, &mut waiting, budget),
                 Kind::Tar => {
                     for (name, content) in pack::tar(&file.content) {
-                        self.put(&mut waiting, &file, Some(name), content.to_vec());
+                        self.put(&mut waiting, &file, Some(name), content, budget);
                     }
                 }
                 Kind::Tnef => {
                     for (name, content) in pack::tnef(&file.content) {
-                        self.put(&mut waiting, &file, name, content.to_vec());
+                        self.put(&mut waiting, &file, name, content, budget);
                     }
                 }
                 Kind::Ole => {
-                    let found = office::compound(&file.content);
+                    let found = office::compound(budget.cut_bytes(&file.content, STEPS_A_FILE_BYTE));
                     kind = if found.installs { Kind::Installer } else { kind };
                     self.office_found(found);
                 }
-                Kind::Rtf => self.office_found(office::rich_text(&file.content)),
-                Kind::Pdf => self.pdf(&file.content),
-                Kind::Html | Kind::Svg => self.page(&file.content),
-                Kind::Calendar => {
-                    let text = &file.content[..file.content.len().min(TEXT_BYTES_MAX)];
-                    let mut links = Vec::new();
-                    let text = String::from_utf8_lossy(text);
-                    self.invitation = calendar::read(&text, |link| links.push(link.to_owned()));
-                    links.iter().for_each(|link| self.link(link));
+                Kind::Rtf => {
+                    self.office_found(office::rich_text(budget.cut_bytes(&file.content, STEPS_A_FILE_BYTE)));
                 }
+                Kind::Pdf => self.pdf(&file.content, budget),
+                Kind::Html | Kind::Svg => self.page(&file.content, budget),
+                Kind::Calendar => self.calendar(&file.content, budget),
                 _ if kind.packs() => self.packed.is_unread = true,
                 _ => {}
             }
             add(&mut self.kinds, kind.name());
             self.executable_content |= kind.runs();
             self.packed.executable |= kind.runs() && file.depth > 0;
-            if kind.is_image() {
-                add(&mut self.images, &alike::of_image(kind, &file.content).unwrap_or_default());
-            } else if !kind.packs() && kind != Kind::Office {
-                alike::of_file(&file.content).for_each(|piece| add(&mut self.pieces, &piece));
+            let packs = kind.packs() || kind == Kind::Office;
+            if !packs && budget.spend(STEPS_A_FILE_BYTE * file.content.len() as u64) {
+                self.alike(kind, &file.content);
             }
+        }
+    }
+
+    /// Notes what files that are nearly the same share with this one.
+    fn alike(&mut self, kind: Kind, content: &[u8]) {
+        if kind.is_image() {
+            add(&mut self.images, &alike::of_image(kind, content).unwrap_or_default());
+        } else {
+            alike::of_file(content).for_each(|piece| add(&mut self.pieces, &piece));
         }
     }
 
@@ -212,16 +229,18 @@ impl Attachments {
         waiting: &mut VecDeque<File<'_>>,
         around: &File<'_>,
         name: Option<String>,
-        content: Vec<u8>,
+        content: impl Into<Vec<u8>> + AsRef<[u8]>,
+        budget: &Budget,
     ) {
-        if around.depth == DEPTH_MAX || self.files + waiting.len() >= FILES_MAX {
+        let is_full = around.depth == DEPTH_MAX || self.files + waiting.len() >= FILES_MAX;
+        if is_full || !budget.spend(content.as_ref().len() as u64) {
             self.packed.is_unread = true;
             return;
         }
         waiting.push_back(File {
             name,
             media_type: "",
-            content: Cow::Owned(content),
+            content: Cow::Owned(content.into()),
             depth: around.depth + 1,
         });
     }
@@ -233,8 +252,8 @@ impl Attachments {
         self.packed.is_unread |= more;
     }
 
-    fn unzip(&mut self, file: &File<'_>, waiting: &mut VecDeque<File<'_>>) -> Kind {
-        let archive = zip::read(&file.content);
+    fn unzip(&mut self, file: &File<'_>, waiting: &mut VecDeque<File<'_>>, budget: &Budget) -> Kind {
+        let archive = zip::read(&file.content, budget);
         self.packed.is_unread |= archive.is_cut;
         alike::of_archive(&archive).for_each(|piece| add(&mut self.pieces, &piece));
         let package = office::package(&archive);
@@ -248,18 +267,22 @@ impl Attachments {
                 continue;
             }
             let most = FILE_INFLATED_BYTES_MAX.min(self.inflatable);
-            let Some((content, more)) = entry.content(most) else {
+            let Some((content, more)) = entry.content(most, budget) else {
                 self.packed.is_encrypted |= entry.is_encrypted;
                 self.packed.is_unread |= !entry.is_encrypted;
                 self.name(&entry.name, file.depth + 1);
                 continue;
             };
             self.inflated(entry.packed(), content.len(), more);
+            if !budget.spend(STEPS_A_FILE_BYTE * content.len() as u64) {
+                self.packed.is_unread = true;
+                break;
+            }
             if package.is_none() {
                 if !more && !content.is_empty() {
                     add(&mut self.sums, &sum(&content));
                 }
-                self.put(waiting, file, Some(entry.name.clone()), content);
+                self.put(waiting, file, Some(entry.name.clone()), content, budget);
             } else if entry.name.to_ascii_lowercase().ends_with(".bin") {
                 // Macros and objects lie in compound files of their own.
                 self.office_found(office::compound(&content));
@@ -268,7 +291,7 @@ impl Attachments {
                 let mut links = Vec::new();
                 office::relations(&content, &mut found, |link| links.push(link.to_owned()));
                 self.office_found(found);
-                links.iter().for_each(|link| self.link(link));
+                self.links(&links, budget);
             }
         }
         let has = |name: &str| archive.entries.iter().any(|entry| entry.name == name);
@@ -284,19 +307,19 @@ impl Attachments {
         }
     }
 
-    fn gunzip(&mut self, file: &File<'_>, waiting: &mut VecDeque<File<'_>>) {
+    fn gunzip(&mut self, file: &File<'_>, waiting: &mut VecDeque<File<'_>>, budget: &Budget) {
         let most = FILE_INFLATED_BYTES_MAX.min(self.inflatable);
-        let Some((name, content, more)) = pack::gunzip(&file.content, most) else {
+        let Some((name, inflated)) = inflate::gunzip(&file.content, most, budget) else {
             self.packed.is_unread = true;
             return;
         };
-        self.inflated(file.content.len(), content.len(), more);
+        self.inflated(file.content.len(), inflated.bytes.len(), inflated.is_cut());
         let outer = || {
             let name = file.name.as_deref()?;
             let stem = name.get(..name.len().checked_sub(3)?)?;
             Some(if name.ends_with(".tgz") { format!("{stem}tar") } else { stem.to_owned() })
         };
-        self.put(waiting, file, name.or_else(outer), content);
+        self.put(waiting, file, name.or_else(outer), inflated.bytes, budget);
     }
 
     fn office_found(&mut self, found: office::Found) {
@@ -307,9 +330,9 @@ impl Attachments {
         self.office.fetches |= found.fetches;
     }
 
-    fn pdf(&mut self, content: &[u8]) {
+    fn pdf(&mut self, content: &[u8], budget: &Budget) {
         let mut links = Vec::new();
-        let found = pdf::read(content, &mut self.inflatable, |link| {
+        let found = pdf::read(content, &mut self.inflatable, budget, |link| {
             if links.len() < ITEMS_MAX {
                 links.push(link.to_owned());
             }
@@ -319,31 +342,48 @@ impl Attachments {
         self.pdf.launch |= found.launch;
         self.pdf.is_encrypted |= found.is_encrypted;
         self.pdf.embeds |= found.embeds;
-        links.iter().for_each(|link| self.link(link));
+        self.links(&links, budget);
     }
 
-    fn page(&mut self, content: &[u8]) {
-        let source = &content[..content.len().min(TEXT_BYTES_MAX)];
+    fn page(&mut self, content: &[u8], budget: &Budget) {
+        let source = budget.cut_bytes(&content[..content.len().min(TEXT_BYTES_MAX)], STEPS_A_TEXT_BYTE);
         let has = |mark: &[u8]| memmem::find(source, mark).is_some();
         let builds = has(b"atob(") || has(b"new Blob(") || has(b"msSaveOrOpenBlob") || has(b"fromCharCode(");
         let source = String::from_utf8_lossy(source);
-        let page = html::read(&source, Limits { text_bytes: 0, references: ITEMS_MAX });
+        let page = html::read(&source, Limits { text_bytes: 0, references: ITEMS_MAX }, budget);
         self.page.is_there = true;
         self.page.runs |= page.marks.has_script || page.marks.has_refresh || has(b"onload=");
         self.page.asks |= page.marks.has_form || page.marks.has_password;
         self.page.builds |= builds;
-        page.references.iter().for_each(|reference| self.link(&reference.target));
+        page.references.iter().all(|reference| self.link(&reference.target, budget));
     }
 
-    fn link(&mut self, target: &str) {
+    fn calendar(&mut self, content: &[u8], budget: &Budget) {
+        let text = budget.cut_bytes(&content[..content.len().min(TEXT_BYTES_MAX)], STEPS_A_TEXT_BYTE);
+        let mut links = Vec::new();
+        let text = String::from_utf8_lossy(text);
+        self.invitation = calendar::read(&text, |link| links.push(link.to_owned()), budget);
+        self.links(&links, budget);
+    }
+
+    fn links(&mut self, targets: &[String], budget: &Budget) {
+        targets.iter().all(|target| self.link(target, budget));
+    }
+
+    /// Adds what leads somewhere; false once there is no room for another link, or nothing to pay for it.
+    fn link(&mut self, target: &str, budget: &Budget) -> bool {
         // A page's relative references lead nowhere from a mail.
-        let leads = target.contains("://") || target.starts_with("www.");
-        if !leads || self.links.len() == ITEMS_MAX {
-            return;
+        if !target.contains("://") && !target.starts_with("www.") {
+            return true;
         }
-        let Some(link) = Link::parse(target) else { return };
-        add(&mut self.link_domains, link::registrable(&link.host).unwrap_or_default());
-        add(&mut self.links, &link.url);
+        if self.links.len() == ITEMS_MAX || !budget.spend(LINK_STEPS) {
+            return false;
+        }
+        if let Some(link) = Link::parse(target) {
+            add(&mut self.link_domains, link::registrable(&link.host).unwrap_or_default());
+            add(&mut self.links, &link.url);
+        }
+        true
     }
 
     /// Sets the facts.
@@ -407,12 +447,9 @@ mod tests {
 
     fn look(name: &str, content: &[u8]) -> Attachments {
         let mut found = Attachments { inflatable: INFLATED_BYTES_MAX, ..Attachments::default() };
-        found.look(File {
-            name: Some(name.into()),
-            media_type: "",
-            content: Cow::Borrowed(content),
-            depth: 0,
-        });
+        let file =
+            File { name: Some(name.into()), media_type: "", content: Cow::Borrowed(content), depth: 0 };
+        found.look(file, &Budget::ample());
         found
     }
 

@@ -140,6 +140,7 @@ pub(super) fn rich_text(content: &[u8]) -> Found {
 mod tests {
     use super::*;
     use crate::attachment::zip;
+    use crate::budget::Budget;
 
     fn entry(name: &str) -> Vec<u8> {
         let mut slot: Vec<u8> = name.encode_utf16().flat_map(u16::to_le_bytes).collect();
@@ -169,8 +170,12 @@ mod tests {
     #[test]
     fn packages_tell_what_they_hold() {
         let raw = zip::tests::archive(&[("[Content_Types].xml", b""), ("word/vbaProject.bin", b"")], None);
-        assert!(package(&zip::read(&raw)).is_some_and(|found| found.macros && !found.object));
-        assert!(package(&zip::read(&zip::tests::archive(&[("a.txt", b"")], None))).is_none());
+        assert!(
+            package(&zip::read(&raw, &Budget::ample())).is_some_and(|found| found.macros && !found.object)
+        );
+        assert!(
+            package(&zip::read(&zip::tests::archive(&[("a.txt", b"")], None), &Budget::ample())).is_none()
+        );
         let mut found = Found::default();
         let mut links = Vec::new();
         relations(

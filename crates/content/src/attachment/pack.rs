@@ -1,32 +1,8 @@
-//! Other wrappings of files: gzip (RFC 1952), tar (POSIX.1-1988 `ustar`) and TNEF (MS-OXTNEF, `winmail.dat`).
+//! Other wrappings of files: tar (POSIX.1-1988 `ustar`) and TNEF (MS-OXTNEF, `winmail.dat`).
 
 use memchr::{memchr, memmem};
 
-use super::zip::{FILES_MAX, inflate};
-
-/// The name and content of what a gzip file holds, of at most `bytes_max` bytes, and whether there was more.
-pub(super) fn gunzip(content: &[u8], bytes_max: usize) -> Option<(Option<String>, Vec<u8>, bool)> {
-    let (head, mut rest) = content.split_at_checked(10)?;
-    let flags = head[3];
-    if flags & 4 != 0 {
-        let length = usize::from(u16::from_le_bytes(*rest.first_chunk()?));
-        rest = rest.get(2 + length..)?;
-    }
-    let mut name = None;
-    if flags & 8 != 0 {
-        let end = memchr(0, rest)?;
-        name = Some(String::from_utf8_lossy(&rest[..end]).into_owned());
-        rest = &rest[end + 1..];
-    }
-    if flags & 16 != 0 {
-        rest = &rest[memchr(0, rest)? + 1..];
-    }
-    if flags & 2 != 0 {
-        rest = rest.get(2..)?;
-    }
-    let (out, more) = inflate(rest, bytes_max, false);
-    Some((name, out, more))
-}
+use super::zip::FILES_MAX;
 
 /// The files of a tar archive, in order.
 pub(super) fn tar(content: &[u8]) -> Vec<(String, &[u8])> {
@@ -148,13 +124,5 @@ mod tests {
             [(Some("A.EXE".to_owned()), b"MZ".as_slice()), (Some("long.e".to_owned()), b"".as_slice())];
         assert_eq!(tnef(&raw), expected);
         assert!(tnef(b"\x78\x9f").is_empty());
-    }
-
-    #[test]
-    fn gzip_is_opened() {
-        let raw = b"\x1f\x8b\x08\x08\0\0\0\0\0\x03a.txt\0\x01\x02\0\xfd\xffhi";
-        assert_eq!(gunzip(raw, 10), Some((Some("a.txt".into()), b"hi".to_vec(), false)));
-        assert_eq!(gunzip(raw, 1), Some((Some("a.txt".into()), b"h".to_vec(), true)));
-        assert_eq!(gunzip(&raw[..9], 1), None);
     }
 }

@@ -5,7 +5,8 @@
 
 use memchr::{memchr, memmem};
 
-use super::zip::inflate;
+use crate::budget::Budget;
+use crate::inflate::{Wrapping, inflate};
 
 /// What was found in a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,12 +28,22 @@ const LINK_BYTES_MAX: usize = 1_024;
 /// Most bytes that all object streams of a document are inflated to.
 const OBJECTS_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// Looks over a document; targets of links are given to `link`. `budget` is what may be inflated.
-pub(super) fn read(content: &[u8], budget: &mut usize, mut link: impl FnMut(&str)) -> Found {
+/// Steps of a byte that is looked over: each may begin a name.
+const STEPS_A_BYTE: u64 = 10;
+/// Steps of a stream that is passed by.
+const STREAM_STEPS: u64 = 200;
+
+/// Looks over a document; targets of links are given to `link`. `inflatable` is how many bytes may come out of streams.
+pub(super) fn read(
+    content: &[u8],
+    inflatable: &mut usize,
+    budget: &Budget,
+    mut link: impl FnMut(&str),
+) -> Found {
     let mut found = Found::default();
-    let mut left = OBJECTS_BYTES_MAX.min(*budget);
-    let mut rest = &content[..content.len().min(DOCUMENT_BYTES_MAX)];
-    while !rest.is_empty() {
+    let mut left = OBJECTS_BYTES_MAX.min(*inflatable);
+    let mut rest = budget.cut_bytes(&content[..content.len().min(DOCUMENT_BYTES_MAX)], STEPS_A_BYTE);
+    while !rest.is_empty() && budget.spend(STREAM_STEPS) {
         let end = memmem::find(rest, b"stream").unwrap_or(rest.len());
         let outside = &rest[..end];
         names(outside, &mut found, &mut link);
@@ -42,10 +53,10 @@ pub(super) fn read(content: &[u8], budget: &mut usize, mut link: impl FnMut(&str
         let dictionary = &outside[outside.len().saturating_sub(1_024)..];
         if left > 0 && memmem::find(dictionary, b"/ObjStm").is_some() {
             let data = stream[..length].trim_ascii_start();
-            let (objects, _) = inflate(data, left, true);
+            let objects = inflate(data, Wrapping::Zlib, left, budget).bytes;
             left -= objects.len();
-            *budget = budget.saturating_sub(objects.len());
-            names(&objects, &mut found, &mut link);
+            *inflatable = inflatable.saturating_sub(objects.len());
+            names(budget.cut_bytes(&objects, STEPS_A_BYTE), &mut found, &mut link);
         }
         rest = stream.get(length + b"endstream".len()..).unwrap_or_default();
     }
@@ -106,7 +117,7 @@ mod tests {
 
     fn check(content: &[u8], expected: Found, links: &[&str]) {
         let mut seen = Vec::new();
-        let found = read(content, &mut 1_000_000, |link| seen.push(link.to_owned()));
+        let found = read(content, &mut 1_000_000, &Budget::ample(), |link| seen.push(link.to_owned()));
         assert_eq!((found, seen), (expected, links.iter().map(|link| (*link).to_owned()).collect()));
     }
 

@@ -12,6 +12,7 @@ const SIZE_DEFAULT: f32 = 16.0;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
     pub(super) name: Name,
+    pub(super) group: Group,
     pub(super) gone: bool,
     pub(super) visible: bool,
     pub(super) size: f32,
@@ -22,6 +23,7 @@ pub(super) struct Open {
 /// What is around everything: black on white.
 pub(super) const PAGE: Open = Open {
     name: Name([0; 12]),
+    group: Group(0),
     gone: false,
     visible: true,
     size: SIZE_DEFAULT,
@@ -55,6 +57,58 @@ impl Name {
 
     pub(super) fn bytes(&self) -> &[u8] {
         &self.0[..self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len())]
+    }
+}
+
+/// What an element is to the start tags that close others: a bit for each. All open ones are looked through for it at
+/// each start tag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Group(u16);
+
+impl Group {
+    pub(super) const ITEM: Group = Group(1);
+    pub(super) const LIST: Group = Group(1 << 1);
+    pub(super) const CELL: Group = Group(1 << 2);
+    pub(super) const ROW: Group = Group(1 << 3);
+    pub(super) const TABLE: Group = Group(1 << 4);
+    pub(super) const OPTION: Group = Group(1 << 5);
+    pub(super) const SELECT: Group = Group(1 << 6);
+    pub(super) const TERM: Group = Group(1 << 7);
+    pub(super) const TERMS: Group = Group(1 << 8);
+    pub(super) const PARAGRAPH: Group = Group(1 << 9);
+    pub(super) const DATA: Group = Group(1 << 10);
+    pub(super) const DIVISION: Group = Group(1 << 11);
+    pub(super) const BODY: Group = Group(1 << 12);
+
+    fn of(name: Name) -> Group {
+        match name.bytes() {
+            b"li" => Group::ITEM,
+            b"ul" | b"ol" => Group::LIST,
+            b"td" => Group::CELL | Group::DATA,
+            b"th" => Group::CELL,
+            b"tr" => Group::ROW,
+            b"table" => Group::TABLE,
+            b"option" => Group::OPTION,
+            b"select" => Group::SELECT,
+            b"dd" | b"dt" => Group::TERM,
+            b"dl" => Group::TERMS,
+            b"p" => Group::PARAGRAPH,
+            b"div" => Group::DIVISION,
+            b"body" => Group::BODY,
+            _ => Group::default(),
+        }
+    }
+
+    pub(super) fn is_any_of(self, of: Group) -> bool {
+        self.0 & of.0 != 0
+    }
+}
+
+impl std::ops::BitOr for Group {
+    type Output = Group;
+
+    fn bitor(self, other: Group) -> Group {
+        Group(self.0 | other.0)
     }
 }
 
@@ -211,6 +265,7 @@ pub(super) fn within(around: &Open, name: Name, declared: &Declared, is_link: bo
     };
     Open {
         name,
+        group: Group::of(name),
         gone: around.gone || declared.is_gone(),
         visible: declared.visible.unwrap_or(around.visible),
         size,

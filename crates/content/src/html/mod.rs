@@ -10,15 +10,14 @@ mod element;
 mod marks;
 mod style;
 
-use std::convert::Infallible;
-
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
 use html5gum::{Span, Tokenizer};
 use url::Url;
 
+use crate::budget::Budget;
 use crate::text::truncate;
 use element::{
-    Attribute, Name, Open, PAGE, SIZE_SEEN_MIN, Tag, is_block, is_known, is_remote, is_void, within,
+    Attribute, Group, Name, Open, PAGE, SIZE_SEEN_MIN, Tag, is_block, is_known, is_remote, is_void, within,
 };
 use style::{Declared, Sheet};
 
@@ -36,6 +35,17 @@ pub(crate) const HIDDEN_BYTES_MAX: usize = 16 * 1024;
 const OPEN_MAX: usize = 100;
 /// Most letters and digits of hidden text before all else that are taken for the line that list mail shows beside its subject.
 const PREHEADER_CHARS_MAX: usize = 200;
+/// Steps of a byte that is cut into tags and text.
+const STEPS_A_BYTE: u64 = 12;
+/// Steps of a tag, and of an attribute of it.
+const TAG_STEPS: u64 = 150;
+const ATTRIBUTE_STEPS: u64 = 40;
+/// Steps of a byte of a style, and of the rules that are looked up for a class.
+const STEPS_A_STYLE_BYTE: u64 = 15;
+const CLASS_STEPS: u64 = 250;
+/// Steps of a byte of the address that relative references start from, each time that one does.
+const STEPS_A_BASE_BYTE: u64 = 10;
+
 /// A reference to somewhere else: a link, an image, a form's target.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Reference {
@@ -92,20 +102,47 @@ enum Apart {
     Yes,
 }
 
-/// Reads a page in one pass.
-pub(crate) fn read(html: &str, limits: Limits) -> Page {
+/// Reads a page in one pass, as far as the budget reaches.
+pub(crate) fn read(html: &str, limits: Limits, budget: &Budget) -> Page {
     let mut page = Page { limits, ..Page::default() };
-    let mut emitter = CallbackEmitter::new(|event: CallbackEvent<'_>, _: Span<()>| -> Option<Infallible> {
+    let html = budget.cut(html, STEPS_A_BYTE);
+    let mut emitter = CallbackEmitter::new(|event: CallbackEvent<'_>, _: Span<()>| -> Option<()> {
+        let steps = page.steps(&event);
         page.event(event);
-        None
+        (!budget.spend(steps)).then_some(())
     });
     emitter.naively_switch_states(true);
-    // It yields nothing and, from a string, cannot fail; it only has to be driven.
-    Tokenizer::new_with_emitter(html, emitter).for_each(drop);
+    // It yields something when the budget ends and, from a string, cannot fail; it only has to be driven.
+    Tokenizer::new_with_emitter(html, emitter).next();
     page
 }
 
 impl Page {
+    /// What an event costs beyond the bytes that it was cut from.
+    fn steps(&self, event: &CallbackEvent<'_>) -> u64 {
+        let tag = &self.reader.tag;
+        match event {
+            CallbackEvent::AttributeName { .. } | CallbackEvent::AttributeValue { .. } => ATTRIBUTE_STEPS,
+            CallbackEvent::CloseStartTag { .. } => {
+                let classes = if self.reader.sheet.is_empty() {
+                    0
+                } else {
+                    tag.class.split_ascii_whitespace().take(style::CLASSES_MAX).count() + 1
+                };
+                let base =
+                    self.base.as_ref().filter(|_| tag.target.is_some()).map_or(0, |base| base.as_str().len());
+                TAG_STEPS
+                    + CLASS_STEPS * classes as u64
+                    + STEPS_A_STYLE_BYTE * tag.style.len() as u64
+                    + STEPS_A_BASE_BYTE * base as u64
+            }
+            CallbackEvent::String { value } if self.reader.apart == Apart::Style => {
+                STEPS_A_STYLE_BYTE * value.len() as u64
+            }
+            _ => ATTRIBUTE_STEPS,
+        }
+    }
+
     fn event(&mut self, event: CallbackEvent<'_>) {
         match event {
             CallbackEvent::OpenStartTag { name } => self.reader.tag.begin(Name::of(name)),
@@ -210,7 +247,9 @@ impl Page {
             self.base = self.base.take().or_else(|| Url::parse(target.trim()).ok());
             return;
         }
+        let is_kept = self.references.len() < self.limits.references;
         if let Some(base) = &self.base
+            && is_kept
             && let Err(url::ParseError::RelativeUrlWithoutBase) = Url::parse(&target)
             && let Ok(joined) = base.join(&target)
         {
@@ -222,7 +261,7 @@ impl Page {
             self.reader.anchor = Some(self.references.len());
             self.marks.hidden_links += usize::from(element.gone || element.size < SIZE_SEEN_MIN);
         }
-        if self.references.len() < self.limits.references {
+        if is_kept {
             self.references.push(Reference { target, text: String::new() });
         }
     }
@@ -244,25 +283,20 @@ impl Page {
 
     /// Closes what the start of an element closes without an end tag.
     fn close_implied(&mut self, name: Name) {
-        let (closed, bounds): (&[&[u8]], &[&[u8]]) = match name.bytes() {
-            b"li" => (&[b"li"], &[b"ul", b"ol"]),
-            b"td" | b"th" => (&[b"td", b"th"], &[b"tr", b"table"]),
-            b"tr" => (&[b"tr"], &[b"table"]),
-            b"option" => (&[b"option"], &[b"select"]),
-            b"dd" | b"dt" => (&[b"dd", b"dt"], &[b"dl"]),
-            block if block != b"br" && is_block(block) => (&[b"p"], &[b"td", b"div", b"table", b"body"]),
+        let (closed, bounds) = match name.bytes() {
+            b"li" => (Group::ITEM, Group::LIST),
+            b"td" | b"th" => (Group::CELL, Group::ROW | Group::TABLE),
+            b"tr" => (Group::ROW, Group::TABLE),
+            b"option" => (Group::OPTION, Group::SELECT),
+            b"dd" | b"dt" => (Group::TERM, Group::TERMS),
+            block if block != b"br" && is_block(block) => {
+                (Group::PARAGRAPH, Group::DATA | Group::DIVISION | Group::TABLE | Group::BODY)
+            }
             _ => return,
         };
-        let of = |names: &[&[u8]], open: &Open| names.contains(&open.name.bytes());
-        for at in (0..self.reader.open.len()).rev() {
-            let open = &self.reader.open[at];
-            if of(closed, open) {
-                self.reader.open.truncate(at);
-                return;
-            }
-            if of(bounds, open) {
-                return;
-            }
+        let met = self.reader.open.iter().rposition(|open| open.group.is_any_of(closed | bounds));
+        if let Some(at) = met.filter(|&at| self.reader.open[at].group.is_any_of(closed)) {
+            self.reader.open.truncate(at);
         }
     }
 
@@ -322,7 +356,7 @@ mod tests {
     const LIMITS: Limits = Limits { text_bytes: 1_000, references: 10 };
 
     fn check(html: &str, text: &str, references: &[(&str, &str)]) {
-        let page = read(html, LIMITS);
+        let page = read(html, LIMITS, &Budget::ample());
         assert_eq!(page.text.split_whitespace().collect::<Vec<_>>().join(" "), text, "{html:?}");
         let found: Vec<_> = page.references.iter().map(|r| (r.target.as_str(), r.text.as_str())).collect();
         assert_eq!(found, references, "{html:?}");
@@ -345,7 +379,7 @@ mod tests {
 
     /// Checks what is seen and what is hidden, but for white space.
     fn check_hidden(html: &str, seen: &str, hidden: &str) {
-        let page = read(html, LIMITS);
+        let page = read(html, LIMITS, &Budget::ample());
         assert_eq!(page.text.split_whitespace().collect::<Vec<_>>().join(" "), seen, "{html:?}");
         assert_eq!(page.marks.hidden.split_whitespace().collect::<Vec<_>>().join(" "), hidden, "{html:?}");
     }
@@ -396,6 +430,7 @@ mod tests {
              <img src=https://t.example/p width=1 height=1><img src=cid:a><a href=data:text/html,x>d</a>\
              <a href=//h.example style=display:none>h</a> <a href=p/q>r</a>",
             LIMITS,
+            &Budget::ample(),
         );
         let marks = &page.marks;
         assert!(marks.has_base && marks.has_refresh && marks.has_form && marks.has_password);
@@ -406,7 +441,7 @@ mod tests {
             (marks.preheader.as_str(), marks.hidden.as_str(), marks.hidden_chars),
             ("Preview", "x h", 2)
         );
-        let long = read(&format!("<p hidden>{}</p>a", "long ".repeat(100)), LIMITS);
+        let long = read(&format!("<p hidden>{}</p>a", "long ".repeat(100)), LIMITS, &Budget::ample());
         assert_eq!((long.marks.preheader.as_str(), long.marks.hidden_chars), ("", 400));
         let targets: Vec<_> = page.references.iter().map(|reference| reference.target.as_str()).collect();
         let expected = [
@@ -434,11 +469,11 @@ mod tests {
 
     #[test]
     fn pages_are_bounded() {
-        let deep = read(&"<div style=color:red>".repeat(100_000), LIMITS);
+        let deep = read(&"<div style=color:red>".repeat(100_000), LIMITS, &Budget::ample());
         assert_eq!(deep.reader.open.len(), OPEN_MAX);
-        let hidden = read(&"a<i hidden>b</i>".repeat(50_000), LIMITS);
+        let hidden = read(&"a<i hidden>b</i>".repeat(50_000), LIMITS, &Budget::ample());
         assert!(hidden.marks.hidden.len() <= HIDDEN_BYTES_MAX);
-        let page = read(&"<a href=x>text</a>".repeat(5_000), LIMITS);
+        let page = read(&"<a href=x>text</a>".repeat(5_000), LIMITS, &Budget::ample());
         assert_eq!((page.references.len(), page.text.len()), (10, 1_000));
     }
 }

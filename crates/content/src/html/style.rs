@@ -8,6 +8,8 @@ use std::collections::HashMap;
 const BLOCK_BYTES_MAX: usize = 4 * 1024;
 /// Most bytes of all `<style>` elements of a page together.
 pub(super) const SHEET_BYTES_MAX: usize = 64 * 1024;
+/// Most classes of an element that are looked up.
+pub(super) const CLASSES_MAX: usize = 16;
 /// Most selectors whose rules are kept.
 const RULES_MAX: usize = 1_000;
 
@@ -190,7 +192,7 @@ impl Sheet {
             }
         };
         apply(name);
-        for class in classes.split_ascii_whitespace().take(16) {
+        for class in classes.split_ascii_whitespace().take(CLASSES_MAX) {
             let class = format!(".{}", class.to_ascii_lowercase());
             apply(&class);
             apply(&format!("{name}{class}"));

@@ -19,6 +19,7 @@ use std::borrow::Cow;
 
 use memchr::memmem;
 
+use crate::budget::Budget;
 use header::{split_line, trim_line_end};
 use params::MediaType;
 use uuencode::TakenOut;
@@ -36,6 +37,15 @@ pub(crate) const PARTS_MAX: usize = 1_000;
 pub(crate) const DEPTH_MAX: usize = 20;
 /// Most bytes, still encoded, of attached messages in an encoding that are decoded and taken apart.
 const ENCODED_MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Steps of a byte that is looked over for fields and delimiters.
+const STEPS_A_BYTE: u64 = 5;
+/// Steps of a line that may delimit, and of each of its bytes: it is compared at each level.
+const LINE_STEPS: u64 = 100;
+const STEPS_A_LINE_BYTE: u64 = 2;
+/// Steps of a part: its fields, type and name.
+const PART_STEPS: u64 = 2_000;
+/// Steps of a byte that is decoded.
+const STEPS_A_DECODED_BYTE: u64 = 3;
 
 /// What is wrong with a message's form. Each is said once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,45 +125,53 @@ struct Walk<'x> {
 
 /// Takes a message apart, with the messages that are attached to it in an encoding and the files that stand in
 /// its text.
-pub(crate) fn walk(raw: &[u8]) -> Skeleton<'_> {
-    let mut skeleton = walk_plain(raw);
+pub(crate) fn walk<'x>(raw: &'x [u8], budget: &Budget) -> Skeleton<'x> {
+    let mut skeleton = walk_plain(raw, budget);
     let mut bytes_left = ENCODED_MESSAGE_BYTES_MAX;
-    let mut at = 0;
-    while at < skeleton.parts.len() {
-        let part = &skeleton.parts[at];
-        let more: Vec<Part<'static>> = if part.media_type == "message/rfc822" {
-            let content = part.decode(bytes_left, &mut skeleton.defects);
-            bytes_left = bytes_left.saturating_sub(part.encoded_len());
-            let inner = walk_plain(&content);
-            let parts = inner.parts.into_iter().map(Part::into_owned).collect();
-            inner.defects.0.into_iter().for_each(|defect| skeleton.defects.add(defect));
-            parts
-        } else if part.role == Role::Plain
-            && part.encoding == Encoding::Identity
-            && let Some(TakenOut { files, text }) = uuencode::take_out(&part.body)
-        {
-            let text = Part { body: Cow::Owned(text), ..part.clone() };
-            std::iter::once(text.into_owned())
-                .chain(files.into_iter().map(|(name, content)| Part::file(name, content)))
-                .collect()
-        } else {
-            at += 1;
-            continue;
-        };
-        let room = PARTS_MAX - (skeleton.parts.len() - 1);
-        if more.len() > room {
+    let found = std::mem::take(&mut skeleton.parts);
+    let mut still = found.len();
+    for part in found {
+        still -= 1;
+        let parts = opened(part, &mut bytes_left, &mut skeleton.defects, budget);
+        let room = PARTS_MAX - still - skeleton.parts.len();
+        if parts.len() > room {
             skeleton.defects.add(Defect::TooManyParts);
         }
-        let added = more.len().min(room);
-        skeleton.parts.splice(at..=at, more.into_iter().take(added));
-        at += added;
+        skeleton.parts.extend(parts.into_iter().take(room));
     }
     skeleton
 }
 
+/// The parts in a part that is a message in an encoding or a text with files in it; else the part itself.
+fn opened<'x>(
+    part: Part<'x>,
+    bytes_left: &mut usize,
+    defects: &mut Defects,
+    budget: &Budget,
+) -> Vec<Part<'x>> {
+    if part.media_type == "message/rfc822" {
+        let bytes = budget.afford(part.encoded_len().min(*bytes_left), STEPS_A_DECODED_BYTE);
+        let content = part.decode(bytes, defects);
+        *bytes_left = bytes_left.saturating_sub(part.encoded_len());
+        let inner = walk_plain(&content, budget);
+        inner.defects.0.into_iter().for_each(|defect| defects.add(defect));
+        return inner.parts.into_iter().map(Part::into_owned).collect();
+    }
+    if part.role == Role::Plain
+        && part.encoding == Encoding::Identity
+        && budget.spend(STEPS_A_DECODED_BYTE * part.encoded_len() as u64)
+        && let Some(TakenOut { files, text }) = uuencode::take_out(&part.body)
+    {
+        let files = files.into_iter().map(|(name, content)| Part::file(name, content));
+        return std::iter::once(Part { body: Cow::Owned(text), ..part }).chain(files).collect();
+    }
+    vec![part]
+}
+
 /// Takes a message apart in one pass.
-fn walk_plain(raw: &[u8]) -> Skeleton<'_> {
+fn walk_plain<'x>(raw: &'x [u8], budget: &Budget) -> Skeleton<'x> {
     let mut defects = Defects::default();
+    let raw = budget.cut_bytes(raw, STEPS_A_BYTE);
     let (header, body) = Header::read(raw, &mut defects);
     let mut walk = Walk { levels: Vec::new(), leaf: None, parts: Vec::new(), alternatives: 0, defects };
     walk.open(&header, body);
@@ -169,8 +187,14 @@ fn walk_plain(raw: &[u8]) -> Skeleton<'_> {
             continue;
         }
         let Some((line, after)) = split_line(&raw[at..]) else { break };
+        if !budget.spend(LINE_STEPS + STEPS_A_LINE_BYTE * line.len() as u64) {
+            break;
+        }
         let Some((level, closes)) = walk.matches(line.trim_ascii_end()) else { continue };
         walk.close(level, at, raw);
+        if !budget.spend(PART_STEPS) {
+            break;
+        }
         if closes {
             walk.finish(level, at, raw);
         } else if walk.parts.len() >= PARTS_MAX {
@@ -320,7 +344,7 @@ mod tests {
     use super::*;
 
     fn check(raw: &str, parts: &[(&str, &str)], defects: &[&str]) {
-        let skeleton = walk(raw.as_bytes());
+        let skeleton = walk(raw.as_bytes(), &Budget::ample());
         let mut all = Defects::default();
         let found: Vec<(String, String)> = skeleton
             .parts
@@ -377,11 +401,11 @@ mod tests {
     #[test]
     fn nesting_and_numbers_are_bounded() {
         let deep = "Content-Type: message/rfc822\n\n".repeat(50_000);
-        let skeleton = walk(deep.as_bytes());
+        let skeleton = walk(deep.as_bytes(), &Budget::ample());
         assert_eq!((skeleton.parts.len(), skeleton.defects.names()), (1, vec!["too-deep".to_owned()]));
 
         let many = format!("Content-Type: multipart/mixed; boundary=b\n\n{}", "--b\n\nx\n".repeat(10_000));
-        let skeleton = walk(many.as_bytes());
+        let skeleton = walk(many.as_bytes(), &Budget::ample());
         assert_eq!(
             (skeleton.parts.len(), skeleton.defects.names()),
             (PARTS_MAX, vec!["too-many-parts".to_owned()])
@@ -389,10 +413,10 @@ mod tests {
 
         let lost = "--b\nContent-Type: multipart/mixed; boundary=nowhere\n\n".repeat(900);
         let lost = format!("Content-Type: multipart/mixed; boundary=b\n\n{lost}");
-        assert_eq!(walk(lost.as_bytes()).parts.len(), 900);
+        assert_eq!(walk(lost.as_bytes(), &Budget::ample()).parts.len(), 900);
 
         let fields = "X: y\n".repeat(2 * FIELDS_MAX);
-        let skeleton = walk(fields.as_bytes());
+        let skeleton = walk(fields.as_bytes(), &Budget::ample());
         assert_eq!((skeleton.header.fields.len(), skeleton.header.count), (FIELDS_MAX, 2 * FIELDS_MAX));
     }
 

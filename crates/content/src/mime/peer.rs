@@ -25,7 +25,7 @@ fn expected(message: &Value, leaves: &mut Vec<String>) {
 }
 
 fn found(raw: &[u8]) -> Vec<String> {
-    let mut skeleton = walk(raw);
+    let mut skeleton = walk(raw, &Budget::ample());
     let parts = std::mem::take(&mut skeleton.parts);
     parts
         .iter()

@@ -1,5 +1,6 @@
 //! Whole messages in, facts out.
 
+use content::budget::{Budget, Cancellation};
 use content::message::{Envelope, EnvelopeColumns, MailColumns, envelope_features, event, features, time};
 use content::network::Prefixes;
 use event::{Facts, Schema, SchemaBuilder, Time, Value};
@@ -31,7 +32,8 @@ impl Mail {
             row.set(self.schema.slot(&name).unwrap(), value);
         }
         envelope_features(&self.envelope, Prefixes::default(), &mut row);
-        features(raw, &self.envelope, &self.columns, &mut row);
+        let budget = Budget::of_message(raw.len(), &Cancellation::default());
+        features(raw, &budget, &self.envelope, &self.columns, &mut row);
         row
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use content::budget::Budget;
 use content::message::BODY_TEXT;
 use content::phrase::{self, PhraseSet};
 use event::{Column, Facts, SchemaBuilder, Slot, Time, Type, Value};
@@ -9,6 +10,9 @@ use sha2::{Digest, Sha256};
 
 use super::{entries, fact};
 use crate::config::{Document, Origin, Problems, Source};
+
+/// Steps of a byte of a text that is normalised, and of one beyond ASCII.
+const STEPS_A_BYTE: [u64; 2] = [15, 150];
 
 /// A set of phrases that is looked for in some facts.
 #[derive(Debug)]
@@ -29,15 +33,19 @@ pub struct PhrasePlan {
 
 impl PhrasePlan {
     /// Fills the columns of what is found in a row.
-    pub(crate) fn fill(&self, facts: &mut Facts, now: Time) {
+    pub(crate) fn fill(&self, facts: &mut Facts, now: Time, budget: &Budget) {
         let mut texts: Vec<String> = Vec::new();
         let mut body = None;
+        let normalised = |text: &str| {
+            let steps = STEPS_A_BYTE[usize::from(!text.is_ascii())];
+            content::disguise::normalise(budget.cut(text, steps))
+        };
         for &(slot, is_normalised) in &self.of {
             match facts.get(slot) {
                 Some(Value::String(text)) if is_normalised => body = Some(text),
-                Some(Value::String(text)) => texts.push(content::disguise::normalise(text)),
+                Some(Value::String(text)) => texts.push(normalised(text)),
                 Some(Value::List(items)) => {
-                    texts.extend(items.iter().map(|item| content::disguise::normalise(item)));
+                    texts.extend(items.iter().map(|item| normalised(item)));
                 }
                 _ => {}
             }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use content::budget::{Budget, Cancellation};
 use event::{Facts, Slot, Value};
 
 use super::fields::Fielded;
@@ -51,23 +52,43 @@ impl Read {
     }
 }
 
-/// Fills the columns of the input's features, and looks for phrases.
-pub(crate) fn fill(mut row: Fielded) -> Fielded {
+/// Fills the columns of the input's features, and looks for phrases. A part of the budget is kept for the phrases, so that
+/// no message can pay to have its subject not looked at.
+pub(crate) fn fill(mut row: Fielded, cancellation: &Cancellation) -> Fielded {
     let prefixes = row.pipeline.prefixes;
+    let raw = row.raw.take();
+    let bytes = raw.as_ref().map_or_else(|| text_bytes(&row.facts), |raw| raw.len());
+    let budget = Budget::of_message(bytes, cancellation);
+    let for_phrases = budget.share(8);
     match &row.pipeline.columns.content {
         ContentColumns::Message { envelope, mail, auth } => {
             content::message::envelope_features(envelope, prefixes, &mut row.facts);
             // What a message says is missing where there is none yet, and not as if it said nothing.
-            if let Some(raw) = row.raw.take() {
-                content::message::features(&raw, envelope, mail, &mut row.facts);
-                content::authentication::features(&raw, &row.pipeline.trust, mail, auth, &mut row.facts);
+            if let Some(raw) = &raw {
+                content::message::features(raw, &budget, envelope, mail, &mut row.facts);
+                content::authentication::features(raw, &row.pipeline.trust, mail, auth, &mut row.facts);
             }
         }
         ContentColumns::AccessLog(columns) => content::log::features(columns, prefixes, &mut row.facts),
         ContentColumns::Json => {}
     }
     for phrases in &row.pipeline.phrases {
-        phrases.fill(&mut row.facts, row.time);
+        phrases.fill(&mut row.facts, row.time, &for_phrases);
+    }
+    if let ContentColumns::Message { mail, .. } = &row.pipeline.columns.content
+        && for_phrases.is_short()
+    {
+        row.facts.set(mail.cut_short, true);
     }
     row
+}
+
+/// The bytes of the texts that an event without a message brought.
+fn text_bytes(facts: &Facts) -> usize {
+    let length = |value: &Value| match value {
+        Value::String(text) => text.len(),
+        Value::List(items) => items.iter().map(|item| item.len()).sum(),
+        _ => 0,
+    };
+    facts.values().iter().flatten().map(length).sum()
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::Arc;
 
+use content::budget::Cancellation;
 use content::message::{self, Envelope};
 use engine::{Config, Directory, Engine, Overrides, Pipeline, Plan, Prepared, preset};
 use event::{Span, Time, Value};
@@ -236,7 +237,7 @@ fn fires(engine: &Engine, rule: &str, section: &Section, case: usize) -> bool {
             let (raw, envelope) = section.message(&fill);
             let mut event = message::event(raw, envelope);
             event.time = Some(time);
-            let mut read = engine.read(pipeline, event, time);
+            let mut read = engine.read(pipeline, event, time, &Cancellation::default());
             for fact in section.directives.get("fact").into_iter().flatten() {
                 let (name, value) = fact.split_once(" = ").unwrap();
                 let slot = pipeline.schema.slot(name).unwrap_or_else(|| panic!("no fact {name}"));

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use content::authentication::spf_identity;
+use content::budget::Cancellation;
 use content::network::is_public;
 use engine::{Engine, NodePlan, Pipeline, Prepared, Read};
 use event::{Event, Slot, Span, Time, Value};
@@ -229,7 +230,7 @@ impl NameService {
         arrival: Time,
     ) -> Prepared {
         let raw = event.raw.clone();
-        let mut read = engine.read(pipeline, event, arrival);
+        let mut read = engine.read(pipeline, event, arrival, &Cancellation::default());
         if let Some(raw) = raw {
             self.0.add(&mut read, &raw, &ReadingPool::of_machine()).await;
         }
@@ -256,7 +257,8 @@ impl Node {
         }
         let (raw, bytes) = (event.raw.clone(), pool::bytes(&event));
         let (engine, of) = (Arc::clone(&self.engine), Arc::clone(pipeline));
-        let mut read = self.reading.read(bytes, move |_| engine.read(&of, event, arrival)).await?;
+        let read = move |cancellation: &Cancellation| engine.read(&of, event, arrival, cancellation);
+        let mut read = self.reading.read(bytes, read).await?;
         if let (Some(checks), Some(raw), Lookups::Configured) = (&self.checks, raw, lookups) {
             // What is not looked up in time is not known; the message is judged without it.
             checks.add(&mut read, &raw, &self.reading).await;

@@ -220,7 +220,8 @@ async fn decide_lines(
         let (mut prepared, mut failures) = (Vec::with_capacity(lines.len()), Vec::with_capacity(lines.len()));
         for line in lines.iter().take_while(|_| !cancellation.is_cancelled()) {
             let event = Said::default().event(&of, form, line);
-            failures.push(event.map(|event| prepared.push(engine.prepare(&of, event, arrival))).err());
+            let read = event.map(|event| engine.read(&of, event, arrival, cancellation));
+            failures.push(read.map(|read| prepared.push(engine.key(read))).err());
         }
         (prepared, failures)
     });

@@ -156,8 +156,11 @@ async fn unpacked(face: &Face, body: Body, packing: Packing) -> Result<Body, Unp
         return Ok(body);
     }
     let max = usize::try_from(face.plan.body_max).unwrap_or(usize::MAX);
-    // Unpacking costs by what comes out, which may be much more than came in.
-    let unpacking = face.node.reading.read(max, move |_| Ok(body.part(&unpack(body.bytes(), packing, max)?)));
+    // Unpacking may cost much more than what came in.
+    let unpacking = face
+        .node
+        .reading
+        .read(max, move |cancellation| Ok(body.part(&unpack(body.bytes(), packing, max, cancellation)?)));
     face.deadline().bound(unpacking).await.unwrap_or(Err(UnpackError::Slow))
 }
 

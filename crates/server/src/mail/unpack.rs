@@ -1,6 +1,10 @@
-//! Messages that clients compressed: what is unpacked is bounded, whatever the packed bytes claim.
+//! Messages that clients compressed: what is unpacked is bounded, whatever the packed bytes claim, and so is what it
+//! costs, whatever comes out.
 
 use std::io::{self, Read};
+
+use content::budget::{Budget, Cancellation};
+use content::inflate::{StreamEnd, Wrapping, inflate};
 
 /// How a message is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,31 +27,100 @@ pub enum UnpackError {
     /// It took too long.
     #[error("the message could not be unpacked in time")]
     Slow,
+    /// Unpacking them takes more work than a message of that size may cost: they were made for that.
+    #[error("the compressed message costs too much to unpack; send it uncompressed")]
+    TooCostly,
 }
 
 /// The largest window that a sender may ask for, as a power of two: 8 MiB, which is what every decoder must support.
 const WINDOW_LOG_MAX: u32 = 23;
 
-/// Unpacks at most `max` bytes. Costs time and memory by what comes out, at most `max` and the decoder's window of
-/// 8 MiB.
+/// Steps of a frame of zstd, whose context is made anew, and of a block, whose tables are.
+const FRAME_STEPS: u64 = 2_000;
+const BLOCK_STEPS: u64 = 5_000;
+/// Steps of a byte of zstd that comes out.
+const STEPS_A_BYTE: u64 = 2;
+
+/// Unpacks at most `max` bytes. Costs memory by what comes out, at most `max` and the decoder's window of 8 MiB, and no more
+/// work than a message of `max` bytes may.
 ///
 /// # Errors
-/// If there is more in them, or they are not of this packing.
-pub fn unpack(packed: &[u8], how: Packing, max: usize) -> Result<Vec<u8>, UnpackError> {
-    let mut unpacked = Vec::new();
-    let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
-    let read = match how {
-        Packing::Zlib => flate2::read::ZlibDecoder::new(packed).take(limit).read_to_end(&mut unpacked),
-        Packing::Zstd => zstd(packed, limit, &mut unpacked),
-    };
-    read.map_err(|_| UnpackError::Damaged)?;
-    if unpacked.len() > max { Err(UnpackError::TooLarge) } else { Ok(unpacked) }
+/// If there is more in them, they are not of this packing, or they cost too much.
+pub fn unpack(
+    packed: &[u8],
+    how: Packing,
+    max: usize,
+    cancellation: &Cancellation,
+) -> Result<Vec<u8>, UnpackError> {
+    let budget = Budget::of_message(packed.len().max(max), cancellation);
+    match how {
+        Packing::Zlib => {
+            let inflated = inflate(packed, Wrapping::Zlib, max, &budget);
+            match inflated.end {
+                StreamEnd::Whole => Ok(inflated.bytes),
+                StreamEnd::Damaged => Err(UnpackError::Damaged),
+                StreamEnd::TooLarge => Err(UnpackError::TooLarge),
+                StreamEnd::TooCostly => Err(UnpackError::TooCostly),
+            }
+        }
+        Packing::Zstd => zstd(packed, max, &budget),
+    }
 }
 
-fn zstd(packed: &[u8], limit: u64, unpacked: &mut Vec<u8>) -> io::Result<usize> {
-    let mut decoder = zstd::stream::read::Decoder::with_buffer(packed)?;
-    decoder.window_log_max(WINDOW_LOG_MAX)?;
-    decoder.take(limit).read_to_end(unpacked)
+fn zstd(packed: &[u8], max: usize, budget: &Budget) -> Result<Vec<u8>, UnpackError> {
+    charge_blocks(packed, budget)?;
+    let limit = budget.afford(max, STEPS_A_BYTE);
+    let mut unpacked = Vec::new();
+    let mut read = || {
+        let mut decoder = zstd::stream::read::Decoder::with_buffer(packed)?;
+        decoder.window_log_max(WINDOW_LOG_MAX)?;
+        decoder.take(limit as u64 + 1).read_to_end(&mut unpacked)
+    };
+    read().map_err(|_| UnpackError::Damaged)?;
+    match unpacked.len() > limit {
+        false => Ok(unpacked),
+        true if limit < max => Err(UnpackError::TooCostly),
+        true => Err(UnpackError::TooLarge),
+    }
+}
+
+/// Charges the frames and blocks of zstd (RFC 8878, 3.1.1), of which the least are three bytes and yield nothing. Only heads
+/// are read; what is damaged ends the count, as it ends the decoder.
+fn charge_blocks(packed: &[u8], budget: &Budget) -> Result<(), UnpackError> {
+    const FRAME: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+    let mut rest = packed;
+    let pay = |steps| if budget.spend(steps) { Ok(()) } else { Err(UnpackError::TooCostly) };
+    while let Some((magic, after)) = rest.split_first_chunk::<4>() {
+        pay(FRAME_STEPS)?;
+        if *magic != FRAME {
+            // What is to be skipped says how long it is; anything else ends the decoder.
+            let length = after.first_chunk().map(|length| u32::from_le_bytes(*length) as usize);
+            let is_skipped = matches!(magic, [0x50..=0x5F, 0x2A, 0x4D, 0x18]);
+            rest =
+                length.filter(|_| is_skipped).and_then(|length| after.get(4 + length..)).unwrap_or_default();
+            continue;
+        }
+        let Some((&descriptor, after)) = after.split_first() else { return Ok(()) };
+        let is_single = descriptor & 0x20 != 0;
+        let window = usize::from(!is_single);
+        let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
+        let size = [usize::from(is_single), 2, 4, 8][usize::from(descriptor >> 6)];
+        rest = after.get(window + dictionary + size..).unwrap_or_default();
+        while let Some((head, after)) = rest.split_first_chunk::<3>() {
+            pay(BLOCK_STEPS)?;
+            let [low, middle, high] = head.map(u32::from);
+            let head = low | middle << 8 | high << 16;
+            // A block of one byte repeated is that byte.
+            let length = if head >> 1 & 3 == 1 { 1 } else { (head >> 3) as usize };
+            rest = after.get(length..).unwrap_or_default();
+            if head & 1 != 0 {
+                break;
+            }
+        }
+        let checksum = if descriptor & 4 != 0 { 4 } else { 0 };
+        rest = rest.get(checksum..).unwrap_or_default();
+    }
+    Ok(())
 }
 
 /// Packs an answer with zstd.
@@ -65,6 +138,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn unpack(packed: &[u8], how: Packing, max: usize) -> Result<Vec<u8>, UnpackError> {
+        super::unpack(packed, how, max, &Cancellation::default())
+    }
 
     fn packed(plain: &[u8], how: Packing) -> Vec<u8> {
         match how {
@@ -84,6 +161,24 @@ mod tests {
             assert!(bomb.len() < 512 << 10, "{how:?}: {}", bomb.len());
             assert_eq!(unpack(&bomb, how, 1 << 20), Err(UnpackError::TooLarge), "{how:?}");
         }
+    }
+
+    #[test]
+    fn blocks_that_yield_nothing_cost() {
+        let mut frame = vec![0x28, 0xB5, 0x2F, 0xFD, 0, 0];
+        frame.extend([0, 0, 0].repeat(300_000));
+        frame.extend([1, 0, 0]);
+        let skipped = [0x50, 0x2A, 0x4D, 0x18, 0, 0, 0, 0].repeat(300_000);
+        let deflated = [b"\x78\x9c".as_slice(), &b"\x02\x08\x20\x80\0".repeat(100_000)].concat();
+        for (packed, how) in [(frame, Packing::Zstd), (skipped, Packing::Zstd), (deflated, Packing::Zlib)] {
+            assert_eq!(unpack(&packed, how, 1 << 20), Err(UnpackError::TooCostly), "{how:?}");
+        }
+    }
+
+    #[test]
+    fn frames_are_read_one_behind_the_other() {
+        let two = [zstd_packed(b"one, ").unwrap(), zstd_packed(b"two").unwrap()].concat();
+        assert_eq!(unpack(&two, Packing::Zstd, 100).as_deref(), Ok(b"one, two".as_slice()));
     }
 
     #[test]

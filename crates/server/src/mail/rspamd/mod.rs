@@ -221,7 +221,7 @@ async fn respond(face: &Face, request: Request<Incoming>, client: Client) -> Ans
     };
     let body = match plain(face, &asked, body).await {
         Ok(body) => body,
-        Err(error @ UnpackError::TooLarge) => {
+        Err(error @ (UnpackError::TooLarge | UnpackError::TooCostly)) => {
             return failed(StatusCode::PAYLOAD_TOO_LARGE, &error.to_string());
         }
         Err(error @ UnpackError::Slow) => return failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),

@@ -130,7 +130,7 @@ async fn plain(face: &Face, headers: &Headers, body: Body) -> Result<Body, Vec<u
     match unpacked(face, body, Packing::Zlib).await {
         Ok(body) => Ok(body),
         Err(error @ UnpackError::Damaged) => Err(refusal(Code::Protocol, &error.to_string())),
-        Err(error @ (UnpackError::TooLarge | UnpackError::Slow)) => {
+        Err(error @ (UnpackError::TooLarge | UnpackError::TooCostly | UnpackError::Slow)) => {
             Err(refusal(Code::Unavailable, &error.to_string()))
         }
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use content::budget::Cancellation;
 use content::message::{self, Envelope};
 use engine::Pipeline;
 use serde::Serialize;
@@ -160,7 +161,12 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         let is_fresh = forget_peak();
         let watch = Watch::start();
         let envelope = Envelope::from_headers(&raw);
-        let read = local.engine().read(&pipeline, message::event(raw, envelope), clock::now());
+        let read = local.engine().read(
+            &pipeline,
+            message::event(raw, envelope),
+            clock::now(),
+            &Cancellation::default(),
+        );
         let read_cpu = watch.cpu();
         let prepared = local.engine().key(read);
         let key_cpu = watch.cpu();

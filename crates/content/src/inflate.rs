@@ -1,0 +1,208 @@
+//! Deflated bytes (RFC 1951; with a header RFC 1950 and RFC 1952) within a budget of work.
+//!
+//! What comes out of a deflated stream does not bound what it costs: a block that yields nothing takes ten bits and has
+//! the decoder build its tables anew, which is two thousand times what ten bits of a text cost. So each block
+//! is charged, each byte that goes in, each byte that comes out, and each stream that is begun.
+
+use memchr::memchr;
+use miniz_oxide::inflate::TINFLStatus;
+use miniz_oxide::inflate::core::inflate_flags::{
+    TINFL_FLAG_PARSE_ZLIB_HEADER, TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY, TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF,
+};
+use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
+
+use crate::budget::Budget;
+
+/// Steps to begin a stream: its tables are some ten kilobytes.
+const STREAM_STEPS: u64 = 2_000;
+/// Steps of a block, whose tables are built.
+const BLOCK_STEPS: u64 = 3_000;
+/// Steps of a byte that goes in: a literal of a few bits is the dearest.
+const STEPS_A_PACKED_BYTE: u64 = 10;
+/// Steps of a byte that comes out.
+const STEPS_A_BYTE: u64 = 2;
+/// Least room for what comes out.
+const ROOM_MIN: usize = 16 * 1024;
+
+/// How deflated bytes are wrapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrapping {
+    /// Not at all (RFC 1951).
+    Raw,
+    /// In a zlib header and a checksum (RFC 1950).
+    Zlib,
+}
+
+/// Why a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// All of it was inflated.
+    Whole,
+    /// It is damaged or cut off; what came before is there.
+    Damaged,
+    /// There is more in it than was asked for.
+    TooLarge,
+    /// The budget has no more.
+    TooCostly,
+}
+
+/// What came out of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inflated {
+    /// The bytes, as far as they were asked for and paid for.
+    pub bytes: Vec<u8>,
+    /// Why there are no more.
+    pub end: StreamEnd,
+}
+
+impl Inflated {
+    /// Returns whether there was more that was not read.
+    pub fn is_cut(&self) -> bool {
+        matches!(self.end, StreamEnd::TooLarge | StreamEnd::TooCostly)
+    }
+}
+
+/// Inflates at most `bytes_max` bytes. Memory grows with what comes out.
+pub fn inflate(packed: &[u8], wrapping: Wrapping, bytes_max: usize, budget: &Budget) -> Inflated {
+    let mut out = Vec::new();
+    let (length, end) = fill(packed, wrapping, bytes_max, budget, &mut out);
+    out.truncate(length.min(bytes_max));
+    Inflated { bytes: out, end }
+}
+
+/// Inflates into `out`, of which only what is counted is meant.
+fn fill(
+    packed: &[u8],
+    wrapping: Wrapping,
+    bytes_max: usize,
+    budget: &Budget,
+    out: &mut Vec<u8>,
+) -> (usize, StreamEnd) {
+    let header = if wrapping == Wrapping::Zlib { TINFL_FLAG_PARSE_ZLIB_HEADER } else { 0 };
+    let flags = TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF | TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY | header;
+    let (mut rest, mut length) = (packed, 0);
+    if !budget.spend(STREAM_STEPS) {
+        return (0, StreamEnd::TooCostly);
+    }
+    let mut inflater = Box::new(DecompressorOxide::new());
+    loop {
+        if length == out.len() {
+            let room = (2 * length).max(ROOM_MIN).min(bytes_max.saturating_add(1));
+            out.resize(room, 0);
+        }
+        if !budget.spend(BLOCK_STEPS) {
+            return (length, StreamEnd::TooCostly);
+        }
+        let (status, taken, given) = decompress(&mut inflater, rest, out, length, flags);
+        rest = &rest[taken..];
+        length += given;
+        let is_paid = budget.spend(taken as u64 * STEPS_A_PACKED_BYTE + given as u64 * STEPS_A_BYTE);
+        match status {
+            _ if length > bytes_max => return (length, StreamEnd::TooLarge),
+            TINFLStatus::Done => return (length, StreamEnd::Whole),
+            TINFLStatus::BlockBoundary | TINFLStatus::HasMoreOutput if is_paid => {}
+            TINFLStatus::BlockBoundary | TINFLStatus::HasMoreOutput => return (length, StreamEnd::TooCostly),
+            _ => return (length, StreamEnd::Damaged),
+        }
+    }
+}
+
+/// Inflates the first member of a gzip file (RFC 1952), at most `bytes_max` bytes; returns the name in it, too. Its
+/// checksum is not looked at. `None` if it has no whole head.
+pub fn gunzip(content: &[u8], bytes_max: usize, budget: &Budget) -> Option<(Option<String>, Inflated)> {
+    /// Longest name that is kept.
+    const NAME_BYTES_MAX: usize = 2_048;
+    let (head, mut rest) = content.split_at_checked(10)?;
+    let flags = head[3];
+    if flags & 4 != 0 {
+        let length = usize::from(u16::from_le_bytes(*rest.first_chunk()?));
+        rest = rest.get(2 + length..)?;
+    }
+    let mut name = None;
+    if flags & 8 != 0 {
+        let end = memchr(0, rest)?;
+        name = Some(String::from_utf8_lossy(&rest[..end.min(NAME_BYTES_MAX)]).into_owned());
+        rest = &rest[end + 1..];
+    }
+    if flags & 16 != 0 {
+        rest = &rest[memchr(0, rest)? + 1..];
+    }
+    if flags & 2 != 0 {
+        rest = rest.get(2..)?;
+    }
+    Some((name, inflate(rest, Wrapping::Raw, bytes_max, budget)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::budget::Cancellation;
+
+    fn budget() -> Budget {
+        Budget::of_steps(100_000_000, &Cancellation::default())
+    }
+
+    fn deflated(plain: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());
+        encoder.write_all(plain).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn check(packed: &[u8], wrapping: Wrapping, bytes_max: usize, length: usize, end: StreamEnd) {
+        let inflated = inflate(packed, wrapping, bytes_max, &budget());
+        assert_eq!((inflated.bytes.len(), inflated.end), (length, end));
+    }
+
+    #[test]
+    fn what_comes_out_is_bounded() {
+        let packed = deflated(&vec![0; 10_000_000]);
+        check(&packed, Wrapping::Raw, 1_000, 1_000, StreamEnd::TooLarge);
+        check(&packed, Wrapping::Raw, 9_999_999, 9_999_999, StreamEnd::TooLarge);
+        check(&packed, Wrapping::Raw, 10_000_000, 10_000_000, StreamEnd::Whole);
+        check(&packed[..10], Wrapping::Raw, 1_000_000, 0, StreamEnd::Damaged);
+        check(b"\xff\xff\xff", Wrapping::Raw, 10, 0, StreamEnd::Damaged);
+        check(b"\x03\0", Wrapping::Raw, 0, 0, StreamEnd::Whole);
+        check(&deflated(b"a"), Wrapping::Raw, 0, 0, StreamEnd::TooLarge);
+        check(b"\x01\x02\0\xfd\xffhi", Wrapping::Raw, 2, 2, StreamEnd::Whole);
+    }
+
+    #[test]
+    fn checksums_are_looked_at() {
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(b"hello").unwrap();
+        let mut packed = encoder.finish().unwrap();
+        check(&packed, Wrapping::Zlib, 100, 5, StreamEnd::Whole);
+        *packed.last_mut().unwrap() ^= 1;
+        check(&packed, Wrapping::Zlib, 100, 5, StreamEnd::Damaged);
+    }
+
+    #[test]
+    fn blocks_that_yield_nothing_cost() {
+        // Stored and fixed blocks of no bytes.
+        for block in [b"\0\0\0\xff\xff".as_slice(), b"\x02\x08\x20\x80\0"] {
+            let mut spent = Vec::new();
+            for count in [1_000, 2_000] {
+                let budget = budget();
+                let inflated = inflate(&block.repeat(count), Wrapping::Raw, 1_000, &budget);
+                assert!(inflated.bytes.is_empty());
+                assert!(budget.spent() >= count as u64 * BLOCK_STEPS, "{}", budget.spent());
+                spent.push(budget.spent());
+            }
+            assert!(spent[1] <= 2 * spent[0]);
+            let short = Budget::of_steps(spent[0] / 2, &Cancellation::default());
+            let inflated = inflate(&block.repeat(1_000), Wrapping::Raw, 1_000, &short);
+            assert_eq!((inflated.end, short.is_short()), (StreamEnd::TooCostly, true));
+        }
+    }
+
+    #[test]
+    fn gzip_is_opened() {
+        let raw = b"\x1f\x8b\x08\x08\0\0\0\0\0\x03a.txt\0\x01\x02\0\xfd\xffhi";
+        let (name, inflated) = gunzip(raw, 10, &budget()).unwrap();
+        assert_eq!((name.as_deref(), inflated.bytes.as_slice()), (Some("a.txt"), b"hi".as_slice()));
+        assert!(gunzip(raw, 1, &budget()).unwrap().1.is_cut());
+        assert!(gunzip(&raw[..9], 1, &budget()).is_none());
+    }
+}
