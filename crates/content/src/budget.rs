@@ -12,8 +12,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Steps that any message may spend, however short it is: ten milliseconds.
-pub const STEPS_MIN: u64 = 10_000_000;
+/// Steps that any message may spend, however short it is: twenty milliseconds. One of a megabyte has fifty.
+pub const STEPS_MIN: u64 = 20_000_000;
 /// Steps that each byte of a message adds to that.
 pub const STEPS_A_BYTE: u64 = 30;
 

@@ -18,9 +18,9 @@ const STREAM_STEPS: u64 = 2_000;
 /// Steps of a block, whose tables are built.
 const BLOCK_STEPS: u64 = 3_000;
 /// Steps of a byte that goes in: a literal of a few bits is the dearest.
-const STEPS_A_PACKED_BYTE: u64 = 10;
+const STEPS_A_PACKED_BYTE: u64 = 8;
 /// Steps of a byte that comes out.
-const STEPS_A_BYTE: u64 = 2;
+const STEPS_A_BYTE: u64 = 1;
 /// Least room for what comes out.
 const ROOM_MIN: usize = 16 * 1024;
 

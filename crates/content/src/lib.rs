@@ -20,6 +20,7 @@ mod contact;
 pub mod disguise;
 pub mod fingerprint;
 mod handwriting;
+pub mod hostile;
 mod html;
 pub mod imitation;
 pub mod inflate;

@@ -14,8 +14,11 @@ pub const LINK_BYTES_MAX: usize = 2_048;
 /// Longest run of text without white space in which links are looked for as a whole; a longer one is taken in
 /// pieces of this length. It bounds the finder, which looks back from every dot and colon.
 const TOKEN_BYTES_MAX: usize = 1_024;
+/// The same for a run that has more than [`SIGNS_MAX`] of the signs from which the finder looks around.
+const DENSE_TOKEN_BYTES_MAX: usize = 128;
+const SIGNS_MAX: usize = 64;
 /// Steps of a byte of a text that [`find`] looks through.
-pub(crate) const STEPS_A_BYTE: u64 = 30;
+pub(crate) const STEPS_A_BYTE: u64 = 40;
 
 /// A normalised link to a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,7 +187,7 @@ pub fn find<'t>(text: &'t str, mut emit: impl FnMut(Found<'t>) -> bool) {
     let tokens = text.split(char::is_whitespace).filter(|token| token.contains(['.', ':', '@']));
     for mut token in tokens {
         while !token.is_empty() {
-            let (piece, rest) = token.split_at(token.floor_char_boundary(TOKEN_BYTES_MAX));
+            let (piece, rest) = token.split_at(token.floor_char_boundary(piece_bytes(token)));
             token = rest;
             for link in finder.links(piece) {
                 let found = match link.kind() {
@@ -198,6 +201,13 @@ pub fn find<'t>(text: &'t str, mut emit: impl FnMut(Found<'t>) -> bool) {
             }
         }
     }
+}
+
+/// How many bytes of a run are looked through at once.
+fn piece_bytes(token: &str) -> usize {
+    let start = &token.as_bytes()[..token.len().min(TOKEN_BYTES_MAX)];
+    let signs = start.iter().filter(|byte| matches!(byte, b'.' | b':' | b'@')).count();
+    if signs > SIGNS_MAX { DENSE_TOKEN_BYTES_MAX } else { TOKEN_BYTES_MAX }
 }
 
 /// Public suffixes that a bare name in a text more often has as a file's ending.

@@ -63,7 +63,7 @@ const STEPS_A_SOURCE_BYTE: u64 = 8;
 /// Steps of a byte of text: normalised, counted, looked through for what is hidden in it, folded.
 const STEPS_A_TEXT_BYTE: u64 = 50;
 /// Steps that a byte beyond ASCII costs more.
-const STEPS_A_FOREIGN_BYTE: u64 = 150;
+const STEPS_A_FOREIGN_BYTE: u64 = 200;
 /// Steps of a link, and of each of its bytes.
 const LINK_STEPS: u64 = 2_000;
 const STEPS_A_LINK_BYTE: u64 = 60;

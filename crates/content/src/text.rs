@@ -8,8 +8,8 @@
 
 use std::borrow::Cow;
 
-use unicode_normalization::UnicodeNormalization;
-use unicode_normalization::char::decompose_compatible;
+use unicode_normalization::char::{decompose_compatible, is_combining_mark};
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 use unicode_script::{Script, UnicodeScript};
 
 /// Most bytes of a text that are normalised; what follows is not looked at.
@@ -65,36 +65,62 @@ fn is_dropped_control(byte: u8) -> bool {
 /// square: nobody disguises a word by them, and a text of nothing else would grow eleven times.
 const DECOMPOSITION_MAX: usize = 4;
 
-/// Takes a character apart and drops what is no letter of it.
+/// Most accents in a row that are kept, as in the stream-safe form of UAX #15: no language has as many, and putting them in
+/// order costs more for each the more they are.
+const ACCENTS_MAX: usize = 30;
+
+/// Takes a character apart and drops what is no letter of it. Hangul stays in syllables: they would only be put together
+/// again.
 fn take_apart(c: char, mut emit: impl FnMut(char)) {
-    let mut parts = 0;
-    decompose_compatible(c, |_| parts += 1);
-    if parts > DECOMPOSITION_MAX {
-        emit(c);
-    } else {
+    let mut parts = [c; DECOMPOSITION_MAX];
+    let mut count = 0;
+    if !matches!(c, '\u{AC00}'..='\u{D7A3}') {
         decompose_compatible(c, |part| {
-            if !is_dropped(part) {
-                emit(part);
+            if let Some(place) = parts.get_mut(count) {
+                *place = part;
             }
+            count += 1;
         });
     }
+    // One that does not come apart, or into too many, is what it is.
+    let parts = if (1..=DECOMPOSITION_MAX).contains(&count) { &parts[..count] } else { &[c] };
+    parts.iter().filter(|part| !is_dropped(**part)).for_each(|part| emit(*part));
 }
 
-fn plain_unicode(text: &str) -> String {
+/// Text in lower case and taken apart, without what is dropped.
+fn lower_parts(text: &str) -> String {
     let mut lower = String::with_capacity(text.len());
+    let mut accents = 0;
+    let mut push = |c: char| {
+        accents = if is_combining_mark(c) { accents + 1 } else { 0 };
+        if accents <= ACCENTS_MAX {
+            lower.push(c);
+        }
+    };
     for c in text.chars() {
         if c.is_ascii() {
             if !is_dropped_control(c as u8) {
-                lower.push(c.to_ascii_lowercase());
+                push(c.to_ascii_lowercase());
             }
             continue;
         }
-        // Lower case may decompose anew (`ẞ`, `İ`), and so may bring accents of its own.
-        take_apart(c, |part| match part.is_ascii() {
-            true => lower.push(part.to_ascii_lowercase()),
-            false => part.to_lowercase().for_each(|c| take_apart(c, |c| lower.push(c))),
+        take_apart(c, |part| {
+            let mut small = part.to_lowercase();
+            if part.is_ascii() {
+                push(part.to_ascii_lowercase());
+            } else if small.len() == 1 && small.next() == Some(part) {
+                push(part);
+            } else {
+                // Lower case may decompose anew (`ẞ`, `İ`), and so may bring accents of its own.
+                part.to_lowercase().for_each(|c| take_apart(c, &mut push));
+            }
         });
     }
+    lower
+}
+
+fn plain_unicode(text: &str) -> String {
+    let lower = lower_parts(text);
     let mut out = String::with_capacity(lower.len());
     let mut rest = lower.as_str();
     while let Some(first) = rest.chars().next() {
@@ -132,8 +158,8 @@ fn plain_unicode(text: &str) -> String {
             }
         }
     }
-    // Composes again what NFKD took apart and what is no accent: Hangul, Indic vowels.
-    out.nfc().collect()
+    // Composes again what was taken apart and is no accent: Indic vowels.
+    if is_nfc_quick(out.chars()) == IsNormalized::Yes { out } else { out.nfc().collect() }
 }
 
 /// The Cyrillic letter that looks like a lower-case Latin one, upright or as a capital.
@@ -233,8 +259,7 @@ impl Folder {
 fn is_dropped(c: char) -> bool {
     is_invisible(c)
         || c.is_control() && !c.is_whitespace()
-        || unicode_normalization::char::is_combining_mark(c)
-            && matches!(c.script(), Script::Inherited | Script::Common)
+        || is_combining_mark(c) && matches!(c.script(), Script::Inherited | Script::Common)
 }
 
 /// Characters that take no room or turn the direction of writing: zero-width spaces and joiners, soft hyphen,
@@ -388,6 +413,27 @@ mod tests {
         check("\u{2018}a\u{2011}b\u{2019} \u{964}", "'a-b' \u{964}");
         check("", "");
         check("\u{200B}", "");
+    }
+
+    #[test]
+    fn no_text_grows_by_being_normalised() {
+        for unit in [
+            "\u{FDFA}",
+            "\u{FDFB}",
+            "\u{3316}",
+            "\u{337F}",
+            "\u{1E9E}",
+            "\u{130}",
+            "\u{D55C}",
+            "\u{E38}\u{E48}",
+        ] {
+            let text = unit.repeat(1_000);
+            let plain = plain(&text);
+            assert!(plain.len() <= DECOMPOSITION_MAX * text.len(), "{unit:?}: {} bytes", plain.len());
+        }
+        // What stands behind such signs is read all the same.
+        assert!(normalise(&("\u{FDFA}".repeat(80_000) + " V\u{456}agra")).ends_with(" viagra"));
+        assert_eq!(plain(&"\u{E38}\u{E48}".repeat(1_000)).chars().count(), ACCENTS_MAX);
     }
 
     #[test]

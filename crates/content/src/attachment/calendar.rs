@@ -6,8 +6,9 @@ use crate::link::{self, Found};
 
 /// Most bytes that are read.
 const BYTES_MAX: usize = 256 * 1024;
-/// Steps of a byte of a line in which links are looked for.
-const STEPS_A_BYTE_OF_LINKS: u64 = link::STEPS_A_BYTE;
+/// Steps of a line, and of one in which links are looked for.
+const LINE_STEPS: u64 = 40;
+const LINKS_STEPS: u64 = 600;
 
 /// What an invitation says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +24,9 @@ pub(super) fn read(text: &str, mut link: impl FnMut(&str), budget: &Budget) -> I
     let unfolded = text.replace("\r\n", "\n").replace("\n ", "").replace("\n\t", "");
     let mut invitation = Invitation::default();
     for line in unfolded.lines() {
+        if !budget.spend(LINE_STEPS) {
+            break;
+        }
         let Some((property, value)) = line.split_once(':') else { continue };
         let name = property.split(';').next().unwrap_or_default();
         if name.eq_ignore_ascii_case("METHOD") {
@@ -36,14 +40,14 @@ pub(super) fn read(text: &str, mut link: impl FnMut(&str), budget: &Budget) -> I
             invitation.organizer = Address::parse(address).map(|address| address.full);
         }
         if (line.contains("://") || line.contains("www."))
-            && budget.spend(STEPS_A_BYTE_OF_LINKS * line.len() as u64)
+            && budget.spend(LINKS_STEPS + link::STEPS_A_BYTE * line.len() as u64)
         {
             let value = line.replace("\\n", " ").replace("\\N", " ").replace("\\,", ",").replace("\\;", ";");
             link::find(&value, |found| {
                 if let Found::Url(url) = found {
                     link(url);
                 }
-                true
+                budget.spend(LINKS_STEPS)
             });
         }
     }

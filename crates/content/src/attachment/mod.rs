@@ -46,9 +46,11 @@ const RATIO_MAX: usize = 100;
 /// Steps of a file: its name, its kind, its place in lists.
 const FILE_STEPS: u64 = 5_000;
 /// Steps of a byte that is decoded and summed up.
-const STEPS_A_PART_BYTE: u64 = 4;
+const STEPS_A_PART_BYTE: u64 = 3;
 /// Steps of a byte of a file that is cut into pieces, or looked over by a reader that looks for a few words.
-const STEPS_A_FILE_BYTE: u64 = 4;
+const STEPS_A_FILE_BYTE: u64 = 2;
+/// Steps to copy a file that is in another, whose bytes go eight a step.
+const COPY_STEPS: u64 = 100;
 /// Steps of a byte of a page, a calendar or a list of relations.
 const STEPS_A_TEXT_BYTE: u64 = 10;
 /// Steps of a link.
@@ -233,7 +235,7 @@ impl Attachments {
         budget: &Budget,
     ) {
         let is_full = around.depth == DEPTH_MAX || self.files + waiting.len() >= FILES_MAX;
-        if is_full || !budget.spend(content.as_ref().len() as u64) {
+        if is_full || !budget.spend(COPY_STEPS + content.as_ref().len() as u64 / 8) {
             self.packed.is_unread = true;
             return;
         }

@@ -40,7 +40,7 @@ const ENCODED_MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Steps of a byte that is looked over for fields and delimiters.
 const STEPS_A_BYTE: u64 = 5;
 /// Steps of a line that may delimit, and of each of its bytes: it is compared at each level.
-const LINE_STEPS: u64 = 100;
+const LINE_STEPS: u64 = 50;
 const STEPS_A_LINE_BYTE: u64 = 2;
 /// Steps of a part: its fields, type and name.
 const PART_STEPS: u64 = 2_000;

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use content::budget::Cancellation;
+use content::hostile::{FAMILIES, Family};
 use content::message::{self, Envelope};
 use engine::Pipeline;
+use event::Value;
 use serde::Serialize;
 
 use super::{Watch, in_memory};
@@ -25,6 +27,8 @@ Examples:
   tollhouse bench costly --ham ~/Maildir/cur --spam ~/Maildir/.Junk/cur
 
 Each is read, cut into keys and tokens, counted, asked about, judged and explained, once and alone.
+First come messages that are large, then the worst that are known for each reader, of a megabyte each: of a
+family the one that is read slowest.
 With --ham and --spam the mail in there is learned first, all of it as if it came now, so that the
 classifier has something to look up. Memory is what the process had at most meanwhile, the message itself and the engine included.")]
 pub(super) struct Args {
@@ -46,6 +50,9 @@ pub(super) struct Args {
 struct Measured {
     bench: &'static str,
     message: &'static str,
+    /// What the message repeats, where it is of a family.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<String>,
     /// Messages that were learned before.
     learned: u64,
     bytes: usize,
@@ -56,7 +63,12 @@ struct Measured {
     #[serde(skip_serializing_if = "Option::is_none")]
     peak_mib: Option<f64>,
     action: String,
+    /// Whether reading ended before the message did.
+    is_cut_short: bool,
 }
+
+/// Bytes of a message of a family.
+const FAMILY_BYTES: usize = 1_000_000;
 
 /// Text of a message; of so many pieces, bytes and the like where the largest has 100 percent.
 type Make = fn(u32) -> String;
@@ -149,52 +161,86 @@ fn learn(local: &Local, pipeline: &Arc<Pipeline>, paths: &[PathBuf], class: &str
     Ok(learned)
 }
 
+/// Judges a message, once and alone.
+fn measure(local: &Local, pipeline: &Arc<Pipeline>, raw: Vec<u8>) -> Result<Measured, Failure> {
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    let raw: Arc<[u8]> = raw.into();
+    let bytes = raw.len();
+    let is_fresh = forget_peak();
+    let watch = Watch::start();
+    let event = message::event(Arc::clone(&raw), Envelope::from_headers(&raw));
+    let read = local.engine().read(pipeline, event, clock::now(), &Cancellation::default());
+    let read_cpu = watch.cpu();
+    let cut_short = pipeline.schema.slot("mail.cut_short").and_then(|slot| read.facts().get(slot));
+    let is_cut_short = cut_short == Some(&Value::Bool(true));
+    let prepared = local.engine().key(read);
+    let key_cpu = watch.cpu();
+    let decision = pollster::block_on(local.engine().decide(vec![prepared]))?.remove(0);
+    let decide_cpu = watch.cpu();
+    let peak = peak().filter(|_| is_fresh);
+    Ok(Measured {
+        bench: "costly",
+        message: "",
+        unit: None,
+        learned: 0,
+        bytes,
+        read_cpu_ms: milliseconds(read_cpu),
+        key_cpu_ms: milliseconds(key_cpu.saturating_sub(read_cpu)),
+        decide_cpu_ms: milliseconds(decide_cpu.saturating_sub(key_cpu)),
+        peak_mib: peak.map(|kib| kib as f64 / 1024.0),
+        action: decision.verdict.action.to_string(),
+        is_cut_short,
+    })
+}
+
+/// Judges the messages of a family; answers what the one cost that was read slowest.
+fn worst(
+    local: &Local,
+    pipeline: &Arc<Pipeline>,
+    family: &Family,
+    bytes: usize,
+) -> Result<Measured, Failure> {
+    let mut worst: Option<Measured> = None;
+    for unit in family.units {
+        let measured = measure(local, pipeline, family.message(unit, bytes))?;
+        if worst.as_ref().is_none_or(|worst| worst.read_cpu_ms < measured.read_cpu_ms) {
+            let unit = unit.escape_ascii().to_string().chars().take(60).collect();
+            worst = Some(Measured { message: family.name, unit: Some(unit), ..measured });
+        }
+    }
+    worst.ok_or_else(|| Failure::new("a family has no messages"))
+}
+
+impl Measured {
+    fn tell(&self, out: &mut Output) -> Result<(), Failure> {
+        if out.is_json() {
+            out.json(self)?;
+            return Ok(());
+        }
+        let Measured { message, read_cpu_ms, key_cpu_ms, decide_cpu_ms, .. } = self;
+        let cut = if self.is_cut_short { " (cut short)" } else { "" };
+        out.line(format_args!(
+            "{message:<32} {:>5.1} MB {DIM}read{DIM:#} {read_cpu_ms:>7.1} ms {DIM}cut{DIM:#} {key_cpu_ms:>6.1} ms {DIM}decided{DIM:#} \
+             {decide_cpu_ms:>6.1} ms {DIM}memory{DIM:#} {:>6.1} MiB{cut}",
+            self.bytes as f64 / 1e6,
+            self.peak_mib.unwrap_or_default(),
+        ))?;
+        Ok(())
+    }
+}
+
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let mut out = Output::new(args.json.json);
     let local = in_memory("mail")?;
     let pipeline = message_pipeline(&local, None)?;
     let learned = learn(&local, &pipeline, &args.ham, "ham")? + learn(&local, &pipeline, &args.spam, "spam")?;
-    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
     for (name, make) in COSTLY {
-        let raw: Arc<[u8]> = make(args.percent).into_bytes().into();
-        let bytes = raw.len();
-        let is_fresh = forget_peak();
-        let watch = Watch::start();
-        let envelope = Envelope::from_headers(&raw);
-        let read = local.engine().read(
-            &pipeline,
-            message::event(raw, envelope),
-            clock::now(),
-            &Cancellation::default(),
-        );
-        let read_cpu = watch.cpu();
-        let prepared = local.engine().key(read);
-        let key_cpu = watch.cpu();
-        let decision = pollster::block_on(local.engine().decide(vec![prepared]))?.remove(0);
-        let decide_cpu = watch.cpu();
-        let peak = peak().filter(|_| is_fresh);
-        let measured = Measured {
-            bench: "costly",
-            message: name,
-            learned,
-            bytes,
-            read_cpu_ms: milliseconds(read_cpu),
-            key_cpu_ms: milliseconds(key_cpu.saturating_sub(read_cpu)),
-            decide_cpu_ms: milliseconds(decide_cpu.saturating_sub(key_cpu)),
-            peak_mib: peak.map(|kib| kib as f64 / 1024.0),
-            action: decision.verdict.action.to_string(),
-        };
-        if out.is_json() {
-            out.json(&measured)?;
-            continue;
-        }
-        let Measured { read_cpu_ms, key_cpu_ms, decide_cpu_ms, .. } = measured;
-        out.line(format_args!(
-            "{name:<32} {:>5.1} MB {DIM}read{DIM:#} {read_cpu_ms:>7.1} ms {DIM}cut{DIM:#} {key_cpu_ms:>6.1} ms {DIM}decided{DIM:#} \
-             {decide_cpu_ms:>6.1} ms {DIM}memory{DIM:#} {:>6.1} MiB",
-            bytes as f64 / 1e6,
-            measured.peak_mib.unwrap_or_default(),
-        ))?;
+        let measured = measure(&local, &pipeline, make(args.percent).into_bytes())?;
+        Measured { message: name, learned, ..measured }.tell(&mut out)?;
+    }
+    for family in FAMILIES {
+        let measured = worst(&local, &pipeline, family, FAMILY_BYTES / 100 * args.percent as usize)?;
+        Measured { learned, ..measured }.tell(&mut out)?;
     }
     out.flush()?;
     Ok(Exit::Fine)
