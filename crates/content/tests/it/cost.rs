@@ -20,13 +20,16 @@ use event::{Time, Value};
 
 use crate::story::Mail;
 
+/// Makes an input of about so many bytes that repeats a unit.
+type Make = Box<dyn Fn(&[u8], usize) -> Vec<u8>>;
+type Read = Box<dyn Fn(&[u8], &Budget)>;
+
 /// A reader of strangers' bytes.
 struct Reader {
     name: &'static str,
     units: &'static [&'static [u8]],
-    /// An input of about so many bytes that repeats a unit.
-    input: Box<dyn Fn(&[u8], usize) -> Vec<u8>>,
-    read: Box<dyn Fn(&[u8], &Budget)>,
+    input: Make,
+    read: Read,
 }
 
 /// What reading cost.
