@@ -8,6 +8,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The alignment of huge pages on the systems that have them.
@@ -18,6 +19,8 @@ const EXTENT_BYTES_MAX: usize = 64 << 20;
 pub(crate) struct Arena {
     page_bits: u32,
     extent_bytes: usize,
+    /// Bytes of all extents.
+    taken: AtomicUsize,
     free: Mutex<Free>,
 }
 
@@ -59,13 +62,23 @@ impl Arena {
 
     fn over(extents: Extents, extent_bytes: usize, page_bits: u32) -> Arc<Arena> {
         let free = Mutex::new(Free { extents, pages: Vec::new(), fresh: 0, is_blank: false });
-        Arc::new(Arena { page_bits, extent_bytes, free })
+        Arc::new(Arena { page_bits, extent_bytes, taken: AtomicUsize::new(0), free })
     }
 
     /// Memory that was taken and is in no page that is used.
     pub(crate) fn spare_bytes(&self) -> usize {
+        self.returned_bytes() + self.free.lock().unwrap_or_else(PoisonError::into_inner).fresh
+    }
+
+    /// Memory of pages that were given back.
+    pub(crate) fn returned_bytes(&self) -> usize {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        free.fresh + free.pages.len() * (8 << self.page_bits)
+        free.pages.len() * (8 << self.page_bits)
+    }
+
+    /// Memory that was taken, in pages that are used or not.
+    pub(crate) fn taken_bytes(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
     }
 
     fn layout(&self) -> Layout {
@@ -93,13 +106,16 @@ impl Arena {
                 Extents::Cut(pages) => pages.push(),
             };
             free.fresh = self.extent_bytes;
+            self.taken.fetch_add(self.extent_bytes, Ordering::Relaxed);
         }
         let at = self.extent_bytes - free.fresh;
         free.fresh -= 8 << self.page_bits;
         let start = match &free.extents {
             Extents::Own(extents) => extents.last().map_or(NonNull::dangling(), |extent| self.start(*extent)),
             // What it borrows, only our own pages are ever made of: nobody else follows the pointer.
-            Extents::Cut(pages) => pages.pages.last().map_or(NonNull::dangling(), |page| page.cast()),
+            Extents::Cut(pages) => {
+                pages.pages.last().copied().flatten().map_or(NonNull::dangling(), NonNull::cast)
+            }
         };
         // SAFETY: `at` is a multiple of a page below `extent_bytes`, which the allocation holds behind `start`.
         (unsafe { start.add(at).cast::<u64>() }, free.is_blank)
@@ -113,8 +129,8 @@ impl Arena {
         unsafe { extent.add(if skip < HUGE_BYTES { skip } else { 0 }) }
     }
 
-    fn give(&self, pages: &mut Vec<NonNull<u64>>) {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).pages.append(pages);
+    fn give(&self, pages: impl IntoIterator<Item = NonNull<u64>>) {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).pages.extend(pages);
     }
 }
 
@@ -143,7 +159,9 @@ fn advise(_: NonNull<u8>, _: usize) {}
 
 /// Pages that belong together, numbered from 0.
 pub(crate) struct Pages {
-    pages: Vec<NonNull<u64>>,
+    /// `None` where a page was given back.
+    pages: Vec<Option<NonNull<u64>>>,
+    given: usize,
     bits: u32,
     arena: Arc<Arena>,
 }
@@ -155,7 +173,7 @@ unsafe impl Sync for Pages {}
 
 impl Pages {
     pub(crate) fn new(arena: Arc<Arena>) -> Pages {
-        Pages { pages: Vec::new(), bits: arena.page_bits, arena }
+        Pages { pages: Vec::new(), given: 0, bits: arena.page_bits, arena }
     }
 
     pub(crate) fn arena(&self) -> &Arc<Arena> {
@@ -175,14 +193,30 @@ impl Pages {
 
     /// Memory of all pages.
     pub(crate) fn bytes(&self) -> usize {
-        self.pages.len() << self.bits << 3
+        (self.pages.len() - self.given) << self.bits << 3
     }
 
     /// Adds a page that may hold anything; answers whether it is blank.
     pub(crate) fn push(&mut self) -> bool {
         let (page, is_blank) = self.arena.take();
-        self.pages.push(page);
+        self.pages.push(Some(page));
         is_blank
+    }
+
+    /// Gives a page back; its number stays, and stands for a page without words until [`Pages::retake`].
+    pub(crate) fn give(&mut self, number: usize) {
+        if let Some(page) = self.pages[number].take() {
+            self.given += 1;
+            self.arena.give([page]);
+        }
+    }
+
+    /// Takes a page that may hold anything under the number of one that was given back.
+    pub(crate) fn retake(&mut self, number: usize) {
+        if self.pages[number].is_none() {
+            self.given -= 1;
+            self.pages[number] = Some(self.arena.take().0);
+        }
     }
 
     /// Adds a page of zeros.
@@ -196,13 +230,14 @@ impl Pages {
     pub(crate) fn page(&self, number: usize) -> &[u64] {
         // SAFETY: the page is ours alone, initialised since its extent was allocated with zeros, and lives as long as
         // the arena we hold; it is borrowed as we are.
-        unsafe { std::slice::from_raw_parts(self.pages[number].as_ptr(), 1 << self.bits) }
+        self.pages[number].map_or(&[], |page| unsafe { std::slice::from_raw_parts(page.as_ptr(), 1 << self.bits) })
     }
 
     #[inline(always)]
     pub(crate) fn page_mut(&mut self, number: usize) -> &mut [u64] {
         // SAFETY: as in `page`; it is borrowed for writing as we are.
-        unsafe { std::slice::from_raw_parts_mut(self.pages[number].as_ptr(), 1 << self.bits) }
+        self.pages[number]
+            .map_or(&mut [], |page| unsafe { std::slice::from_raw_parts_mut(page.as_ptr(), 1 << self.bits) })
     }
 
     /// Memory of the list of pages.
@@ -213,7 +248,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        self.arena.give(&mut self.pages);
+        self.arena.give(self.pages.drain(..).flatten());
     }
 }
 
@@ -254,6 +289,26 @@ mod tests {
         prefetch(&b.page(20)[5]);
         b.push();
         assert_eq!(b.page(21).len(), 64);
+    }
+
+    #[test]
+    fn a_page_that_was_given_back_is_somebody_elses() {
+        let arena = Arena::new(0, 6);
+        let mut pages = Pages::new(arena.clone());
+        (0..3).for_each(|_| pages.push_blank());
+        pages.page_mut(1).fill(7);
+        pages.give(1);
+        pages.give(1);
+        assert_eq!((pages.bytes(), pages.page(1).len(), pages.page_mut(1).len()), (2 * 512, 0, 0));
+        assert_eq!(arena.returned_bytes(), 512);
+        let mut other = Pages::new(arena.clone());
+        other.push();
+        other.page_mut(0).fill(8);
+        pages.retake(1);
+        pages.retake(1);
+        pages.page_mut(1).fill(9);
+        assert!((pages.bytes(), other.page(0)[0], pages.page(1)[5]) == (3 * 512, 8, 9));
+        assert_eq!(arena.taken_bytes(), HUGE_BYTES);
     }
 
     #[test]

@@ -20,6 +20,7 @@
 //! needs no key beside them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::arena::{Arena, Pages, prefetch};
 use crate::shard::Hash;
@@ -58,16 +59,70 @@ pub(crate) struct Entry {
     pub(crate) reference: u64,
 }
 
+/// Memory of the indexes of all shards, and how much it may become.
+pub(crate) struct IndexBudget {
+    bytes: AtomicUsize,
+    max: usize,
+}
+
+impl IndexBudget {
+    pub(crate) fn new(max: usize) -> IndexBudget {
+        IndexBudget { bytes: AtomicUsize::new(0), max }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// How much there may be of it for keys that are not reserved for: an eighth is kept.
+    pub(crate) fn common_max(&self) -> usize {
+        self.max - self.max / 8
+    }
+
+    fn allows(&self, more: usize, is_reserved: bool) -> bool {
+        let max = if is_reserved { self.max } else { self.common_max() };
+        self.bytes().saturating_add(more) <= max
+    }
+
+    /// Whether it is far from its bound.
+    fn is_roomy(&self) -> bool {
+        self.bytes() < self.max / 2
+    }
+}
+
+/// Whether a new key finds a place in the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vacancy {
+    /// It does.
+    Free,
+    /// There is a place that others have left, and there are not many of those.
+    Scarce,
+    /// It does not.
+    None,
+}
+
 /// The entries of one shard.
 pub(crate) struct Index {
     tables: [Table; TABLES],
     entries: u32,
     bytes: usize,
+    budget: Arc<IndexBudget>,
 }
 
 impl Index {
-    pub(crate) fn new(arena: Arc<Arena>) -> Index {
-        Index { tables: std::array::from_fn(|_| Table::new(&arena)), entries: 0, bytes: 0 }
+    pub(crate) fn new(arena: Arc<Arena>, budget: Arc<IndexBudget>) -> Index {
+        Index { tables: std::array::from_fn(|_| Table::new(&arena)), entries: 0, bytes: 0, budget }
+    }
+
+    /// Whether there is a place for a key that has no entry; some places are reserved.
+    pub(crate) fn vacancy(&self, hash: Hash, is_reserved: bool) -> Vacancy {
+        let table = self.table(hash);
+        match (self.budget.allows(table.growth_bytes(), is_reserved), table.is_full()) {
+            (true, _) => Vacancy::Free,
+            (false, false) if is_reserved => Vacancy::Free,
+            (false, false) => Vacancy::Scarce,
+            (false, true) => Vacancy::None,
+        }
     }
 
     /// Number of entries.
@@ -95,7 +150,10 @@ impl Index {
         let table = &mut self.tables[table];
         let before = table.pages.bytes();
         let changed = change(table);
-        self.bytes = self.bytes - before + table.pages.bytes();
+        let after = table.pages.bytes();
+        self.bytes = self.bytes - before + after;
+        // Wraps around where it became less.
+        self.budget.bytes.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
         changed
     }
 
@@ -157,7 +215,7 @@ impl Index {
         let rebuilt = table.is_full() || table.removed > 2 * table.buckets;
         if rebuilt {
             self.change(number, |table| {
-                let more = if table.is_full() { table.buckets / 10 + 2 } else { 0 };
+                let more = if table.is_full() { table.growth() } else { 0 };
                 table.rebuild(table.buckets + more);
             });
         }
@@ -178,19 +236,17 @@ impl Index {
         self.entries -= 1;
     }
 
-    /// Before a key is added: makes its table twice as large if it is full. For loading, in the course of which it would
-    /// be moved again and again.
+    /// Before a key is added: makes its table twice as large if it is full, while there is much room. For loading, in the
+    /// course of which it would be moved again and again.
     pub(crate) fn reserve(&mut self, hash: Hash) {
-        if self.table(hash).is_full() {
+        if self.table(hash).is_full() && self.budget.is_roomy() {
             self.change(hash.table(), |table| table.rebuild(2 * table.buckets + 8));
         }
     }
 
-    /// Gives back what is larger than it has to be.
-    pub(crate) fn shrink(&mut self) {
-        for table in 0..TABLES {
-            self.change(table, Table::shrink);
-        }
+    /// Gives back what a table is larger than it has to be; true if its entries have moved.
+    pub(crate) fn shrink(&mut self, table: usize) -> bool {
+        self.change(table, Table::shrink)
     }
 }
 
@@ -297,12 +353,25 @@ impl Table {
         u64::from(self.entries + 1) * 100 > u64::from(self.slots()) * 92
     }
 
-    /// Gives back what it is larger than it has to be.
-    fn shrink(&mut self) {
+    /// Buckets by which it grows.
+    fn growth(&self) -> u32 {
+        self.buckets / 10 + 2
+    }
+
+    /// Memory by which it grows.
+    fn growth_bytes(&self) -> usize {
+        (self.growth() as usize * size_of::<Bucket>()).next_multiple_of(self.pages.page_words() * 8)
+    }
+
+    /// Gives back what it is larger than it has to be; true if it does.
+    fn shrink(&mut self) -> bool {
         let fit = (u64::from(self.entries) * 100 / (SLOTS as u64 * 88) + 2) as u32;
-        if u64::from(fit) * 10 < u64::from(self.buckets) * 9 {
+        let page = (self.pages.page_words() / BUCKET_WORDS) as u32;
+        let is_less = u64::from(fit.next_multiple_of(page)) * 10 < u64::from(self.buckets) * 9;
+        if is_less {
             self.rebuild(fit);
         }
+        is_less
     }
 
     /// Moves all entries into so many buckets, or as many more as the last page has room for.
@@ -468,7 +537,7 @@ mod tests {
 
     #[test]
     fn most_keys_are_at_home_and_few_are_in_neither_of_their_buckets() {
-        let mut index = Index::new(Arena::new(0, 6));
+        let mut index = Index::new(Arena::new(0, 6), Arc::new(IndexBudget::new(usize::MAX)));
         let keys = 60_000;
         (0..keys).for_each(|key| {
             index.insert(Hash::of(1, 1, mixed(key)).1, key, false, 1);
@@ -486,5 +555,40 @@ mod tests {
         assert!(index.bytes() as u64 * 10 < keys * 165, "{} bytes", index.bytes());
         assert!(at_home * 100 > keys * 75, "{at_home} at home");
         assert!(in_neither * 50 < keys, "{in_neither} in neither");
+    }
+
+    #[test]
+    fn a_full_index_has_places_that_others_have_left_and_a_reserve() {
+        let budget = Arc::new(IndexBudget::new(1 << 20));
+        let mut index = Index::new(Arena::new(0, 6), budget.clone());
+        let hash = |key: u64| Hash::of(1, 1, mixed(key)).1;
+        let fill = |index: &mut Index, from: u64, is_reserved: bool| -> Vec<u64> {
+            let taken = (from..from + 200_000).filter(|key| {
+                let is_free = index.vacancy(hash(*key), is_reserved) == Vacancy::Free;
+                if is_free {
+                    index.insert(hash(*key), *key, false, 1);
+                }
+                is_free
+            });
+            taken.collect()
+        };
+        let common = fill(&mut index, 0, false);
+        assert!(budget.bytes() <= budget.common_max() && budget.bytes() * 10 > budget.common_max() * 9);
+        let reserved = fill(&mut index, 1 << 32, true);
+        assert!(budget.bytes() <= 1 << 20 && reserved.len() * 9 > common.len(), "{}", reserved.len());
+        let full = (0..1000).map(|key| 1 << 33 | key).find(|key| index.vacancy(hash(*key), false) == Vacancy::None);
+        let full = hash(full.expect("a table is full"));
+        let neighbour = common.iter().find(|key| hash(**key).table() == full.table()).unwrap();
+        let slot = index.find(hash(*neighbour)).unwrap().slot;
+        index.remove(slot);
+        assert_eq!(index.vacancy(full, false), Vacancy::Scarce);
+        for key in common.iter().chain(&reserved) {
+            if let Some(entry) = index.find(hash(*key)) {
+                index.remove(entry.slot);
+            }
+        }
+        (0..TABLES).for_each(|table| _ = index.shrink(table));
+        assert!(budget.bytes() * 10 < 1 << 20, "{}", budget.bytes());
+        assert_eq!(index.vacancy(full, false), Vacancy::Free);
     }
 }

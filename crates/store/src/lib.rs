@@ -21,6 +21,7 @@ mod store;
 pub mod v1;
 
 pub use device::{Blob, Device, FileDevice, is_lack, sync_error};
+pub use index::Vacancy;
 pub use log::{Damage, Losses, Position, Record, RecordKey, Recovery, StoreError, Verification, Visit};
 pub use memory::MemoryDevice;
 pub use merge::Merged;

@@ -43,9 +43,9 @@ pub struct Merged {
 }
 
 impl Store {
-    /// Removes segments that have expired, unread. Once the files hold more than three times what is live and two
-    /// segments, merges those with the most dead bytes, until they hold at most twice that and two segments, or `budget`
-    /// bytes of live images were written again: what is merged later is dead to a greater part. To be called
+    /// Removes segments that have expired, unread. Once the files hold more than three times what is live and has not
+    /// expired, and two segments, merges those with the most other bytes, until they hold at most twice that and two segments,
+    /// or `budget` bytes of live images were written again: what is merged later is dead to a greater part. To be called
     /// after flushes with what they wrote, and now and then. `now` is the time up to which images are let go.
     ///
     /// # Errors
@@ -74,6 +74,7 @@ impl Store {
             log.remove(slot)?;
             merged.segments += 1;
         }
+        log.measure();
         let mut left = budget;
         // What the merge itself fills is for the next one: it ends, however much of a file is headers.
         let newest = log.segments().last().map_or(0, |segment| segment.id);
@@ -88,11 +89,11 @@ impl Store {
                 && let Some(victim) = self.victim(log, newest, &stuck, &victims, begun)
             {
                 begun = true;
-                if victim.live_bytes > left && left < budget {
+                if victim.kept_bytes() > left && left < budget {
                     left = 0;
                     break;
                 }
-                left = left.saturating_sub(victim.live_bytes);
+                left = left.saturating_sub(victim.kept_bytes());
                 victims.push(victim);
             }
             if victims.is_empty() {
@@ -144,7 +145,7 @@ impl Store {
         cold
     }
 
-    /// The sealed segment with the largest share of dead bytes, if the files are too long by now: for a merge that has
+    /// The sealed segment with the largest share of bytes that are dead or have expired, if the files are too long by now: for a merge that has
     /// `begun`, or for one to begin. Those that are `copied` are as good as gone.
     fn victim(
         &self,
@@ -159,19 +160,19 @@ impl Store {
         // What has to be kept is no reason to write others again.
         segments.retain(|segment| !stuck.contains(&segment.id) && !is_gone(segment));
         let sum = |of: fn(&SegmentUsage) -> u64| segments.iter().map(of).sum::<u64>();
-        let (all, live) = (sum(|segment| segment.bytes), sum(|segment| segment.live_bytes));
+        let (all, kept) = (sum(|segment| segment.bytes), sum(SegmentUsage::kept_bytes));
         let sealed = segments.iter().filter(|segment| segment.sealed && segment.id <= newest);
         let share = |segment: &SegmentUsage| {
             // Of the whole file: of small groups much is headers.
-            let dead = segment.bytes.saturating_sub(segment.live_bytes);
+            let dead = segment.bytes.saturating_sub(segment.kept_bytes());
             (dead << 20) / segment.bytes.max(1)
         };
         let victim = *sealed.max_by_key(|segment| share(segment))?;
         let times = if begun { 2 } else { 3 };
-        let allowed = times * live.min(all) + 2 * self.segment_bytes();
+        let allowed = times * kept.min(all) + 2 * log.segment_bytes();
         // Once all keys are asked for one victim, others that are all but dead cost next to nothing.
         let is_due =
-            all > allowed || victim.live_bytes == 0 || !copied.is_empty() && share(&victim) > 7 << 17;
+            all > allowed || victim.kept_bytes() == 0 || !copied.is_empty() && share(&victim) > 7 << 17;
         // A merge that frees next to nothing would go on for ever.
         (share(&victim) > 1 << 17 && is_due).then_some(victim)
     }

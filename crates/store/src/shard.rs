@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::arena::Arena;
-use crate::index::{Entry, Index, LOW_BITS, TABLES};
+use crate::index::{Entry, Index, IndexBudget, LOW_BITS, TABLES, Vacancy};
 use crate::log::{Position, WORDS_MAX};
 use crate::slab::{Cells, class_of, class_words};
 
@@ -190,23 +190,47 @@ pub(crate) struct Memory {
     cells: Arc<Arena>,
     /// Its pages are cut from those for cells.
     index: Arc<Arena>,
-    slab_bits: u32,
+    budget: Arc<IndexBudget>,
+    /// For index and cells.
+    bytes: usize,
 }
 
 impl Memory {
-    /// About so much, for all shards.
-    pub(crate) fn new(bytes: usize) -> Memory {
-        // A shard has some sixty pages of cells, each at most half a huge one: few, so that the lists of them stay in the
-        // processor's caches. Slabs, and pages of tables, are so small that those which are not full do not count.
+    /// The index may always have so much.
+    const INDEX_MIN: usize = 2 << 20;
+    /// What is kept for all that is neither index nor cell takes no more than this, nor than an eighth.
+    const BUFFERS_MAX: usize = 16 << 20;
+
+    /// About so much, for all shards. The index is bounded if keys are not let go where memory is short.
+    pub(crate) fn new(bytes: usize, is_durable: bool) -> Memory {
+        // A shard has some hundred pages of cells, each at most an eighth of a huge one: few, so that the lists of them stay
+        // in the processor's caches. They, and pages of tables, are so small that those which are not full do not count.
         let bits = |parts: u32| (bytes >> parts).checked_ilog2().unwrap_or(0).saturating_sub(3);
-        let cells = Arena::new(bytes, bits(12).clamp(6, 17));
+        let cells = Arena::new(bytes, bits(13).clamp(6, 15));
         let index = Arena::cut(&cells, bits(15).clamp(6, 14));
-        Memory { cells, index, slab_bits: bits(13).clamp(6, 15) }
+        let bytes = bytes - (bytes / 8).min(Memory::BUFFERS_MAX);
+        let max = if is_durable { (bytes / 4 * 3).max(Memory::INDEX_MIN) } else { usize::MAX };
+        Memory { cells, index, budget: Arc::new(IndexBudget::new(max)), bytes }
     }
 
     /// Bytes that were taken and are not used.
     pub(crate) fn spare_bytes(&self) -> usize {
-        self.index.spare_bytes()
+        self.index.spare_bytes() + self.cells.returned_bytes()
+    }
+
+    /// Memory of the indexes of all shards.
+    pub(crate) fn index_bytes(&self) -> usize {
+        self.budget.bytes()
+    }
+
+    /// How much that may be, for keys that are not reserved for.
+    pub(crate) fn index_bytes_max(&self) -> usize {
+        self.budget.common_max()
+    }
+
+    /// A shard's share of what indexes leave to cells: an eighth of all in any case.
+    pub(crate) fn cells_of_shard(&self) -> usize {
+        self.bytes.saturating_sub(self.index.taken_bytes()).max(self.bytes / 8) / SHARDS
     }
 }
 
@@ -275,11 +299,11 @@ impl Shard {
     /// An empty share. Without a disk nothing is ever written, so nothing is dirty either.
     pub(crate) fn new(memory: &Memory, durable: bool) -> Shard {
         Shard {
-            index: Index::new(memory.index.clone()),
+            index: Index::new(memory.index.clone(), memory.budget.clone()),
             version: 0,
             hot: 0,
             durable,
-            cells: Cells::new(memory.cells.clone(), memory.slab_bits),
+            cells: Cells::new(memory.cells.clone()),
             dirty: Default::default(),
             dirty_most: 0,
             unsure: [0; 2],
@@ -325,8 +349,12 @@ impl Shard {
         size_of::<Shard>()
             + self.index.list_bytes()
             + self.cells.list_bytes()
-            + (self.dirty[0].capacity() + self.dirty[1].capacity()) * size_of::<Dirty>()
-            + self.before.capacity() * 8
+            + self.unwritten_list_bytes()
+    }
+
+    /// Memory of the lists of what is not written.
+    pub(crate) fn unwritten_list_bytes(&self) -> usize {
+        (self.dirty[0].capacity() + self.dirty[1].capacity()) * size_of::<Dirty>() + self.before.capacity() * 8
     }
 
     /// Bytes of cells that are not written yet.
@@ -396,9 +424,23 @@ impl Shard {
         self.index.reserve(hash);
     }
 
-    /// Gives back what the index is larger than it has to be, while there are no places.
-    pub(crate) fn shrink(&mut self) {
-        self.index.shrink();
+    /// Gives back what a table of the index is larger than it has to be.
+    pub(crate) fn shrink(&mut self, table: usize) {
+        if self.index.shrink(table) {
+            self.version = self.version.wrapping_add(1);
+        }
+    }
+
+    /// Whether there is a place for a new key.
+    pub(crate) fn vacancy(&self, hash: Hash, is_reserved: bool) -> Vacancy {
+        self.index.vacancy(hash, is_reserved)
+    }
+
+    /// Lets go of a key that is not in memory. Answers its image.
+    pub(crate) fn drop_cold(&mut self, hash: Hash) -> Option<(Position, u8)> {
+        let Found::Cold(place, at, _) = self.find(hash) else { return None };
+        self.remove_entry(place.entry());
+        Some((at, place.entry().class))
     }
 
     /// Points a key at an image on disk, which supersedes the one that it had. Answers that one and its class.
@@ -947,6 +989,8 @@ impl Shard {
     /// Moves the cells of slabs that are at most half full together, if slabs take more than a budget by an eighth: what
     /// one size of cells has given up is then there for others. One table at a time.
     pub(crate) fn compact(&mut self, budget: usize) {
+        // What is given back and taken again each time would be moved to and fro.
+        self.cells.give_back(budget + budget / 8);
         if self.cells.slab_bytes() <= budget + budget / 8 {
             return;
         }
@@ -1092,7 +1136,7 @@ mod tests {
     }
 
     fn small() -> Shard {
-        Shard::new(&Memory::new(2 << 20), true)
+        Shard::new(&Memory::new(2 << 20, true), true)
     }
 
     #[test]
@@ -1135,7 +1179,7 @@ mod tests {
             assert_eq!(found.as_ref(), expected, "step {step}");
             assert_eq!(shard.entries(), model.len() as u64);
             match random.below(200) {
-                0 => shard.shrink(),
+                0 => (0..TABLES).for_each(|table| shard.shrink(table)),
                 1 => shard.reserve(crowded(looked)),
                 _ => {}
             }

@@ -1,8 +1,8 @@
 //! Memory for the cells of a shard: slabs of size classes.
 //!
-//! A cell is a run of words of one of [`CLASSES`] sizes, four to a doubling. Pages are cut into slabs, and a slab has
+//! A cell is a run of words of one of [`CLASSES`] sizes, four to a doubling. A page is a slab, and a slab has
 //! cells of one class; what is free in it is a list through the cells themselves. A slab that is empty is for any
-//! class. Cells larger than a [`SLAB_CELLS`]th of a slab lie on the heap. A cell's reference is the number of its first
+//! class, and its page can be given back. Cells larger than a [`SLAB_CELLS`]th of a slab lie on the heap. A cell's reference is the number of its first
 //! word in all pages, or its number on the heap.
 
 use std::sync::Arc;
@@ -77,6 +77,8 @@ pub(crate) struct Cells {
     room: Vec<Vec<u32>>,
     /// Slabs of no class.
     spare: Vec<u32>,
+    /// Slabs whose page was given back.
+    gone: Vec<u32>,
     large: Vec<Box<[u64]>>,
     large_free: Vec<u32>,
     large_words: usize,
@@ -85,10 +87,10 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
-    /// No cells yet; slabs of two to the power of `slab_bits` words, or of a page where that is less.
-    pub(crate) fn new(arena: Arc<Arena>, slab_bits: u32) -> Cells {
+    /// No cells yet.
+    pub(crate) fn new(arena: Arc<Arena>) -> Cells {
         let pages = Pages::new(arena);
-        let slab_bits = slab_bits.min(pages.bits());
+        let slab_bits = pages.bits();
         Cells {
             pages,
             slab_bits,
@@ -96,6 +98,7 @@ impl Cells {
             slabs: Vec::new(),
             room: Vec::new(),
             spare: Vec::new(),
+            gone: Vec::new(),
             large: Vec::new(),
             large_free: Vec::new(),
             large_words: 0,
@@ -115,7 +118,17 @@ impl Cells {
 
     /// Memory of slabs that are of a class.
     pub(crate) fn slab_bytes(&self) -> usize {
-        (self.slabs.len() - self.spare.len()) * (8 << self.slab_bits)
+        (self.slabs.len() - self.spare.len() - self.gone.len()) * (8 << self.slab_bits)
+    }
+
+    /// Gives pages without a cell back while all cells, and the room between them, take more than so much.
+    pub(crate) fn give_back(&mut self, bytes: usize) {
+        while self.bytes() > bytes
+            && let Some(number) = self.spare.pop()
+        {
+            self.pages.give(number as usize);
+            self.gone.push(number);
+        }
     }
 
     /// Memory of the lists that keep it all together.
@@ -184,31 +197,20 @@ impl Cells {
         }
         loop {
             let Some(number) = self.room[usize::from(class)].last().copied() else {
-                let number = self.spare.pop().unwrap_or_else(|| {
-                    let slabs = self.pages.page_words() >> self.slab_bits;
-                    if self.slabs.len().is_multiple_of(slabs) {
-                        self.pages.push();
-                    }
-                    self.slabs.push(Slab::default());
-                    self.slabs.len() as u32 - 1
-                });
+                let number = self.spare_slab();
                 self.slabs[number as usize] = Slab { class, listed: true, ..Slab::default() };
                 self.room[usize::from(class)].push(number);
                 continue;
             };
             let slab = &mut self.slabs[number as usize];
             let start = u64::from(number) << self.slab_bits;
-            let bits = self.pages.bits();
-            let page = self.pages.page_mut((start >> bits) as usize);
-            let at = start as usize & ((1 << bits) - 1);
-            let memory = &mut page[at..at + (1 << self.slab_bits)];
             let first = if slab.class != class || slab.leaving {
                 None
             } else if slab.free > 0 {
                 let first = slab.free as usize - 1;
-                slab.free = memory[first] as u32;
+                slab.free = self.pages.page(number as usize)[first] as u32;
                 Some(first)
-            } else if slab.bump as usize + words <= memory.len() {
+            } else if slab.bump as usize + words <= self.pages.page_words() {
                 let first = slab.bump as usize;
                 slab.bump += words as u32;
                 Some(first)
@@ -218,7 +220,7 @@ impl Cells {
             match first {
                 Some(first) => {
                     slab.live += 1;
-                    memory[first..first + words].fill(0);
+                    self.pages.page_mut(number as usize)[first..first + words].fill(0);
                     return start | first as u64;
                 }
                 None => {
@@ -229,6 +231,20 @@ impl Cells {
                 }
             }
         }
+    }
+
+    /// A slab of no class.
+    fn spare_slab(&mut self) -> u32 {
+        if let Some(number) = self.spare.pop() {
+            return number;
+        }
+        if let Some(number) = self.gone.pop() {
+            self.pages.retake(number as usize);
+            return number;
+        }
+        self.pages.push();
+        self.slabs.push(Slab::default());
+        self.slabs.len() as u32 - 1
     }
 
     /// Frees a cell.
@@ -294,7 +310,8 @@ impl Cells {
     pub(crate) fn leave_sparse(&mut self) -> bool {
         let half = 1 << (self.slab_bits - 1);
         let is_sparse = |slab: &Slab| slab.class != 0 && slab.live as usize * class_words(slab.class) <= half;
-        if self.slabs.iter().filter(|slab| is_sparse(slab)).count() * 16 < self.slabs.len() {
+        let slabs = self.slabs.len() - self.gone.len();
+        if self.slabs.iter().filter(|slab| is_sparse(slab)).count() * 16 < slabs {
             return false;
         }
         for slab in &mut self.slabs {
@@ -325,8 +342,7 @@ mod tests {
 
     #[test]
     fn cells_are_apart_and_slabs_are_used_again() {
-        let arena = Arena::new(0, 8);
-        let mut cells = Cells::new(arena, 7);
+        let mut cells = Cells::new(Arena::new(0, 7));
         let classes = [1, 2, 9, 12, 13, 20];
         let fill = |cells: &mut Cells, round: u64| -> Vec<(u64, u8)> {
             let mut filled = Vec::new();
@@ -351,6 +367,8 @@ mod tests {
             assert!(cells.bytes() <= most && cells.live_bytes() > 0);
             filled.iter().for_each(|(reference, class)| cells.release(*reference, *class));
             assert_eq!((cells.live_bytes(), cells.slab_bytes()), (0, 0));
+            cells.give_back(most / round as usize);
+            assert!(cells.bytes() <= most / round as usize, "{round}: {}", cells.bytes());
         }
     }
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
 use crate::device::Device;
-use crate::index::TABLES;
+use crate::index::{TABLES, Vacancy};
 use crate::log::{self, Log, Position, Record, RecordKey, Recovery, StoreError, Verification, Visit, Writer};
 use crate::shard::{CellMut, Found, Hash, Memory, Place, Retire, SHARDS, Shard, class_bytes, value_class};
 
@@ -27,8 +27,9 @@ const COLLECT: usize = 128;
 /// How a store is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Budget for the index of all keys and the cells of some. The index is never given up: where it needs more than
-    /// seven eighths, cells get the eighth that is left and memory grows with the number of keys.
+    /// Budget for the index of all keys, the cells of some, and what is needed to write and read them. Of the index some
+    /// three quarters of it can be; whoever makes cells beyond that ([`Keys::vacancy`]) lets memory grow with the number of
+    /// keys.
     pub memory_bytes: usize,
     /// A segment that has reached this length is sealed and followed by a new one.
     pub segment_bytes: u32,
@@ -70,6 +71,8 @@ pub struct Usage {
     pub memory_bytes: u64,
     /// The part of it that is index.
     pub index_bytes: u64,
+    /// How much the index may become before places are scarce.
+    pub index_bytes_max: u64,
     /// The part of it that is cells not written yet.
     pub dirty_bytes: u64,
     /// Segment files.
@@ -93,8 +96,6 @@ pub struct Store {
     log: Option<Log>,
     shards: Box<[Mutex<Shard>]>,
     memory: Memory,
-    shard_bytes: usize,
-    segment_bytes: u64,
     /// Counted up by each cut.
     epoch: RwLock<u64>,
     /// Held while a flush runs: there is one at a time.
@@ -158,13 +159,11 @@ impl Store {
     }
 
     fn new(options: Options, durable: bool) -> Store {
-        let memory = Memory::new(options.memory_bytes);
+        let memory = Memory::new(options.memory_bytes, durable);
         Store {
             log: None,
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::new(&memory, durable))).collect(),
             memory,
-            shard_bytes: options.memory_bytes / SHARDS,
-            segment_bytes: u64::from(options.segment_bytes),
             epoch: RwLock::new(0),
             flushing: Mutex::default(),
             merging: Mutex::default(),
@@ -407,6 +406,7 @@ impl Store {
                 &|position| gone.contains(&position.slot()),
                 &mut |position, class| self.account(position, -class_bytes(class)),
             );
+            shard.shrink(table);
             self.dirtied(before, shard.dirty_bytes());
         }
     }
@@ -516,6 +516,8 @@ impl Store {
         let mut usage = Usage {
             memory_bytes: self.memory.spare_bytes() as u64,
             dirty_bytes: self.dirty_bytes(),
+            index_bytes: self.memory.index_bytes() as u64,
+            index_bytes_max: self.memory.index_bytes_max() as u64,
             segments: files.segments,
             disk_bytes: files.disk_bytes,
             live_bytes: files.live_bytes.min(files.record_bytes),
@@ -527,7 +529,6 @@ impl Store {
             let shard = lock(shard);
             usage.keys += shard.entries();
             usage.hot += shard.hot();
-            usage.index_bytes += shard.index_bytes() as u64;
             usage.memory_bytes += (shard.index_bytes() + shard.cell_bytes() + shard.list_bytes()) as u64;
             usage.evictions += shard.tally.evictions;
             usage.expired += shard.tally.expired;
@@ -542,10 +543,6 @@ impl Store {
     /// Held while a merge runs; segments that have to be kept.
     pub(crate) fn merging(&self) -> MutexGuard<'_, HashSet<u32>> {
         lock(&self.merging)
-    }
-
-    pub(crate) fn segment_bytes(&self) -> u64 {
-        self.segment_bytes
     }
 
     pub(crate) fn add_rewritten(&self, bytes: u64) {
@@ -566,7 +563,8 @@ impl Store {
 
     /// Brings a shard's cells under their share of the budget.
     fn make_room(&self, shard: &mut Shard) {
-        let cells = self.shard_bytes.saturating_sub(shard.index_bytes()).max(self.shard_bytes / 8);
+        let cells = self.memory.cells_of_shard();
+        let cells = cells.saturating_sub(shard.unwritten_list_bytes()).max(cells / 2);
         if shard.live_bytes() > cells {
             shard.evict(cells, self);
         }
@@ -589,7 +587,7 @@ impl Retire for Store {
 /// Fills the index with what the log holds, a few keys behind: the line of each is asked for when it is pushed.
 struct Loader<'a> {
     shards: Vec<&'a mut Shard>,
-    ahead: VecDeque<(usize, Hash, Position, u8)>,
+    ahead: VecDeque<(usize, Hash, Position, u8, bool)>,
     /// Live bytes by slot.
     live: Vec<i64>,
 }
@@ -611,14 +609,20 @@ impl<'a> Loader<'a> {
         let RecordKey { space, kind, shingle } = seen.key;
         let (shard, hash) = Hash::of(space, kind, shingle);
         self.shards[shard].prefetch(hash);
-        self.ahead.push_back((shard, hash, seen.position, value_class(seen.words)));
+        self.ahead.push_back((shard, hash, seen.position, value_class(seen.words), seen.has_expired));
         if self.ahead.len() > Loader::AHEAD {
             self.pop();
         }
     }
 
     fn pop(&mut self) {
-        let Some((shard, hash, position, class)) = self.ahead.pop_front() else { return };
+        let Some((shard, hash, position, class, has_expired)) = self.ahead.pop_front() else { return };
+        if has_expired {
+            if let Some((old, class)) = self.shards[shard].drop_cold(hash) {
+                self.weigh(old, -class_bytes(class));
+            }
+            return;
+        }
         self.weigh(position, class_bytes(class));
         let shard = &mut *self.shards[shard];
         // What is too much goes in the end.
@@ -640,7 +644,9 @@ impl<'a> Loader<'a> {
         while !self.ahead.is_empty() {
             self.pop();
         }
-        self.shards.iter_mut().for_each(|shard| shard.shrink());
+        for shard in &mut self.shards {
+            (0..TABLES).for_each(|table| shard.shrink(table));
+        }
         (0..).zip(self.live)
     }
 }
@@ -700,6 +706,11 @@ impl Keys<'_> {
     #[inline(always)]
     pub fn prefetch_cell(&self, place: Place) {
         self.shard.prefetch_cell(place);
+    }
+
+    /// Whether there is a place for a new key. Some are reserved.
+    pub fn vacancy(&self, hash: Hash, is_reserved: bool) -> Vacancy {
+        self.shard.vacancy(hash, is_reserved)
     }
 
     /// Finds a key.

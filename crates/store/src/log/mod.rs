@@ -21,6 +21,7 @@
 //! The module `format` draws the segments, `hint` the hint files.
 
 mod error;
+mod expiry;
 mod fetch;
 pub(crate) mod format;
 mod hint;
@@ -37,6 +38,7 @@ pub use format::{NEVER, Position, RecordKey, WORDS_MAX, micros, minutes_up, reco
 pub use writer::Writer;
 
 use crate::device::{Blob, Device};
+use expiry::Expiries;
 use format::{
     FrameHeader, RecordHeader, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader, hint_name,
     segment_name,
@@ -49,7 +51,8 @@ use writer::State;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// A segment that has reached this length is sealed, synced and followed by a new one. At most
-    /// [`Options::SEGMENT_BYTES_MAX`]; every segment costs an open file.
+    /// [`Options::SEGMENT_BYTES_MAX`]; every segment costs an open file. While little counts, segments are shorter, down to
+    /// a MiB: what is dead can only be let go of segment by segment.
     pub segment_bytes: u32,
 }
 
@@ -77,12 +80,14 @@ pub struct Visit {
     pub words: usize,
     /// When it may be forgotten, in minutes since the Unix epoch; [`NEVER`] for never.
     pub expires_minutes: u32,
+    /// While opening: it had expired when the log was last written to.
+    pub has_expired: bool,
 }
 
 impl Visit {
     fn new(position: Position, header: &RecordHeader) -> Visit {
         let RecordHeader { key, tag, expires_minutes, words } = *header;
-        Visit { key, tag, position, words: usize::from(words), expires_minutes }
+        Visit { key, tag, position, words: usize::from(words), expires_minutes, has_expired: false }
     }
 }
 
@@ -149,10 +154,19 @@ pub struct SegmentUsage {
     pub record_bytes: u64,
     /// The part of that which counts, as [`Log::account`] was told.
     pub live_bytes: u64,
+    /// The part of the records, whether they count or not, that has expired, or some less.
+    pub expired_bytes: u64,
     /// When its last record may be forgotten, in minutes since the Unix epoch; [`NEVER`] for never.
     pub expires_max_minutes: u32,
     /// Nothing is appended to it any more.
     pub sealed: bool,
+}
+
+impl SegmentUsage {
+    /// The part of it that counts and has not expired, at most.
+    pub fn kept_bytes(&self) -> u64 {
+        self.live_bytes.min(self.record_bytes.saturating_sub(self.expired_bytes))
+    }
 }
 
 /// What a log takes up.
@@ -168,6 +182,9 @@ pub struct Usage {
     pub live_bytes: u64,
 }
 
+/// Segments are not shorter, unless they are meant to be.
+const SEGMENT_BYTES_SHORT: u64 = 1 << 20;
+
 /// Slots that positions can name; the last one is that of [`Position::NONE`].
 const SLOTS: usize = u16::MAX as usize;
 
@@ -179,6 +196,8 @@ pub(crate) struct Segment {
     size: AtomicU64,
     record_bytes: AtomicU64,
     expires_max: AtomicU32,
+    /// A group that was taken back stays in it: it is there to choose by.
+    expiries: Mutex<Expiries>,
     sealed: AtomicBool,
 }
 
@@ -191,6 +210,7 @@ impl Segment {
             size: AtomicU64::new(size),
             record_bytes: AtomicU64::new(0),
             expires_max: AtomicU32::new(0),
+            expiries: Mutex::default(),
             sealed: AtomicBool::new(false),
         }
     }
@@ -225,6 +245,8 @@ pub struct Log {
     state: Mutex<State>,
     slots: RwLock<Vec<Option<Arc<Segment>>>>,
     live: Live,
+    /// Length at which the present segment is sealed.
+    segment_bytes: AtomicU64,
     /// Records that expire at or before this are gone for good, whatever the caller's clock says later. It is
     /// written with every frame, and before any file is removed: that keeps an older record of a forgotten key,
     /// which may still lie in an earlier segment, from coming back.
@@ -268,6 +290,7 @@ impl Log {
             state: Mutex::new(state),
             slots: RwLock::new(slots),
             live: Live::default(),
+            segment_bytes: AtomicU64::new(0),
             floor: AtomicI64::new(floor),
             pool: OnceLock::new(),
         }
@@ -343,6 +366,7 @@ impl Log {
             bytes: segment.size.load(Ordering::Acquire),
             record_bytes: segment.record_bytes.load(Ordering::Relaxed),
             live_bytes: u64::try_from(live).unwrap_or(0),
+            expired_bytes: lock(&segment.expiries).expired(self.floor()),
             expires_max_minutes: segment.expires_max.load(Ordering::Relaxed),
             sealed: segment.sealed.load(Ordering::Acquire),
         }
@@ -505,8 +529,22 @@ impl Log {
         read(&self.slots).iter().flatten().any(|segment| segment.id == id)
     }
 
-    fn segment_bytes(&self) -> u64 {
-        u64::from(self.options.segment_bytes).min(SEGMENT_BYTES_MAX)
+    /// Length at which the present segment is sealed.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        match self.segment_bytes.load(Ordering::Relaxed) {
+            0 => self.measure(),
+            bytes => bytes,
+        }
+    }
+
+    /// Chooses the length of segments by what counts: an eighth of it, so that there are neither many files nor much in one
+    /// that cannot be let go of yet.
+    pub(crate) fn measure(&self) -> u64 {
+        let kept: u64 = self.segments().iter().map(SegmentUsage::kept_bytes).sum();
+        let most = u64::from(self.options.segment_bytes).min(SEGMENT_BYTES_MAX);
+        let bytes = (kept / 8).max(SEGMENT_BYTES_SHORT).min(most);
+        self.segment_bytes.store(bytes, Ordering::Relaxed);
+        bytes
     }
 
     /// The next free slot after the one given out last: so a stale position meets another segment late.

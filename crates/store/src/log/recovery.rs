@@ -15,9 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::error::StoreError;
+use super::expiry::Expiries;
 use super::format::{
     FORMAT, FRAME_HEADER_BYTES, FrameHeader, HeaderError, Position, RecordHeader, SEGMENT_BYTES_MAX,
-    SEGMENT_HEADER_BYTES, SegmentHeader, hint_name, id_in, offset_in, offset_of, record_bytes, segment_name,
+    SEGMENT_HEADER_BYTES, SegmentHeader, hint_name, id_in, micros, offset_in, offset_of, record_bytes, segment_name,
 };
 use super::hint::{Entry, Hint, HintWriter};
 use super::reader::{Reader, Sink, Tally, walk};
@@ -71,6 +72,8 @@ pub(crate) fn open(
 
     let mut buffer = Vec::new();
     let end = find_end(&found, &mut buffer)?;
+    let floors = found.iter().filter_map(|found| Some(found.header.as_ref()?.floor));
+    let floor = floors.fold(end.floor, i64::max);
     let mut tally = Tally::new();
     let mut table = Vec::new();
     let mut active = None;
@@ -106,7 +109,15 @@ pub(crate) fn open(
         let (id, slot) = (found.id, table.len() as u16);
         let io = found.io();
         let hint = found.hint.take();
-        let mut visitor = Visitor { slot, visit: &mut *visit, record_bytes: 0, expires_max: 0, hint: None };
+        let mut visitor = Visitor {
+            slot,
+            visit: &mut *visit,
+            floor,
+            record_bytes: 0,
+            expires_max: 0,
+            expiries: Expiries::default(),
+            hint: None,
+        };
         let mut from = HEADER;
         if let Some(hint) = &hint {
             let walked = hint.walk(id, &mut buffer, |offset, header, entries| {
@@ -141,7 +152,7 @@ pub(crate) fn open(
         if found.bytes > found.size {
             recovery.losses.add(id, found.size, found.bytes);
         }
-        let Visitor { record_bytes, expires_max, hint, .. } = visitor;
+        let Visitor { record_bytes, expires_max, expiries, hint, .. } = visitor;
         let mut hint = hint.unwrap_or_else(|| HintWriter::none(&device, id));
         if !intact {
             hint.give_up();
@@ -151,6 +162,7 @@ pub(crate) fn open(
         let segment = Arc::new(Segment::new(id, slot, found.blob, found.size));
         segment.record_bytes.store(record_bytes, Ordering::Relaxed);
         segment.expires_max.store(expires_max, Ordering::Relaxed);
+        *super::lock(&segment.expiries) = expiries;
         // What is damaged does not grow.
         if newest && found.header.is_some() && intact && found.bytes == found.size {
             active = Some((segment.clone(), hint));
@@ -257,11 +269,13 @@ struct End {
     offset: u64,
     /// The greatest number of a group that was looked at, be it behind the end.
     group: Option<u64>,
+    /// The greatest floor of a frame that was looked at before the end.
+    floor: i64,
 }
 
 /// Looks for the last group that counts, from the newest segment backwards; one segment is nearly always enough.
 fn find_end(found: &[Found], buffer: &mut Vec<u8>) -> Result<End, StoreError> {
-    let mut end = End { segments: found.len(), segment: 0, offset: HEADER, group: None };
+    let mut end = End { segments: found.len(), segment: 0, offset: HEADER, group: None, floor: i64::MIN };
     for (index, segment) in found.iter().enumerate().rev() {
         let newest = index + 1 == found.len();
         if let Some(offset) = end_in(segment, newest, &mut end, buffer).map_err(segment.io())? {
@@ -315,6 +329,7 @@ fn end_in(segment: &Found, newest: bool, end: &mut End, buffer: &mut Vec<u8>) ->
         }
         if header.last && !torn {
             ends = Some(at.min(segment.size));
+            end.floor = end.floor.max(header.floor);
         }
         open = (!header.last).then_some(header);
     }
@@ -354,8 +369,10 @@ fn cut_tail(
 struct Visitor<'a> {
     slot: u16,
     visit: &'a mut dyn FnMut(&Visit),
+    floor: i64,
     record_bytes: u64,
     expires_max: u32,
+    expiries: Expiries,
     hint: Option<HintWriter>,
 }
 
@@ -370,9 +387,12 @@ impl Visitor<'_> {
     }
 
     fn give(&mut self, position: Position, header: &RecordHeader) {
-        self.record_bytes += record_bytes(usize::from(header.words)) as u64;
+        let bytes = record_bytes(usize::from(header.words)) as u64;
+        self.record_bytes += bytes;
         self.expires_max = self.expires_max.max(header.expires_minutes);
-        (self.visit)(&Visit::new(position, header));
+        self.expiries.add(header.expires_minutes, bytes);
+        let has_expired = micros(header.expires_minutes) <= self.floor;
+        (self.visit)(&Visit { has_expired, ..Visit::new(position, header) });
     }
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct State {
     count: u32,
     /// The latest time at which one of them expires.
     expires_max: u32,
+    /// When they expire, in minutes, and their bytes; those that follow each other together.
+    expiries: Vec<(u32, u64)>,
     /// The floor that it will carry.
     frame_floor: i64,
     /// No record in it may expire before this minute.
@@ -97,6 +99,7 @@ impl State {
             frame: vec![0; FRAME_HEADER_BYTES],
             count: 0,
             expires_max: 0,
+            expiries: Vec::new(),
             frame_floor: floor,
             expires_min: 0,
             limit: 0,
@@ -130,6 +133,7 @@ impl State {
     fn start_frame(&mut self, floor: i64, segment_bytes: u64) {
         self.frame.truncate(FRAME_HEADER_BYTES);
         (self.count, self.expires_max) = (0, 0);
+        self.expiries.clear();
         self.frame_floor = floor;
         // What expires at or before the floor of its frame would be gone at once, and an older image of its key
         // might come back in its place.
@@ -234,6 +238,11 @@ impl<'a> Writer<'a> {
         );
         state.count += 1;
         state.expires_max = state.expires_max.max(expires_minutes);
+        let bytes = record_bytes(words.len()) as u64;
+        match state.expiries.last_mut() {
+            Some((minutes, sum)) if *minutes == expires_minutes => *sum += bytes,
+            _ => state.expiries.push((expires_minutes, bytes)),
+        }
         Ok(position)
     }
 
@@ -387,6 +396,10 @@ impl<'a> Writer<'a> {
         state.size += header.bytes();
         active.record_bytes.fetch_add(u64::from(header.length), Ordering::Relaxed);
         active.expires_max.fetch_max(state.expires_max, Ordering::Relaxed);
+        {
+            let mut expiries = super::lock(&active.expiries);
+            state.expiries.iter().for_each(|(minutes, bytes)| expiries.add(*minutes, *bytes));
+        }
         active.size.store(state.size, Ordering::Release);
         state.hint.frame(&header, &state.frame);
         state.sequence = header.sequence_end();
@@ -416,6 +429,7 @@ impl<'a> Writer<'a> {
                 });
             }
         };
+        self.log.measure();
         state.hint.finish();
         state.hint = HintWriter::create(&self.log.device, id);
         state.active.sealed.store(true, Ordering::Release);

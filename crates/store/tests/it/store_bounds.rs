@@ -89,6 +89,76 @@ fn keys_that_come_again_outlast_a_flood_of_others() {
     }
 }
 
+/// Most keys live for a day, and a few for half a year: they lie in the same segments.
+#[test]
+fn what_has_expired_goes_though_what_lives_longer_lies_beside_it() {
+    const DAY: i64 = 86_400_000_000;
+    let device = MemoryDevice::new();
+    let options = Options { memory_bytes: 1 << 20, segment_bytes: 32_000 };
+    let (mut store, _) = open(&device, options);
+    let (each, days) = (1_000, 250);
+    for day in 0..days {
+        let now = day * DAY;
+        for number in 0..each {
+            let key = spread((day * each + number).cast_unsigned());
+            let keep = if number % 500 == 0 { 180 } else { 1 };
+            transact(&store, &[key], now, |_, cell| {
+                *cell = vec![(now + keep * DAY).cast_unsigned(), 7];
+            })
+            .unwrap();
+            if number % 100 == 0 {
+                store.flush(false, || Toy).unwrap();
+            }
+        }
+        store.forget_expired(now, 0, 1, &Toy);
+        store.flush(true, || Toy).unwrap();
+        store.merge(now, u64::MAX, || Toy).unwrap();
+        if day % 100 == 99 {
+            drop(store);
+            store = open(&device, options).0;
+        }
+        let usage = store.usage();
+        // Alive are those of two days, and two for each of 180 days.
+        assert!(usage.keys < 6_000, "day {day}: {usage:?}");
+        assert!(usage.disk_bytes < 4 * 6_000 * 48 + 3 * 32_000, "day {day}: {usage:?}");
+    }
+    let usage = store.usage();
+    assert!(usage.keys >= 2 * 180 + each.cast_unsigned() && usage.rewritten_bytes > 0, "{usage:?}");
+}
+
+#[test]
+fn memory_is_bounded_where_new_keys_heed_vacancies() {
+    let device = MemoryDevice::new();
+    let memory_bytes = 6 << 20;
+    let (store, _) = open(&device, Options { memory_bytes, segment_bytes: 1 << 20 });
+    let (mut refused, mut most) = (0, 0);
+    for number in 0..350_000 {
+        let key = spread(number);
+        let (shard, hash) = store::Hash::of(key.space, key.kind, key.shingle);
+        let run = store.run();
+        let mut keys = run.shard(shard);
+        match keys.vacancy(hash, false) {
+            store::Vacancy::Free => {
+                let place = keys.create(hash, key.kind, 2);
+                keys.words_mut(place, hash)[..2].fill(i64::MAX.cast_unsigned());
+            }
+            _ => refused += 1,
+        }
+        drop(keys);
+        drop(run);
+        if number % 10_000 == 0 {
+            store.flush(false, || Toy).unwrap();
+            store.merge(0, 1 << 20, || Toy).unwrap();
+            most = most.max(store.usage().memory_bytes);
+        }
+    }
+    let usage = store.usage();
+    assert!(refused > 100_000 && usage.keys + refused == 350_000, "{refused}: {usage:?}");
+    // Lists and pages that no shard can be without are some two MiB.
+    assert!(most < memory_bytes as u64 * 5 / 4, "{most}: {usage:?}");
+    assert!(usage.index_bytes <= usage.index_bytes_max && usage.hot > 10_000, "{usage:?}");
+}
+
 #[test]
 fn memory_follows_cells_that_change_their_size() {
     // Without a disk, where nothing is dirty and so all of it can go.
