@@ -36,6 +36,7 @@ use event::{Event, Key, Secret, Shingle, Span, Time, Value};
 use futures_util::future::join;
 use judge::{Action, Outcome, Reason, Verdict};
 use stats::{Census, Embedded, Ledger, LedgerError, Quality, Request, Timeline};
+use store::Recovery;
 
 pub use candidate::{Candidate, Comparison, Example, Judged};
 pub use condition::{Condition, Conditions, Impact};
@@ -323,7 +324,14 @@ pub struct Hot {
 impl Engine {
     /// Opens a data directory: its ledger, which locks it, and its journal.
     pub fn open(directory: &Directory, plan: Plan) -> Result<Engine, OpenError> {
-        Engine::open_over(directory, plan, |plan| Ok(Home::Embedded(open_ledger(directory, plan)?)))
+        let mut damage = None;
+        let engine = Engine::open_over(directory, plan, |plan| {
+            let (ledger, recovery) = open_ledger(directory, plan)?;
+            damage = ledger_damage(directory, &recovery);
+            Ok(Home::Embedded(ledger))
+        })?;
+        engine.health().set("ledger-damaged", Impact::Degraded, damage);
+        Ok(engine)
     }
 
     /// The same with a ledger that the caller opens, with the plan in force: what was posted to the data directory
@@ -880,6 +888,7 @@ impl Engine {
             )
         });
         self.health.set("labels-full", Impact::Degraded, full);
+        self.health.set("ledger-directory", Impact::Degraded, directory_nearly_full(&self.ledger.census()));
         self.ledger.maintain(now)?;
         if let Some(journal) = &self.journal {
             journal.expire(now)?;
@@ -1002,7 +1011,7 @@ struct Counts<'a> {
     fired: HashMap<(&'static str, &'a str), u64>,
 }
 
-fn open_ledger(directory: &Directory, plan: &Plan) -> Result<Embedded, OpenError> {
+fn open_ledger(directory: &Directory, plan: &Plan) -> Result<(Embedded, Recovery), OpenError> {
     let path = directory.ledger_path();
     let (ledger, recovery) = directory.open_ledger(Some(plan))?;
     if recovery.truncated_bytes > 0 {
@@ -1013,7 +1022,38 @@ fn open_ledger(directory: &Directory, plan: &Plan) -> Result<Embedded, OpenError
         let path = path.join(&damage.segment);
         tracing::error!(path = %path.display(), from = damage.from, to = damage.to, "damaged bytes are skipped");
     }
-    Ok(ledger)
+    Ok((ledger, recovery))
+}
+
+/// What of the ledger could not be read when it was opened, for people.
+fn ledger_damage(directory: &Directory, recovery: &Recovery) -> Option<String> {
+    let Recovery { losses, .. } = recovery;
+    if losses.is_empty() {
+        return None;
+    }
+    let mut files: Vec<&str> = losses.ranges.iter().map(|damage| damage.segment.as_str()).collect();
+    files.dedup();
+    let path = directory.ledger_path();
+    Some(format!(
+        "{}: {} bytes of {} cannot be read, with at least {} records; all else is served. `tollhouse verify` says more",
+        path.display(),
+        losses.bytes,
+        files.join(", "),
+        losses.records
+    ))
+}
+
+/// Says so when the directory of keys comes near its bound, for people.
+fn directory_nearly_full(ledger: &Census) -> Option<String> {
+    let Census { directory_bytes, directory_max_bytes, keys, unplaced, .. } = *ledger;
+    let nearly = directory_max_bytes > 0 && directory_bytes >= directory_max_bytes / 5 * 4;
+    nearly.then(|| {
+        format!(
+            "the directory of {keys} keys takes {directory_bytes} bytes; from {directory_max_bytes} on new keys are only \
+             estimated, which has happened {unplaced} times: raise `memory` of [ledger], or have statistics that strangers \
+             can fill admit keys (`admit`)"
+        )
+    })
 }
 
 fn label(pipeline: &Pipeline) -> PipelineLabel {

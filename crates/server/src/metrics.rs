@@ -400,6 +400,11 @@ impl Collector for Holdings {
                 "The part of it that is the directory of all keys",
                 ledger.directory_bytes,
             ),
+            (
+                "ledger_directory_max_bytes",
+                "How much the directory may be before new keys are only estimated",
+                ledger.directory_max_bytes,
+            ),
             ("ledger_disk_bytes", "Length of the ledger's files", ledger.disk_bytes),
             ("ledger_live_bytes", "The part of it that is the newest of a key", ledger.live_bytes),
             (
@@ -425,6 +430,11 @@ impl Collector for Holdings {
         let counters = [
             ("ledger_flushes", "Flushes that wrote", ledger.flushes),
             ("ledger_rewritten_bytes", "Bytes written again by merges of files", ledger.rewritten_bytes),
+            (
+                "ledger_unplaced",
+                "Observations of keys that found no place and were estimated",
+                ledger.unplaced,
+            ),
             ("ledger_loads", "Cells read back from disk", ledger.loads),
             ("ledger_evictions", "Cells that left memory to make room", ledger.evictions),
             ("ledger_expired", "Cells let go because no window reaches them", ledger.expired),

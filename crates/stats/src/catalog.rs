@@ -162,6 +162,17 @@ impl Measure {
         }
     }
 
+    /// Whether something is decided by what is there, so that new keys have places where others find none: limits, buckets,
+    /// and tracks of nothing but a greatest value, such as until when a label is on a key.
+    pub(crate) fn decides(&self) -> bool {
+        match self {
+            Measure::Windows(layout) => layout.is_limit(),
+            Measure::Gcra => true,
+            Measure::Track(track) => track.columns() == [Column::Max],
+            _ => false,
+        }
+    }
+
     /// For each counter of what was taken back the one of which it was.
     pub(crate) fn taken(&self) -> Vec<u8> {
         match self {

@@ -623,6 +623,11 @@ pub struct Census {
     pub keys: u64,
     /// The part of the memory that is the directory.
     pub directory_bytes: u64,
+    /// How much the directory may be; 0 if it has no bound of its own. A new key is only estimated then, until it was seen a few
+    /// times and one that was there has expired. An eighth more is kept for keys of limits and labels.
+    pub directory_max_bytes: u64,
+    /// Observations of keys that found no place in the directory, and were estimated.
+    pub unplaced: u64,
     /// Length of the files.
     pub disk_bytes: u64,
     /// The part of it that is the newest image of a key.
@@ -693,6 +698,11 @@ pub enum LedgerError {
         /// What came instead of an answer.
         why: Arc<str>,
     },
+    /// Its keys were made with another secret.
+    #[error(
+        "the ledger was counted under another secret, so that none of its keys would be found: restore the `secret` that belongs to it"
+    )]
+    Secret,
     /// The ledger was closed.
     #[error("the ledger is closed")]
     Closed,

@@ -38,4 +38,4 @@ pub use ledger::{
     Add, Amounts, Answer, Bucket, Census, Evidence, Figure, IsOver, Ledger, LedgerError, Observation, Once,
     Outcome, Outcomes, Quality, Reading, Readings, Request, Timeline, Told, View,
 };
-pub use sketch::{Sketch, SketchError, SketchOptions};
+pub use sketch::{Sketch, SketchOptions};

@@ -50,13 +50,16 @@
 //! **Threads.** A shard is to be touched under the lock that its caller holds for it. Counters are relaxed atomics,
 //! read and then written: without the lock, sightings at the same moment may be lost, and nothing worse.
 //!
-//! **Image.** Little-endian: the magic, the format, the number of shards, the lines of a shard and half a life in
-//! microseconds, in words of 64 bits; for each shard the number of its half and its lines; the CRC-32 of all that.
+//! **Completeness.** A sketch that begins with nothing while keys have been seen before answers too little until it has counted
+//! for half a life: [`Sketch::is_complete`] says from when on an estimate of zero can be believed.
+//!
+//! **Images.** Each shard has its own, so that they can be written a few at a time: the number of shards, the lines of a shard
+//! and half a life in microseconds; the number of its half, the time since when it is complete; its lines. All are words of
+//! 64 bits; zeros at the end may be missing.
 
 use std::fmt;
 use std::hint::black_box;
-use std::io::{self, Read, Write};
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use event::{Span, Time};
 
@@ -73,9 +76,10 @@ const LINE_BYTES: usize = 8 * LINE_WORDS;
 /// Times of long ago in a row before they are believed, at least.
 const BEHIND_MIN: u32 = 1024;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"thsketch");
-const FORMAT: u64 = 1;
+/// Words of an image before its lines.
 const HEADER_WORDS: usize = 5;
+/// [`Shard::since`] of one that hears its first time next.
+const NOT_YET: i64 = i64::MAX;
 
 /// How a [`Sketch`] is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,23 +92,6 @@ pub struct SketchOptions {
     /// How long a generation lives. A key that is sighted often enough within half of it is always admitted, what was
     /// sighted longer ago than it never counts.
     pub rotate: Span,
-}
-
-/// Why an image is not taken.
-#[derive(Debug, thiserror::Error)]
-pub enum SketchError {
-    /// The reader failed.
-    #[error("the sketch could not be read: {0}")]
-    Io(io::Error),
-    /// Written by a later release.
-    #[error("the sketch has format {0}, this release reads format {FORMAT}")]
-    Newer(u64),
-    /// Shards, memory or life are not those of the image.
-    #[error("the sketch was written with other options")]
-    Options,
-    /// Not what was written.
-    #[error("the sketch is damaged")]
-    Damaged,
 }
 
 /// Approximate counts of sightings by hash. See the module's beginning for what it promises.
@@ -125,23 +112,43 @@ struct Shard {
     half: AtomicI64,
     /// Times in a row of more than a life ago.
     behind: AtomicU32,
+    /// Since when it has all sightings.
+    since: AtomicI64,
+    /// There is no image of what it is.
+    has_changed: AtomicBool,
 }
 
 impl Sketch {
     /// The largest estimate.
     pub const COUNT_MAX: u32 = 15;
 
-    /// An empty sketch. Allocates all memory that it will use.
+    /// An empty sketch of which no sighting was ever forgotten. Allocates all memory that it will use.
     pub fn new(options: SketchOptions) -> Sketch {
         let shards = options.shards.max(1);
         let lines_a_shard = (options.bytes / LINE_BYTES / shards).clamp(1, u32::MAX as usize);
-        let shard = || Shard { half: AtomicI64::new(i64::MIN), behind: AtomicU32::new(0) };
+        let shard = || Shard {
+            half: AtomicI64::new(i64::MIN),
+            behind: AtomicU32::new(0),
+            since: AtomicI64::new(i64::MIN),
+            has_changed: AtomicBool::new(true),
+        };
         Sketch {
             lines: (0..lines_a_shard * shards).map(|_| Line::default()).collect(),
             shards: (0..shards).map(|_| shard()).collect(),
             lines_a_shard,
             half: (options.rotate.0 / 2).max(1),
         }
+    }
+
+    /// Notes that sightings are missing: it is not complete until it has counted for half a life.
+    pub fn forget(&self) {
+        self.shards.iter().for_each(|shard| shard.since.store(NOT_YET, Relaxed));
+    }
+
+    /// Whether a shard has all sightings of half a life before then.
+    pub fn is_complete(&self, shard: usize, now: Time) -> bool {
+        let since = self.shards[shard.min(self.shards.len() - 1)].since.load(Relaxed);
+        since != NOT_YET && now.0.saturating_sub(since) >= self.half
     }
 
     /// Memory for so many different keys in a life, of which at most the share `rate` may be over-estimated: the
@@ -190,6 +197,13 @@ impl Sketch {
     pub fn see(&self, shard: usize, hash: u64, now: Time) -> u32 {
         let place = self.place(shard, hash);
         let serving = self.turn(place.shard, now);
+        let Shard { since, has_changed, .. } = &self.shards[place.shard];
+        if since.load(Relaxed) == NOT_YET {
+            since.store(now.0, Relaxed);
+        }
+        if !has_changed.load(Relaxed) {
+            has_changed.store(true, Relaxed);
+        }
         let Line(generations) = &self.lines[place.line];
         let (serving, warming) = (&generations[serving], &generations[1 - serving]);
         increment(warming, place.counters);
@@ -225,7 +239,7 @@ impl Sketch {
 
     /// Brings a shard to a time; answers which generation serves.
     fn turn(&self, shard: usize, now: Time) -> usize {
-        let Shard { half, behind } = &self.shards[shard];
+        let Shard { half, behind, since, .. } = &self.shards[shard];
         let current = half.load(Relaxed);
         let into = now.0.saturating_sub(current.saturating_mul(self.half));
         if 0 <= into && into < self.half {
@@ -256,6 +270,7 @@ impl Sketch {
                 self.clear(shard, 0);
                 self.clear(shard, 1);
                 behind.store(0, Relaxed);
+                since.store(now.0, Relaxed);
                 asked
             }
         };
@@ -278,74 +293,64 @@ impl Sketch {
         &self.lines[shard * self.lines_a_shard..][..self.lines_a_shard]
     }
 
-    fn header(&self) -> [u64; HEADER_WORDS] {
-        [MAGIC, FORMAT, self.shards.len() as u64, self.lines_a_shard as u64, self.half.cast_unsigned()]
+    /// Number of shards.
+    pub fn shards(&self) -> usize {
+        self.shards.len()
     }
 
-    /// Writes an image. Sightings may go on meanwhile: those are in it or not. It writes in pieces of a shard.
-    ///
-    /// # Errors
-    /// The writer's.
-    pub fn write_to(&self, into: &mut dyn Write) -> io::Result<()> {
-        let mut check = crc32fast::Hasher::new();
-        let mut bytes = Vec::with_capacity(8 + self.lines_a_shard * LINE_BYTES);
-        self.header().iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
-        for (shard, Shard { half, .. }) in self.shards.iter().enumerate() {
-            check.update(&bytes);
-            into.write_all(&bytes)?;
-            // A shard that turned over while it was copied would have lost sightings: it is copied once more.
-            for _ in 0..2 {
-                let before = half.load(Relaxed);
-                bytes.clear();
-                bytes.extend_from_slice(&before.to_le_bytes());
-                for word in self.lines_of(shard).iter().flat_map(Line::words) {
-                    bytes.extend_from_slice(&word.load(Relaxed).to_le_bytes());
-                }
-                if half.load(Relaxed) == before {
-                    break;
-                }
+    /// The image of a shard if it has changed since the last one, which is taken to be kept. Sightings may go on meanwhile:
+    /// those are in it, or it has changed again.
+    pub fn image(&self, shard: usize) -> Option<Vec<u64>> {
+        let Shard { half, since, has_changed, .. } = self.shards.get(shard)?;
+        if !has_changed.swap(false, Relaxed) {
+            return None;
+        }
+        let mut words = Vec::with_capacity(HEADER_WORDS + self.lines_a_shard * LINE_WORDS);
+        // A shard that turned over while it was copied would have lost sightings: it is copied once more.
+        for _ in 0..2 {
+            let before = half.load(Relaxed);
+            words.clear();
+            words.extend(self.options());
+            words.extend([before, since.load(Relaxed)].map(i64::cast_unsigned));
+            words.extend(self.lines_of(shard).iter().flat_map(Line::words).map(|word| word.load(Relaxed)));
+            if half.load(Relaxed) == before {
+                break;
             }
         }
-        check.update(&bytes);
-        into.write_all(&bytes)?;
-        into.write_all(&check.finalize().to_le_bytes())
+        Some(words)
     }
 
-    /// Reads an image that [`Sketch::write_to`] wrote with the same options, and nothing behind it.
-    ///
-    /// # Errors
-    /// Whatever is wrong with it; the caller then starts with an empty one.
-    pub fn restore(options: SketchOptions, from: &mut dyn Read) -> Result<Sketch, SketchError> {
-        let sketch = Sketch::new(options);
-        let mut check = crc32fast::Hasher::new();
-        let mut header = [0; 8 * HEADER_WORDS];
-        read_exact(from, &mut header)?;
-        check.update(&header);
-        let mut found = words(&header);
-        if found.next() != Some(MAGIC) {
-            return Err(SketchError::Damaged);
+    /// Notes that an image of a shard was not kept.
+    pub fn set_changed(&self, shard: usize) {
+        if let Some(shard) = self.shards.get(shard) {
+            shard.has_changed.store(true, Relaxed);
         }
-        match found.next() {
-            Some(FORMAT) => {}
-            Some(format) if format > FORMAT => return Err(SketchError::Newer(format)),
-            _ => return Err(SketchError::Damaged),
+    }
+
+    /// Makes a shard what its image says; false if that was written with other options, and nothing was done. For a sketch
+    /// that nobody uses yet.
+    pub fn restore(&self, shard: usize, image: &[u64]) -> bool {
+        let (Some(state), Some((header, lines))) =
+            (self.shards.get(shard), image.split_first_chunk::<HEADER_WORDS>())
+        else {
+            return false;
+        };
+        let [.., half, since] = *header;
+        if header[..3] != self.options() || lines.len() > self.lines_a_shard * LINE_WORDS {
+            return false;
         }
-        if !found.eq(sketch.header().into_iter().skip(2)) {
-            return Err(SketchError::Options);
-        }
-        let mut bytes = vec![0; 8 + sketch.lines_a_shard * LINE_BYTES];
-        for (shard, Shard { half, .. }) in sketch.shards.iter().enumerate() {
-            read_exact(from, &mut bytes)?;
-            check.update(&bytes);
-            let mut found = words(&bytes);
-            half.store(found.next().unwrap_or(0).cast_signed(), Relaxed);
-            for (word, found) in sketch.lines_of(shard).iter().flat_map(Line::words).zip(found) {
-                word.store(found, Relaxed);
-            }
-        }
-        let mut sum = [0; 4];
-        read_exact(from, &mut sum)?;
-        if u32::from_le_bytes(sum) == check.finalize() { Ok(sketch) } else { Err(SketchError::Damaged) }
+        state.half.store(half.cast_signed(), Relaxed);
+        state.since.store(since.cast_signed(), Relaxed);
+        state.has_changed.store(false, Relaxed);
+        let words = self.lines_of(shard).iter().flat_map(Line::words);
+        words
+            .zip(lines.iter().chain(std::iter::repeat(&0)))
+            .for_each(|(word, found)| word.store(*found, Relaxed));
+        true
+    }
+
+    fn options(&self) -> [u64; 3] {
+        [self.shards.len() as u64, self.lines_a_shard as u64, self.half.cast_unsigned()]
     }
 }
 
@@ -412,17 +417,6 @@ fn error_rate(keys: u64, lines: u64) -> f64 {
     let term = |j: i32| (keys as f64 * (-(1.0 - missed.powi(j)) / lines.max(1) as f64).ln_1p()).exp();
     let sum = 1.0 - 4.0 * term(1) + 6.0 * term(2) - 4.0 * term(3) + term(4);
     sum.clamp(0.0, 1.0)
-}
-
-fn read_exact(from: &mut dyn Read, into: &mut [u8]) -> Result<(), SketchError> {
-    from.read_exact(into).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => SketchError::Damaged,
-        _ => SketchError::Io(error),
-    })
-}
-
-fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
-    bytes.chunks_exact(8).map(|chunk| chunk.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)))
 }
 
 #[cfg(test)]
@@ -662,21 +656,27 @@ mod tests {
         assert!(exact > 490, "{exact}");
     }
 
-    fn image(sketch: &Sketch) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        sketch.write_to(&mut bytes).unwrap();
-        bytes
+    /// The same sketch out of its images.
+    fn restored(sketch: &Sketch, options: SketchOptions) -> Sketch {
+        let again = Sketch::new(options);
+        for shard in 0..sketch.shards() {
+            sketch.set_changed(shard);
+            let mut image = sketch.image(shard).expect("it has changed");
+            image.truncate(image.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1));
+            assert!(again.restore(shard, &image));
+        }
+        again
     }
 
     #[test]
-    fn an_image_reads_back() {
+    fn images_read_back() {
         let sketch = sketch(2, 2 << 10);
         for number in 0..100 {
             see(&sketch, number % 40, number as i64 * 10);
         }
-        let bytes = image(&sketch);
-        let restored = Sketch::restore(options(2, 2 << 10), &mut &*bytes).unwrap();
-        assert_eq!(image(&restored), bytes);
+        assert!(sketch.image(0).is_some() && sketch.image(0).is_none(), "it has not changed since");
+        let restored = restored(&sketch, options(2, 2 << 10));
+        assert!((0..3).all(|shard| restored.image(shard).is_none()));
         for number in 0..50 {
             for now in [0, 990, 1000, 1500] {
                 assert_eq!(estimate(&restored, number, now), estimate(&sketch, number, now));
@@ -685,41 +685,30 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_or_other_image_is_refused() {
-        let sketch = sketch(2, 512);
-        for number in 0..9 {
-            see(&sketch, number, 7);
-        }
-        let bytes = image(&sketch);
-        let refused = |options: SketchOptions, bytes: &[u8]| {
-            Sketch::restore(options, &mut &*bytes).err().map(|error| error.to_string())
-        };
+    fn an_image_of_other_options_is_refused() {
+        let image = sketch(2, 512).image(0).unwrap();
         let same = options(2, 512);
-        assert_eq!(refused(same, &bytes), None);
-        for length in 0..bytes.len() {
-            assert!(refused(same, &bytes[..length]).is_some(), "{length}");
+        for other in [options(1, 512), options(2, 1024), SketchOptions { rotate: Span(LIFE + 2), ..same }] {
+            assert!(!Sketch::new(other).restore(0, &image));
         }
-        for bit in 0..bytes.len() * 8 {
-            let mut damaged = bytes.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(refused(same, &damaged).is_some(), "{bit}");
-        }
-        let other = Some("the sketch was written with other options".to_owned());
-        assert_eq!(refused(options(1, 512), &bytes), other);
-        assert_eq!(refused(options(2, 1024), &bytes), other);
-        assert_eq!(refused(SketchOptions { rotate: Span(LIFE + 2), ..same }, &bytes), other);
-        let mut newer = bytes.clone();
-        newer[8] = 2;
-        let newer = refused(same, &newer);
-        assert_eq!(newer.as_deref(), Some("the sketch has format 2, this release reads format 1"));
-        struct Failing;
-        impl Read for Failing {
-            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-                Err(io::Error::other("no disk"))
-            }
-        }
-        let failed = Sketch::restore(same, &mut Failing).unwrap_err().to_string();
-        assert_eq!(failed, "the sketch could not be read: no disk");
+        assert!(Sketch::new(same).restore(1, &image) && !Sketch::new(same).restore(2, &image));
+        assert!((0..HEADER_WORDS).all(|length| !Sketch::new(same).restore(0, &image[..length])));
+        assert!(!Sketch::new(same).restore(0, &[&image[..], &[0]].concat()));
+    }
+
+    #[test]
+    fn what_was_forgotten_is_said_for_half_a_life() {
+        let sketch = sketch(2, 512);
+        assert!(sketch.is_complete(0, Time(0)) && restored(&sketch, options(2, 512)).is_complete(1, Time(0)));
+        sketch.forget();
+        assert!(!sketch.is_complete(0, Time(i64::MAX)), "until it has heard the time");
+        sketch.see(0, hash(1), Time(100));
+        assert!(
+            !sketch.is_complete(0, Time(100 + LIFE / 2 - 1)) && sketch.is_complete(0, Time(100 + LIFE / 2))
+        );
+        assert!(!sketch.is_complete(1, Time(100 + LIFE / 2)), "of another shard");
+        let again = restored(&sketch, options(2, 512));
+        assert!(!again.is_complete(0, Time(599)) && again.is_complete(0, Time(600)));
     }
 
     /// What the sketch approximates: every sighting with the half in which it counted.
@@ -759,7 +748,7 @@ mod tests {
             for (index, (key, step)) in steps.iter().enumerate() {
                 now += step;
                 if index == restore_at {
-                    sketch = Sketch::restore(options(1, bytes), &mut &*image(&sketch)).unwrap();
+                    sketch = restored(&sketch, options(1, bytes));
                 }
                 let truth = model.count(*key, now);
                 let before = estimate(&sketch, *key, now);
@@ -773,16 +762,13 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..400), length in 0usize..400) {
+        fn any_words_are_refused_or_read(mut words in prop::collection::vec(any::<u64>(), 0..60), length in 0usize..60) {
             let sketch = sketch(1, 256);
-            let mut damaged = image(&sketch);
+            let mut damaged = sketch.image(0).unwrap();
             damaged.truncate(length);
-            damaged.extend_from_slice(&bytes);
-            for image in [damaged, bytes] {
-                if let Ok(sketch) = Sketch::restore(options(1, 256), &mut &*image) {
-                    prop_assert!(see(&sketch, 1, 5) <= Sketch::COUNT_MAX);
-                }
-            }
+            damaged.append(&mut words);
+            sketch.restore(0, &damaged);
+            prop_assert!(see(&sketch, 1, 5) <= Sketch::COUNT_MAX);
         }
     }
 }

@@ -230,7 +230,8 @@ impl Pages {
     pub(crate) fn page(&self, number: usize) -> &[u64] {
         // SAFETY: the page is ours alone, initialised since its extent was allocated with zeros, and lives as long as
         // the arena we hold; it is borrowed as we are.
-        self.pages[number].map_or(&[], |page| unsafe { std::slice::from_raw_parts(page.as_ptr(), 1 << self.bits) })
+        self.pages[number]
+            .map_or(&[], |page| unsafe { std::slice::from_raw_parts(page.as_ptr(), 1 << self.bits) })
     }
 
     #[inline(always)]

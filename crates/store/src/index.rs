@@ -576,7 +576,8 @@ mod tests {
         assert!(budget.bytes() <= budget.common_max() && budget.bytes() * 10 > budget.common_max() * 9);
         let reserved = fill(&mut index, 1 << 32, true);
         assert!(budget.bytes() <= 1 << 20 && reserved.len() * 9 > common.len(), "{}", reserved.len());
-        let full = (0..1000).map(|key| 1 << 33 | key).find(|key| index.vacancy(hash(*key), false) == Vacancy::None);
+        let full =
+            (0..1000).map(|key| 1 << 33 | key).find(|key| index.vacancy(hash(*key), false) == Vacancy::None);
         let full = hash(full.expect("a table is full"));
         let neighbour = common.iter().find(|key| hash(**key).table() == full.table()).unwrap();
         let slot = index.find(hash(*neighbour)).unwrap().slot;

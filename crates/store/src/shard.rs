@@ -346,15 +346,13 @@ impl Shard {
 
     /// Memory of the lists that keep it all together.
     pub(crate) fn list_bytes(&self) -> usize {
-        size_of::<Shard>()
-            + self.index.list_bytes()
-            + self.cells.list_bytes()
-            + self.unwritten_list_bytes()
+        size_of::<Shard>() + self.index.list_bytes() + self.cells.list_bytes() + self.unwritten_list_bytes()
     }
 
     /// Memory of the lists of what is not written.
     pub(crate) fn unwritten_list_bytes(&self) -> usize {
-        (self.dirty[0].capacity() + self.dirty[1].capacity()) * size_of::<Dirty>() + self.before.capacity() * 8
+        (self.dirty[0].capacity() + self.dirty[1].capacity()) * size_of::<Dirty>()
+            + self.before.capacity() * 8
     }
 
     /// Bytes of cells that are not written yet.

@@ -130,7 +130,12 @@ impl Directory {
         };
         let catalog = plan.map_or_else(Catalog::default, |plan| plan.catalog.clone());
         let device = store::FileDevice::open(self.ledger_path()).map_err(OpenError::Device)?;
-        Ok(Embedded::open(Arc::new(device), catalog, options)?)
+        let opened = Embedded::open(Arc::new(device), catalog, options)?;
+        // A copy that is being restored has its secret last.
+        if let Ok(secret) = self.secret() {
+            opened.0.claim(secret.fingerprint())?;
+        }
+        Ok(opened)
     }
 
     /// Where it is.

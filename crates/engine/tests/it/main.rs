@@ -24,3 +24,4 @@ mod scenarios;
 mod tables;
 mod tracks;
 mod train;
+mod year;

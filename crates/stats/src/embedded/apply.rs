@@ -14,9 +14,10 @@ use std::ops::Range;
 
 use event::Time;
 use hashbrown::HashMap;
-use store::{CellMut, Cold, Hash, Keys, Record, Run, Store};
+use store::{CellMut, Cold, Hash, Keys, Record, Run, Store, Vacancy};
 
 use super::Inner;
+use super::sketches::Overflow;
 use super::world::{PAIR, Planned, World};
 use crate::cell::Room;
 use crate::definition;
@@ -193,14 +194,15 @@ impl Inner {
         outcomes.readings.resize(end as usize, Brief::NEW);
         for (request, outcome) in requests.iter().zip(&mut outcomes.requests[first_request..]) {
             if let Some(once) = &request.once {
-                outcome.1 = !mark(world, run, horizon, once);
+                outcome.1 = !mark(world, run, horizon, &self.overflow, once);
             }
         }
         let room = |place: &Place| world.plans[usize::from(place.plan)].reading;
         let room = scratch.places.iter().map(room).sum();
         let mut values = Values::new(&mut outcomes.values, room);
         scratch.groups.visit(run, |shard, group, keys| {
-            let mut cells = Cells { world, horizon, shard, keys, values: &mut values };
+            let overflow = &self.overflow;
+            let mut cells = Cells { world, horizon, shard, keys, overflow, values: &mut values };
             cells.keys.unpin();
             for place in scratch.places[group].iter().filter(|place| place.role == Role::Observed) {
                 let request = place.request as usize;
@@ -308,21 +310,23 @@ fn each_place(world: &World, requests: &[Request], plans: &[u16], mut each: impl
     }
 }
 
-/// Leaves a mark; false if it was there.
-fn mark(world: &World, run: &Run<'_>, horizon: i64, once: &Once) -> bool {
+/// Leaves a mark; false if it was there. Where there is no place for it none is left: its request counts again if it comes again.
+fn mark(world: &World, run: &Run<'_>, horizon: i64, overflow: &Overflow, once: &Once) -> bool {
     let Ok(number) = world.find(once.key.space, once.key.kind) else { return true };
     let planned = &world.plans[usize::from(number)];
     let (shard, hash) = Hash::of(once.key.space.0, once.key.kind.0, once.key.shingle.0);
     let mut none = Vec::new();
     let mut values = Values::new(&mut none, 0);
-    let mut cells = Cells { world, horizon, shard, keys: run.shard(shard), values: &mut values };
+    let mut cells = Cells { world, horizon, shard, keys: run.shard(shard), overflow, values: &mut values };
     let bucket = planned.plan.bucket(once.time);
     let near = [bucket.saturating_sub(1), bucket, bucket.saturating_add(1)];
     let seen = cells.find(hash, None, planned, 0, |cell, _| {
         near.into_iter().any(|bucket| planned.plan.fine(cell.words, bucket).0)
     });
-    if let Some((_, true)) = seen {
-        return false;
+    match seen {
+        Some((_, true)) => return false,
+        None if cells.keys.vacancy(hash, false) != Vacancy::Free => return true,
+        _ => {}
     }
     cells.change(hash, planned, 0, |planned, cell| planned.plan.add(cell, once.time, [(0, 1)]));
     true
@@ -343,6 +347,7 @@ struct Cells<'a, 'v> {
     horizon: i64,
     shard: usize,
     keys: Keys<'a>,
+    overflow: &'a Overflow,
     values: &'v mut Values<'a>,
 }
 
@@ -466,14 +471,23 @@ impl Cells<'_, '_> {
         {
             let (part, hash) = (place.hash.part(self.shard), place.hash.bits());
             sightings = if sees { sketch.see(part, hash, *time) } else { sketch.estimate(part, hash, *time) };
-            if sightings > 0 {
+            if !sketch.is_complete(part, *time) {
                 brief.quality = Quality::Estimated;
-                if planned.is_track {
-                    planned.plan.estimate(u64::from(sightings), self.values.of(brief));
-                }
             }
+            self.tell_estimate(sightings, planned, brief);
             if !sees || sightings + 1 < planned.admit_after {
                 return;
+            }
+        }
+        if found.is_none() {
+            let makes = sees && !matches!(add, Add::GiveBack { .. });
+            match self.placement(place.hash, planned, *time, makes) {
+                Placement::Free => {}
+                Placement::Admitted(seen) => self.tell_estimate(sightings.max(seen), planned, brief),
+                Placement::Nowhere(seen) => {
+                    brief.quality = Quality::Estimated;
+                    return self.tell_estimate(sightings.max(seen), planned, brief);
+                }
             }
         }
         if !adds {
@@ -534,7 +548,12 @@ impl Cells<'_, '_> {
                 brief.fresh = self.is_fresh(*pair, *time, planned, key, &mut brief.quality);
                 if brief.fresh {
                     let (_, hash) = Hash::of(key.space.0, key.kind.0 | PAIR, pair.0);
-                    self.change(hash, planned, PAIR, |planned, cell| planned.plan.add(cell, *time, [(0, 1)]));
+                    match self.placement_of_pair(hash, planned, *time) {
+                        Placement::Nowhere(_) => brief.quality = Quality::Estimated,
+                        _ => self.change(hash, planned, PAIR, |planned, cell| {
+                            planned.plan.add(cell, *time, [(0, 1)])
+                        }),
+                    }
                 }
                 let amount = u64::from(brief.fresh);
                 self.change(place.hash, planned, 0, |planned, cell| {
@@ -574,9 +593,63 @@ impl Cells<'_, '_> {
                 }
                 !seen && kept
             }
-            None => true,
+            None => match self.overflow.estimate(hash.part(self.shard), hash.bits(), time) {
+                Some(1..) => {
+                    *quality = Quality::Estimated;
+                    false
+                }
+                _ => true,
+            },
         }
     }
+
+    /// Tells how often a key without a cell was seen lately, if it was.
+    fn tell_estimate(&mut self, sightings: u32, planned: &Planned, brief: &mut Brief) {
+        if sightings > 0 {
+            brief.quality = Quality::Estimated;
+            if planned.is_track {
+                planned.plan.estimate(u64::from(sightings), self.values.of(brief));
+            }
+        }
+    }
+
+    /// Whether a key that has no cell gets one, if one is made for it; a sighting that finds no place is counted.
+    fn placement(&self, hash: Hash, planned: &Planned, time: Time, makes: bool) -> Placement {
+        let (part, bits) = (hash.part(self.shard), hash.bits());
+        if !makes {
+            return match self.overflow.estimate(part, bits, time) {
+                Some(seen @ 1..) => Placement::Nowhere(seen),
+                _ => Placement::Free,
+            };
+        }
+        match self.keys.vacancy(hash, planned.is_reserved) {
+            Vacancy::Free => Placement::Free,
+            Vacancy::Scarce => match self.overflow.see(part, bits, time) {
+                // A sketch of its own has admitted it already.
+                seen if seen + 1 >= Overflow::AFTER || planned.sketch.is_some() => Placement::Admitted(seen),
+                seen => Placement::Nowhere(seen),
+            },
+            Vacancy::None => Placement::Nowhere(self.overflow.see(part, bits, time)),
+        }
+    }
+
+    /// The same for a pair, which was found to be new.
+    fn placement_of_pair(&mut self, hash: Hash, planned: &Planned, time: Time) -> Placement {
+        match self.keys.again(hash, None) {
+            Some(_) => Placement::Free,
+            None => self.placement(hash, planned, time, true),
+        }
+    }
+}
+
+/// Where a new key goes.
+enum Placement {
+    /// It gets a cell.
+    Free,
+    /// It gets a cell, and was seen about so often while it had none.
+    Admitted(u32),
+    /// There is no place for it, and it was seen about so often.
+    Nowhere(u32),
 }
 
 /// Values of readings: a list that has room for those of a whole run.

@@ -37,7 +37,8 @@ use crate::hottest::Hottest;
 use crate::ledger::{Answer, Census, IsOver, Ledger, LedgerError, Outcomes, Request, Timeline};
 use apply::Scratch;
 pub use portable::{Exported, Imported, Importer, MergeState};
-use world::{DEFINITIONS, World};
+use sketches::Overflow;
+use world::{DEFINITIONS, OWNER, World};
 
 /// Requests are applied in runs of about this many observations: enough to have many cells on their way from memory at
 /// once, few enough for a flush, which waits for them.
@@ -46,6 +47,8 @@ const RUN: usize = 1024;
 const SWEEP_KEYS: u64 = 4 << 20;
 /// Live bytes that one [`Ledger::maintain`] may write again.
 const MERGE_BYTES: u64 = 64 << 20;
+/// The part of the budget that the sketch for keys without a place may take.
+const OVERFLOW_SHARE: usize = 32;
 /// How long after a flush that found no room the next one is tried.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -54,9 +57,10 @@ const RETRY: Duration = Duration::from_secs(1);
 pub enum Durability {
     /// Before the answer. Waiting requests share one sync.
     Sync,
-    /// This long after the answer and two flushes at most: a flush begins so long after the one before has ended.
+    /// At most this long after the answer, as long as a flush takes no more than a quarter of it: a flush begins half of it
+    /// after the one before has ended.
     Interval(Span),
-    /// When the system pleases; written every second, so that a killed process loses no more than that. Synced when
+    /// When the system pleases; written half a second after the one before, so that a killed process loses a second. Synced when
     /// closed, for a snapshot, when a segment is sealed, and before a merge removes one.
     None,
 }
@@ -101,9 +105,9 @@ impl fmt::Display for Durability {
 /// How an [`Embedded`] home is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Budget for cells in memory and the directory of all keys. A run of some thousand observations may exceed it
-    /// until it has been applied, and so may what is not written yet. The directory, some 15 bytes a key, is kept
-    /// whole: where it alone needs more than seven eighths of the budget, memory grows with the number of keys.
+    /// Budget for cells in memory, the directory of all keys, and what reading and writing them takes; a run of some thousand
+    /// observations may exceed it until it has been applied. Of the directory, some 15 bytes a key, about two thirds of the
+    /// budget can be, but in any case a MiB. Beyond that new keys are only estimated, see [`Census::directory_max_bytes`].
     pub memory_bytes: usize,
     /// A segment of the log that has reached this length is followed by a new one.
     pub segment_bytes: u32,
@@ -139,6 +143,8 @@ struct Inner {
     is_full: AtomicBool,
     poison: OnceLock<Arc<str>>,
     closed: AtomicBool,
+    /// For keys that find no place in the directory.
+    overflow: Overflow,
     /// Memory of runs that are over.
     scratch: Mutex<Vec<Scratch>>,
     signal: Mutex<Signal>,
@@ -201,8 +207,10 @@ impl Embedded {
     ) -> Result<(Embedded, Recovery), LedgerError> {
         upgrade::upgrade(&device, options.segment_bytes)?;
         let mut definitions = Vec::new();
-        let store_options =
-            store::Options { memory_bytes: options.memory_bytes, segment_bytes: options.segment_bytes };
+        let store_options = store::Options {
+            memory_bytes: options.memory_bytes - options.memory_bytes / OVERFLOW_SHARE,
+            segment_bytes: options.segment_bytes,
+        };
         let (store, recovery) = Store::open(device, store_options, &mut |seen| {
             if (seen.key.space, seen.key.kind) == DEFINITIONS {
                 definitions.push(seen.key);
@@ -225,8 +233,10 @@ impl Embedded {
                 Err(error) => return Err(error.into()),
             }
         }
-        let mut world = World::new(catalog, registry, &store, None)?;
-        sketches::restore(&mut world, &store)?;
+        let world = World::new(catalog, registry, &store, None)?;
+        let is_new = recovery.records == 0 && recovery.losses.is_empty();
+        sketches::restore(&world, &store, is_new)?;
+        sketches::note(&world, &store, false)?;
         let inner = Arc::new(Inner::new(store, world, options));
         let waits = Arc::downgrade(&inner);
         inner.store.on_relief(move || {
@@ -263,6 +273,25 @@ impl Embedded {
         Ok(Embedded { inner, threads: Mutex::default(), changing: Mutex::default() })
     }
 
+    /// Ties the ledger to the secret of its shingles, by the secret's fingerprint: a ledger that is tied to another is of no use,
+    /// as no key of it would ever be found again.
+    ///
+    /// # Errors
+    /// [`LedgerError::Secret`]; the store's.
+    pub fn claim(&self, fingerprint: u64) -> Result<(), LedgerError> {
+        let (space, kind) = OWNER;
+        let key = RecordKey { space, kind, shingle: 0 };
+        match self.inner.store.get(key) {
+            Ok(Some((_, words))) if words == [fingerprint] => Ok(()),
+            Ok(Some(_)) => Err(LedgerError::Secret),
+            // Where it is damaged, whoever comes next is believed: a wrong secret beside rot would be two faults at once.
+            Ok(None) | Err(StoreError::Damaged { .. }) => {
+                Ok(self.inner.store.put(&[(key, 0, vec![fingerprint])], i64::MAX)?)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The catalog in force.
     pub fn catalog(&self) -> Catalog {
         self.inner.world().catalog.clone()
@@ -274,7 +303,7 @@ impl Embedded {
     /// # Errors
     /// The store's. The home goes on.
     pub fn snapshot(&self, target: &Path) -> Result<(), LedgerError> {
-        sketches::keep(&self.inner.world(), &self.inner.store)?;
+        sketches::keep(&self.inner.world(), &self.inner.store, None)?;
         Ok(self.inner.store.snapshot(target, || self.inner.world())?)
     }
 
@@ -339,9 +368,11 @@ impl Ledger for Embedded {
         inner.horizon.fetch_max(now.0, Ordering::AcqRel);
         let horizon = inner.horizon.load(Ordering::Acquire);
         let shares = (inner.store.usage().keys / SWEEP_KEYS + 1) as usize;
-        let share = inner.share.fetch_add(1, Ordering::Relaxed) % shares;
+        let turn = inner.share.fetch_add(1, Ordering::Relaxed);
+        let share = turn % shares;
         inner.store.forget_expired(horizon, share, shares, &*inner.world());
         inner.flush(inner.durability != Durability::None)?;
+        inner.keep_sketches(Some(turn))?;
         inner.merge(MERGE_BYTES)
     }
 
@@ -367,10 +398,14 @@ impl Ledger for Embedded {
         let usage = inner.store.usage();
         Census {
             cells: usage.hot,
-            memory_bytes: usage.memory_bytes + sketches::memory_bytes(&inner.world()),
+            memory_bytes: usage.memory_bytes
+                + sketches::memory_bytes(&inner.world())
+                + inner.overflow.memory_bytes(),
             dirty_bytes: usage.dirty_bytes,
             keys: usage.keys,
             directory_bytes: usage.index_bytes,
+            directory_max_bytes: if inner.store.is_durable() { usage.index_bytes_max } else { 0 },
+            unplaced: inner.overflow.answered.load(Ordering::Relaxed),
             disk_bytes: usage.disk_bytes,
             live_bytes: usage.live_bytes,
             rewritten_bytes: usage.rewritten_bytes,
@@ -401,6 +436,7 @@ impl Inner {
             is_full: AtomicBool::new(false),
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
+            overflow: Overflow::new(options.memory_bytes / OVERFLOW_SHARE),
             scratch: Mutex::default(),
             signal: Mutex::default(),
             signalled: Condvar::new(),
@@ -534,8 +570,8 @@ impl Inner {
     fn flush_on(&self) {
         let interval = match self.durability {
             Durability::Sync => Duration::MAX,
-            Durability::Interval(span) => Duration::from_micros(span.0.unsigned_abs().max(1)),
-            Durability::None => Duration::from_secs(1),
+            Durability::Interval(span) => Duration::from_micros((span.0.unsigned_abs() / 2).max(1)),
+            Durability::None => Duration::from_millis(500),
         };
         loop {
             let interval = if self.is_full.load(Ordering::Acquire) { interval.min(RETRY) } else { interval };
@@ -640,9 +676,23 @@ impl Inner {
         }
     }
 
+    /// Writes images of sketches.
+    fn keep_sketches(&self, turn: Option<usize>) -> Result<(), LedgerError> {
+        match sketches::keep(&self.world(), &self.store, turn) {
+            // It will be tried again, when that shard's turn comes.
+            Err(LedgerError::Store(StoreError::Full { .. })) => Ok(()),
+            // Closed in between.
+            Err(LedgerError::Store(StoreError::Failed(_))) if self.closed.load(Ordering::SeqCst) => Ok(()),
+            Err(error) => Err(self.poisoned(&error.to_string())),
+            Ok(()) => Ok(()),
+        }
+    }
+
     fn close(&self) -> Result<(), LedgerError> {
         self.check_poison()?;
-        if let Err(error) = sketches::keep(&self.world(), &self.store) {
+        let world = self.world();
+        let kept = sketches::keep(&world, &self.store, None);
+        if let Err(error) = kept.and_then(|()| sketches::note(&world, &self.store, true)) {
             tracing::warn!(%error, "admission sketches could not be written: sightings start to count anew");
         }
         self.flushed(self.store.close(|| self.world()).map(|()| u64::MAX), true)

@@ -1,83 +1,166 @@
-//! Admission sketches, kept in the log as images of their own: written when the ledger is closed and with a snapshot. A
-//! crash loses the sightings since then, and no admitted key.
+//! Admission sketches, kept in the log as images of their shards: written a few at a time while the ledger is maintained, all of
+//! them when it is closed and with a snapshot. A crash loses the sightings since a shard was written, and no admitted key; it
+//! is noticed, and what is new to the sketches is then called estimated for half of their life.
+//!
+//! Behind a directory that is full stands one more for keys of all kinds, see [`Overflow`].
 
-use std::io;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use event::{Span, Time};
 use hashbrown::HashSet;
 use store::{RecordKey, Store, StoreError};
 
 use super::world::{SKETCHES, World};
-use crate::bytes::{pack, unpack};
 use crate::definition::fnv;
 use crate::ledger::LedgerError;
 use crate::sketch::{Sketch, SketchOptions};
 
-/// Bytes of an image that one record holds.
-const PART_BYTES: usize = 128 << 10;
+/// Words of an image that one record holds.
+const PART_WORDS: usize = 32 << 10;
+/// Words that are written as one group, about.
+const GROUP_WORDS: usize = 512 << 10;
+/// In so many turns every shard that changes is written.
+pub(super) const TURNS: usize = 60;
 
 /// Each statistic's sketch once, with its name.
-fn each(world: &World) -> impl Iterator<Item = (&str, SketchOptions, &Arc<Sketch>)> {
+fn each(world: &World) -> impl Iterator<Item = (&str, &Arc<Sketch>)> {
     let mut seen = HashSet::new();
     world.plans.iter().filter_map(move |planned| {
-        let (sketch, admit) = (planned.sketch.as_ref()?, planned.statistic.admit.as_ref()?);
+        let sketch = planned.sketch.as_ref()?;
         let name = planned.statistic.name.as_str();
-        seen.insert(name).then_some((name, admit.options(), sketch))
+        seen.insert(name).then_some((name, sketch))
     })
 }
 
 pub(super) fn memory_bytes(world: &World) -> u64 {
-    each(world).map(|(_, _, sketch)| sketch.memory_bytes() as u64).sum()
+    each(world).map(|(_, sketch)| sketch.memory_bytes() as u64).sum()
 }
 
-/// Writes the sketches' images.
-pub(super) fn keep(world: &World, store: &Store) -> Result<(), LedgerError> {
-    for (name, _, sketch) in each(world) {
-        let mut bytes = Vec::new();
-        sketch.write_to(&mut bytes).map_err(|error| StoreError::Io { what: name.to_owned(), error })?;
-        // A part without words ends it: there may be more of an image that was larger.
-        let parts = bytes.chunks(PART_BYTES).map(pack).chain([Vec::new()]);
-        let images: Vec<_> = parts.zip(0..).map(|(words, part)| (key(name, part), 0, words)).collect();
-        store.put(&images, i64::MAX)?;
-    }
-    Ok(())
-}
-
-/// Puts the sketches that were kept into the world.
-pub(super) fn restore(world: &mut World, store: &Store) -> Result<(), LedgerError> {
-    let mut restored = Vec::new();
-    for (name, options, _) in each(world) {
-        let mut bytes = Vec::new();
-        for part in 0.. {
-            match store.get(key(name, part)) {
-                Ok(Some((_, words))) => match unpack(&words) {
-                    Some(mut part) => bytes.append(&mut part),
-                    None => break,
-                },
-                Ok(None) | Err(StoreError::Damaged { .. }) => break,
-                Err(error) => return Err(error.into()),
+/// Writes the images of shards that have changed, of one in [`TURNS`] or of all.
+pub(super) fn keep(world: &World, store: &Store, turn: Option<usize>) -> Result<(), LedgerError> {
+    let (first, step) = turn.map_or((0, 1), |turn| (turn % TURNS, TURNS));
+    for (name, sketch) in each(world) {
+        let mut shards = (first..sketch.shards()).step_by(step).peekable();
+        while shards.peek().is_some() {
+            let (mut images, mut written, mut words) = (Vec::new(), Vec::new(), 0);
+            while words < GROUP_WORDS
+                && let Some(shard) = shards.next()
+            {
+                let Some(image) = sketch.image(shard) else { continue };
+                words += image.len();
+                written.push(shard);
+                let parts = image.chunks(PART_WORDS).zip(0..);
+                images.extend(parts.map(|(part, number)| (key(name, shard, number), 0, part.to_vec())));
+            }
+            if let Err(error) = store.put(&images, i64::MAX) {
+                written.into_iter().for_each(|shard| sketch.set_changed(shard));
+                return Err(error.into());
             }
         }
-        if bytes.is_empty() {
-            continue;
-        }
-        match Sketch::restore(options, &mut io::Cursor::new(bytes)) {
-            Ok(sketch) => restored.push((name.to_owned(), Arc::new(sketch))),
-            Err(error) => tracing::warn!(statistic = name, %error, "an admission sketch starts anew"),
-        }
     }
-    for planned in &mut world.plans {
-        let name = &planned.statistic.name;
-        if planned.sketch.is_some()
-            && let Some((_, sketch)) = restored.iter().find(|(known, _)| known == name)
-        {
-            planned.sketch = Some(sketch.clone());
+    Ok(())
+}
+
+/// Puts what was kept into the sketches. What is missing since a crash, or was never there, they know from then on; of a
+/// ledger that is new nothing is missing.
+pub(super) fn restore(world: &World, store: &Store, is_new: bool) -> Result<(), LedgerError> {
+    if is_new || each(world).next().is_none() {
+        return Ok(());
+    }
+    let was_closed = matches!(get(store, run())?, Some(words) if words.first() == Some(&CLOSED));
+    for (name, sketch) in each(world) {
+        sketch.forget();
+        for shard in 0..sketch.shards() {
+            let mut image = Vec::new();
+            for part in 0.. {
+                let Some(mut words) = get(store, key(name, shard, part))? else { break };
+                image.append(&mut words);
+                if image.len() < (part as usize + 1) * PART_WORDS {
+                    break;
+                }
+            }
+            if !image.is_empty() {
+                sketch.restore(shard, &image);
+            }
+        }
+        if !was_closed {
+            sketch.forget();
         }
     }
     Ok(())
 }
 
-fn key(statistic: &str, part: u32) -> RecordKey {
+/// Of a run that is not over, and of one that has written all.
+const OPEN: u64 = 1;
+const CLOSED: u64 = 2;
+
+/// Notes, durably, that sightings are made that are not written, or that all of them are.
+pub(super) fn note(world: &World, store: &Store, is_closed: bool) -> Result<(), LedgerError> {
+    if each(world).next().is_none() {
+        return Ok(());
+    }
+    let word = if is_closed { CLOSED } else { OPEN };
+    Ok(store.put(&[(run(), 0, vec![word])], i64::MAX)?)
+}
+
+fn get(store: &Store, key: RecordKey) -> Result<Option<Vec<u64>>, LedgerError> {
+    match store.get(key) {
+        Ok(found) => Ok(found.map(|(_, words)| words)),
+        Err(StoreError::Damaged { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn key(statistic: &str, shard: usize, part: u16) -> RecordKey {
     let (space, kind) = SKETCHES;
-    RecordKey { space, kind, shingle: u64::from(fnv(statistic.as_bytes())) << 32 | u64::from(part) }
+    let place = (shard as u64) << 16 | u64::from(part);
+    RecordKey { space, kind, shingle: u64::from(fnv(statistic.as_bytes())) << 32 | place }
+}
+
+/// Of the image that says whether the last run was closed.
+fn run() -> RecordKey {
+    let (space, kind) = SKETCHES;
+    RecordKey { space, kind, shingle: u64::MAX }
+}
+
+/// What stands before cells once the directory of keys is as large as it may be: a sketch for keys of all kinds. It is made
+/// when it is first needed.
+#[derive(Default)]
+pub(super) struct Overflow {
+    bytes: usize,
+    sketch: OnceLock<Sketch>,
+    /// Observations that were answered by it.
+    pub(super) answered: AtomicU64,
+}
+
+impl Overflow {
+    /// How long a sighting counts at most.
+    const ROTATE: Span = Span::hours(6);
+    /// The sighting with which a key gets one of the places that others have left.
+    pub(super) const AFTER: u32 = 3;
+
+    pub(super) fn new(bytes: usize) -> Overflow {
+        Overflow { bytes, ..Overflow::default() }
+    }
+
+    /// How often a key was seen lately before this, about; counts it.
+    pub(super) fn see(&self, part: usize, hash: u64, time: Time) -> u32 {
+        let options = SketchOptions { shards: Store::PARTS, bytes: self.bytes, rotate: Overflow::ROTATE };
+        let sketch = self.sketch.get_or_init(|| {
+            tracing::warn!("the directory of keys has reached its bound: new keys are estimated");
+            Sketch::new(options)
+        });
+        self.answered.fetch_add(1, Ordering::Relaxed);
+        sketch.see(part, hash, time)
+    }
+
+    /// How often a key was seen lately, if there ever was no place for one.
+    pub(super) fn estimate(&self, part: usize, hash: u64, time: Time) -> Option<u32> {
+        self.sketch.get().map(|sketch| sketch.estimate(part, hash, time))
+    }
+
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.sketch.get().map_or(0, |sketch| sketch.memory_bytes() as u64)
+    }
 }

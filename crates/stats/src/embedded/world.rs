@@ -21,6 +21,9 @@ pub(super) const MERGED: (u16, u16) = (u16::MAX, u16::MAX - 2);
 /// Space and kind of the images that hold sketches.
 pub(super) const SKETCHES: (u16, u16) = (u16::MAX, u16::MAX - 1);
 
+/// Space and kind of the image that has the fingerprint of the secret.
+pub(super) const OWNER: (u16, u16) = (u16::MAX, u16::MAX - 3);
+
 /// What is understood of one kind's keys.
 pub(super) struct Planned {
     pub(super) space: Space,
@@ -40,6 +43,8 @@ pub(super) struct Planned {
     /// Whether its keys are those of tracks, whose readings have values even for a new key.
     pub(super) is_track: bool,
     pub(super) is_approx: bool,
+    /// Whether the directory has places reserved for its keys: those of limits and of labels.
+    pub(super) is_reserved: bool,
 }
 
 pub(super) struct World {
@@ -87,6 +92,7 @@ impl World {
                 kept_for: plan.kept_for(),
                 is_track: matches!(statistic.measure, Measure::Track(_)),
                 is_approx: matches!(statistic.measure, Measure::Approx { .. }),
+                is_reserved: statistic.measure.decides(),
                 admit_after: statistic.admit.as_ref().map_or(0, |admit| u32::from(admit.after)),
                 statistic: statistic.clone(),
                 defined,

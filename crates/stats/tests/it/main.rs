@@ -1,5 +1,6 @@
 //! Every home of the statistics against one conformance suite and a plain model; and what is promised after a crash.
 
+mod bounds;
 mod catalogs;
 mod conformance;
 mod faults;

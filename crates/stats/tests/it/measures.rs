@@ -155,6 +155,38 @@ fn a_key_gets_a_cell_after_some_sightings_also_over_a_restart() {
     assert_eq!(see(&ledger, 50), (Quality::Exact, 4, Some(at(40))), "the count goes on from the estimate");
 }
 
+/// What a crash costs of a sketch: what was sighted since its shard was written, and that is said.
+#[test]
+fn a_sketch_survives_a_crash_and_says_what_it_may_have_forgotten() {
+    let device = MemoryDevice::new();
+    let see = |ledger: &Embedded, number, seconds| {
+        let outcome = observe_one(ledger, request(vec![value(RARE, number, seconds, None)]));
+        (outcome.readings[0].quality, outcome.readings[0].sum(0, 0))
+    };
+    let ledger = open(&device, 16 << 20);
+    assert_eq!(see(&ledger, 1, 10), (Quality::Exact, 0), "nothing was ever forgotten");
+    assert_eq!(see(&ledger, 1, 20), (Quality::Estimated, 1));
+    // In these turns every shard is written.
+    (0..60).for_each(|_| ledger.maintain(at(20)).unwrap());
+    let device = device.torn(0);
+    drop(ledger);
+    let ledger = open(&device, 16 << 20);
+    assert_eq!(see(&ledger, 1, 30), (Quality::Estimated, 2), "what was written is there");
+    assert_eq!(see(&ledger, 2, 30), (Quality::Estimated, 0), "it may have been seen before the crash");
+    assert_eq!(see(&ledger, 2, 40), (Quality::Estimated, 1));
+    let half = Span::days(3).0 / 2_000_000;
+    let mine = key(RARE, 1).shingle.0 >> 55;
+    let other = (10..).find(|number| key(RARE, *number).shingle.0 >> 55 == mine).unwrap();
+    assert_eq!(see(&ledger, other, 29 + half), (Quality::Estimated, 0));
+    let other = (other + 1..).find(|number| key(RARE, *number).shingle.0 >> 55 == mine).unwrap();
+    assert_eq!(see(&ledger, other, 30 + half), (Quality::Exact, 0), "half a life later it knows");
+    ledger.close().unwrap();
+    drop(ledger);
+    let ledger = open(&device, 16 << 20);
+    let other = (other + 1..).find(|number| key(RARE, *number).shingle.0 >> 55 == mine).unwrap();
+    assert_eq!(see(&ledger, other, 40 + half), (Quality::Exact, 0), "a restart forgets nothing");
+}
+
 #[test]
 fn a_flood_of_new_keys_leaves_cells_alone() {
     let ledger = Embedded::in_memory(measures(), 8 << 20).unwrap();

@@ -18,7 +18,8 @@ use super::error::StoreError;
 use super::expiry::Expiries;
 use super::format::{
     FORMAT, FRAME_HEADER_BYTES, FrameHeader, HeaderError, Position, RecordHeader, SEGMENT_BYTES_MAX,
-    SEGMENT_HEADER_BYTES, SegmentHeader, hint_name, id_in, micros, offset_in, offset_of, record_bytes, segment_name,
+    SEGMENT_HEADER_BYTES, SegmentHeader, hint_name, id_in, micros, offset_in, offset_of, record_bytes,
+    segment_name,
 };
 use super::hint::{Entry, Hint, HintWriter};
 use super::reader::{Reader, Sink, Tally, walk};

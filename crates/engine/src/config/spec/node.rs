@@ -45,13 +45,13 @@ pub(super) const LEDGER: Section = Section {
             "durability",
             Shape::Durability,
             Some("\"1s\""),
-            "`sync`: on disk before the answer; a length of time: at most that much is lost in a crash; `none`: written, never waited for",
+            "`sync`: on disk before the answer; a length of time: at most that much is lost in a crash, as long as the disk takes no more than a quarter of it for a flush; `none`: written, never waited for",
         ),
         setting(
             "memory",
             Shape::Size(1 << 50),
             Some("\"1GiB\""),
-            "Memory for statistics: cells, the directory of all keys in memory or on disk (some 15 bytes a key), and sketches. Cells that do not fit are on disk alone",
+            "Memory for statistics: cells, the directory of all keys in memory or on disk (some 15 bytes a key), and sketches. Cells that do not fit are on disk alone; keys that do not fit into two thirds of it are only estimated",
         ),
         setting(
             "segment",

@@ -1,0 +1,83 @@
+//! A year of each preset's statistics, a few new keys a day: memory and disk level off.
+
+use std::sync::Arc;
+
+use engine::{Config, Overrides, Plan};
+use event::{Key, Secret, Span, Time};
+use stats::limit::Flow;
+use stats::{
+    Add, Amounts, Catalog, Durability, Embedded, Evidence, Ledger, Measure, Observation, Once, Request,
+};
+use store::MemoryDevice;
+
+const START: Time = Time::from_seconds(1_700_000_000);
+const EACH: u64 = 3;
+
+/// The events of a day: of each kind some keys that were never seen before.
+fn day(catalog: &Catalog, secret: &Secret, day: u64, time: Time) -> Vec<Request> {
+    let mut requests = Vec::new();
+    for (space, kind, statistic) in catalog.iter() {
+        // What is kept for longer than a year has not levelled off by then.
+        let keep = match &statistic.measure {
+            Measure::Track(track) => track.keep(),
+            Measure::Evidence { keep } => *keep,
+            _ => Span::ZERO,
+        };
+        if keep > Span::days(250) {
+            continue;
+        }
+        for number in 0..EACH {
+            let shingle = secret.shingle(&(day * EACH + number).to_le_bytes());
+            let key = Key { space, kind, shingle };
+            let add = match &statistic.measure {
+                Measure::Windows(_) => Add::Counters(Amounts::from([(0, 1)])),
+                Measure::Track(_) => Add::Value(Some(time.0)),
+                Measure::Distinct { .. } | Measure::Approx { .. } => {
+                    Add::Distinct { pair: secret.pair(shingle, secret.shingle(b"value")) }
+                }
+                Measure::Evidence { .. } => Add::Evidence(Evidence { bad: 1, ..Evidence::default() }),
+                Measure::Gcra => Add::Flow(Flow::Take { cost: 1, burst: 10, counts_all: false }),
+                Measure::Once { .. } => {
+                    requests.push(Request { once: Some(Once { key, time }), observations: Vec::new() });
+                    continue;
+                }
+            };
+            requests.push(Request { once: None, observations: vec![Observation { key, time, add }] });
+        }
+    }
+    requests
+}
+
+#[test]
+fn a_year_of_each_preset_levels_off() {
+    let secret = Secret::new([5; 16]);
+    for preset in engine::preset::ALL {
+        let plan = Plan::compile(&Config::from_preset(preset.name, &Overrides::default()));
+        let catalog = plan.unwrap_or_else(|problems| panic!("{problems}")).catalog;
+        let device = MemoryDevice::new();
+        let options =
+            stats::Options { memory_bytes: 16 << 20, segment_bytes: 64 << 10, durability: Durability::None };
+        let ledger = Embedded::open(Arc::new(device), catalog.clone(), options).unwrap().0;
+        // The most of a quarter: keys, bytes of the directory, bytes of files.
+        let mut quarters = [[0; 3]; 4];
+        for number in 0..364 {
+            let time = START + Span::days(number as i64);
+            pollster::block_on(ledger.observe(&day(&catalog, &secret, number, time))).unwrap();
+            for _ in 0..2 {
+                ledger.maintain(time).unwrap();
+            }
+            let census = ledger.census();
+            let now = [census.keys, census.directory_bytes, census.disk_bytes];
+            for (most, now) in quarters[number as usize / 91].iter_mut().zip(now) {
+                *most = now.max(*most);
+            }
+        }
+        println!("{}: {quarters:?}", preset.name);
+        let [_, _, third, last] = quarters;
+        for (before, after) in third.into_iter().zip(last) {
+            assert!(after * 10 <= before * 11, "{}: {quarters:?}", preset.name);
+        }
+        let made = 364 * EACH * catalog.iter().count() as u64;
+        assert!(last[0] * 2 < made, "{}: of {made} keys {quarters:?}", preset.name);
+    }
+}
