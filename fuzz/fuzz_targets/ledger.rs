@@ -1,4 +1,4 @@
-//! Any bytes are a segment and its hint: the log opens, or says why not, every record that it names can be asked for,
+//! Any bytes are a segment, and its hint or the list of segments: the log opens, or says why not, every record that it names can be asked for,
 //! and what is appended then is found again. Any bytes are a segment of the first format too.
 #![no_main]
 
@@ -16,6 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
     device.write("00000000.seg", segment);
     if !hint.is_empty() {
         device.write("00000000.hint", hint);
+        device.write("segments", hint);
     }
     let shared: Arc<dyn Device> = Arc::new(device.clone());
     let first = |key: &[u8; v1::KEY_BYTES]| key.starts_with(&[0xff; 4]);

@@ -1022,6 +1022,9 @@ fn open_ledger(directory: &Directory, plan: &Plan) -> Result<(Embedded, Recovery
         let path = path.join(&damage.segment);
         tracing::error!(path = %path.display(), from = damage.from, to = damage.to, "damaged bytes are skipped");
     }
+    for segment in &recovery.losses.missing {
+        tracing::error!(path = %path.join(segment).display(), "a segment is missing");
+    }
     Ok((ledger, recovery))
 }
 
@@ -1032,14 +1035,16 @@ fn ledger_damage(directory: &Directory, recovery: &Recovery) -> Option<String> {
         return None;
     }
     let mut files: Vec<&str> = losses.ranges.iter().map(|damage| damage.segment.as_str()).collect();
+    files.extend(losses.missing.iter().map(String::as_str));
     files.dedup();
-    let path = directory.ledger_path();
     Some(format!(
-        "{}: {} bytes of {} cannot be read, with at least {} records; all else is served. `tollhouse verify` says more",
-        path.display(),
+        "{}: {} bytes cannot be read, with at least {} records, and {} segments are missing ({}); all else is served. \
+         `tollhouse verify` says more, and a snapshot can be restored",
+        directory.ledger_path().display(),
         losses.bytes,
-        files.join(", "),
-        losses.records
+        losses.records,
+        losses.missing.len(),
+        files.join(", ")
     ))
 }
 

@@ -23,6 +23,8 @@ pub trait Device: Send + Sync {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations and removals durable.
     fn sync_names(&self) -> io::Result<()>;
+    /// Gives a file these bytes, durably: whatever interrupts it, the file has them all or is what it was.
+    fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
     /// Makes the directory `target` with files of the same names and bytes, durably. Files of `link` will never
     /// change and may be shared (as hard links), those of `copy` may not. `target` must be missing or empty.
     fn export(&self, link: &[String], copy: &[String], target: &Path) -> io::Result<()>;
@@ -157,6 +159,10 @@ impl Device for FileDevice {
 
     fn sync_names(&self) -> io::Result<()> {
         self.names.sync_all()
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        disk::replace(&self.directory.join(name), bytes)
     }
 
     fn export(&self, link: &[String], copy: &[String], target: &Path) -> io::Result<()> {

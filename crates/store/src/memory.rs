@@ -263,6 +263,21 @@ impl Device for MemoryDevice {
         Ok(())
     }
 
+    fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        {
+            let state = lock(&self.0);
+            let mut faults = lock(&state.faults);
+            faults.take_handle()?;
+            faults.take_sync()?;
+            let room = faults.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(faults.used));
+            if room < bytes.len() as u64 {
+                return Err(io::Error::from(io::ErrorKind::StorageFull));
+            }
+        }
+        self.write(name, bytes);
+        Ok(())
+    }
+
     /// Writes ordinary files, which are not synced.
     fn export(&self, link: &[String], copy: &[String], target: &Path) -> io::Result<()> {
         device::create_empty(target)?;

@@ -28,6 +28,8 @@ pub struct Verified {
     pub ledger_torn_bytes: u64,
     /// What was skipped when the ledger was opened, and may have been tidied away since.
     pub ledger_skipped: Losses,
+    /// Files of the ledger that only repeat what others say, and were made anew.
+    pub ledger_made_anew: Vec<String>,
     /// What the journal's files hold.
     pub journal: journal::Verified,
 }
@@ -68,6 +70,9 @@ impl Directory {
             Ok((ledger, recovery)) => {
                 verified.ledger_torn_bytes = recovery.truncated_bytes;
                 verified.ledger_skipped = recovery.losses;
+                verified.ledger_made_anew = recovery.hints_ignored;
+                let list = recovery.manifest_made_anew.then(|| store::log::MANIFEST.to_owned());
+                verified.ledger_made_anew.extend(list);
                 verified.ledger = Some(ledger.verify(&mut |done, all| progress(Part::Ledger, done, all))?);
                 Some(ledger)
             }

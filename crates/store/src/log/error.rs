@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::format::segment_name;
+use crate::device::is_lack;
 
 /// Why the store cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +75,15 @@ impl StoreError {
         let what = what.into();
         move |error| StoreError::Io { what, error }
     }
+
+    /// Of something that can be tried again where the device only lacks something.
+    pub(crate) fn of_device(what: impl Into<String>) -> impl FnOnce(io::Error) -> StoreError {
+        let what = what.into();
+        move |error| match is_lack(&error) {
+            true => StoreError::Full { what, error },
+            false => StoreError::Io { what, error },
+        }
+    }
 }
 
 /// A stretch of a segment that cannot be served.
@@ -98,6 +108,8 @@ pub struct Losses {
     pub bytes: u64,
     /// Records that are known to be lost: the gaps in the numbers of those around them.
     pub records: u64,
+    /// Segments that should be there and are not, by name.
+    pub missing: Vec<String>,
 }
 
 impl Losses {
@@ -106,7 +118,7 @@ impl Losses {
 
     /// Whether nothing was left out.
     pub fn is_empty(&self) -> bool {
-        self.bytes == 0 && self.records == 0
+        self.bytes == 0 && self.records == 0 && self.missing.is_empty()
     }
 
     pub(crate) fn add(&mut self, id: u32, from: u64, to: u64) {

@@ -234,6 +234,17 @@ impl Hint {
         Ok(fits.then_some(Hint { blob, size, end }))
     }
 
+    /// How much of its segment a finished hint covers, whether it fits or not: so much was once there, durably.
+    pub(crate) fn covered(device: &dyn Device, id: u32) -> io::Result<Option<u64>> {
+        let blob = device.open(&hint_name(id))?;
+        let Some(size) = blob.size()?.checked_sub(END_BYTES as u64) else { return Ok(None) };
+        let mut head = [0; HEADER_BYTES];
+        read_full(&*blob, 0, &mut head)?;
+        let mut tail = [0; END_BYTES];
+        read_full(&*blob, size, &mut tail)?;
+        Ok(End::decode(&tail).filter(|_| head == header(id)).map(|end| end.covers))
+    }
+
     /// How much of the segment it covers. All of that is durable.
     pub(crate) fn covers(&self) -> u64 {
         self.end.covers

@@ -25,6 +25,7 @@ mod expiry;
 mod fetch;
 pub(crate) mod format;
 mod hint;
+mod manifest;
 pub(crate) mod reader;
 mod recovery;
 mod writer;
@@ -35,6 +36,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 
 pub use error::{Damage, Losses, StoreError};
 pub use format::{NEVER, Position, RecordKey, WORDS_MAX, micros, minutes_up, record_bytes, trimmed};
+pub use manifest::NAME as MANIFEST;
 pub use writer::Writer;
 
 use crate::device::{Blob, Device};
@@ -123,6 +125,8 @@ pub struct Recovery {
     pub hints: usize,
     /// Hints that were unfinished, damaged or did not fit, by name. The segment was read instead.
     pub hints_ignored: Vec<String>,
+    /// The list of segments was missing or damaged, and was made anew of those that are there.
+    pub manifest_made_anew: bool,
 }
 
 /// What [`Log::verify`] found.
@@ -421,10 +425,12 @@ impl Log {
         // disk that is full this makes room for the floor.
         let _ = self.device.remove(&hint_name(segment.id));
         writer.commit_here()?;
-        self.device.remove(&segment.name()).map_err(StoreError::io(segment.name()))?;
+        writer.announce_removal(segment.id)?;
+        self.device.remove(&segment.name()).map_err(StoreError::of_device(segment.name()))?;
         write(&self.slots)[usize::from(slot)] = None;
         self.live.of(slot).store(0, Ordering::Relaxed);
         self.device.sync_names().map_err(StoreError::io("syncing the directory"))?;
+        writer.note_removal(segment.id);
         Ok(true)
     }
 
@@ -473,9 +479,11 @@ impl Log {
             read(&self.slots).iter().flatten().map(sized).collect()
         };
         segments.sort_unstable_by_key(|(segment, _)| segment.id);
+        let lost = lock(&self.state).lost();
         let all = segments.iter().map(|(_, size)| size).sum();
         let mut check = Check { each, progress, done: 0, all };
         let mut found = Verification { segments: segments.len(), ..Verification::default() };
+        found.losses.missing = lost;
         let mut buffer = Vec::new();
         for (segment, size) in segments {
             let io = || StoreError::io(segment.name());

@@ -9,7 +9,7 @@
 //! * Behind that a group counts only if it is whole, every record included, and so is every one before it.
 //! * The log ends with the last group that counts. What lies behind is a torn tail and is cut off.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,10 +22,11 @@ use super::format::{
     segment_name,
 };
 use super::hint::{Entry, Hint, HintWriter};
+use super::manifest::{self, Manifest, gone_name};
 use super::reader::{Reader, Sink, Tally, walk};
 use super::writer::{Resume, State, create_segment};
 use super::{Log, Options, Recovery, SLOTS, Segment, Visit};
-use crate::device::{Blob, Device, read_full};
+use crate::device::{Blob, Device, is_lack, read_full};
 
 const HEADER: u64 = SEGMENT_HEADER_BYTES as u64;
 
@@ -60,13 +61,31 @@ pub(crate) fn open(
 ) -> Result<(Log, Recovery), StoreError> {
     let mut recovery = Recovery::default();
     let (mut found, hints, mut next_id) = list(&*device, pass)?;
-    remove_unborn(&*device, &mut found, &mut recovery)?;
+    let (known, gone) = manifest_of(&*device)?;
+    recovery.manifest_made_anew = known.is_none() && found.iter().any(|found| found.size > HEADER);
+    let listed = known.clone().unwrap_or_default();
+    remove_unborn(&*device, &mut found, &listed, &mut recovery)?;
+    // One that has become empty is as good as missing; its file is left alone.
+    found.retain(|found| found.bytes > 0 || !listed.knows(found.id));
+    let mut manifest =
+        Manifest { present: found.iter().map(|found| found.id).collect(), lost: BTreeSet::new() };
+    for id in
+        listed.present.union(&listed.lost).filter(|id| !manifest.present.contains(id) && !gone.contains(id))
+    {
+        manifest.lost.insert(*id);
+        next_id = next_id.max(id.saturating_add(1));
+    }
+    recovery.losses.missing = manifest.lost.iter().map(|id| segment_name(*id)).collect();
     for found in &mut found {
         if hints.contains(&found.id) {
             let opened = Hint::open(&*device, found.id, &*found.blob, found.size);
             found.hint = opened.ok().flatten();
             if found.hint.is_none() {
                 recovery.hints_ignored.push(hint_name(found.id));
+                let covered = Hint::covered(&*device, found.id).ok().flatten().unwrap_or(0);
+                if covered > found.bytes {
+                    recovery.losses.add(found.id, found.bytes, covered);
+                }
             }
         }
     }
@@ -197,9 +216,18 @@ pub(crate) fn open(
             let hint = HintWriter::create(&device, next_id);
             next_id = next_id.checked_add(1).ok_or(StoreError::TooLarge("segment numbers are used up"))?;
             table.push(Some(segment.clone()));
+            manifest.present.insert(segment.id);
             (segment, hint)
         }
     };
+    if known.as_ref() != Some(&manifest) || !gone.is_empty() {
+        match manifest.write(&*device) {
+            Ok(()) => gone.iter().for_each(|id| _ = device.remove(&gone_name(*id))),
+            // The one that there is says enough until there is room.
+            Err(error) if is_lack(&error) && known.is_some() && !is_new(&known, &manifest) => {}
+            Err(error) => return Err(StoreError::io(manifest::NAME)(error)),
+        }
+    }
     recovery.segments = table.len();
     (recovery.records, recovery.groups, recovery.floor) = (tally.records, tally.groups, floor);
     if !recovery.losses.is_empty() || recovery.truncated_bytes > 0 {
@@ -211,7 +239,7 @@ pub(crate) fn open(
         );
     }
     let group = tally.group.max(end.group).map_or(0, |group| group.wrapping_add(1));
-    let state = State::new(Resume { active, hint, group, sequence, floor, next_id });
+    let state = State::new(Resume { active, hint, group, sequence, floor, next_id, manifest });
     Ok((Log::new(device, options, state, table, floor), recovery))
 }
 
@@ -247,13 +275,28 @@ fn list(device: &dyn Device, pass: &[u32]) -> Result<(Vec<Found>, HashSet<u32>, 
     Ok((found, hints, next))
 }
 
+/// The list of segments, if it is intact, and the numbers of those that were being removed.
+fn manifest_of(device: &dyn Device) -> Result<(Option<Manifest>, BTreeSet<u32>), StoreError> {
+    let known = Manifest::read(device).map_err(StoreError::io(manifest::NAME))?;
+    let names = device.list().map_err(StoreError::io("listing segments"))?;
+    Ok((known, names.iter().filter_map(|name| id_in(name, ".gone")).collect()))
+}
+
+/// Whether there is a segment that the list on disk does not name: what is written there would not be missed.
+fn is_new(known: &Option<Manifest>, now: &Manifest) -> bool {
+    !known.as_ref().is_some_and(|known| now.present.is_subset(&known.present))
+}
+
 /// Removes a newest segment that was torn while it was being created: nothing was ever in it.
 fn remove_unborn(
     device: &dyn Device,
     found: &mut Vec<Found>,
+    listed: &Manifest,
     recovery: &mut Recovery,
 ) -> Result<(), StoreError> {
-    let unborn = found.pop_if(|newest| newest.header.is_none() && newest.size <= HEADER);
+    let is_unborn =
+        |newest: &mut Found| newest.header.is_none() && newest.size <= HEADER && !listed.knows(newest.id);
+    let unborn = found.pop_if(is_unborn);
     if let Some(unborn) = unborn {
         recovery.truncated_bytes += unborn.size;
         device.remove(&segment_name(unborn.id)).map_err(unborn.io())?;

@@ -12,6 +12,7 @@ use super::format::{
     record_bytes, segment_name, trimmed,
 };
 use super::hint::HintWriter;
+use super::manifest::{self, Manifest, gone_name};
 use super::{Log, Segment};
 use crate::device::{Blob, Device, is_lack};
 
@@ -45,6 +46,9 @@ pub(crate) struct State {
     durable: u64,
     unsynced: bool,
     next_id: u32,
+    manifest: Manifest,
+    /// Segments that were removed and are in the list that is on disk.
+    removed: Vec<u32>,
     hint: HintWriter,
     start: Start,
     failed: Option<Arc<str>>,
@@ -84,12 +88,13 @@ pub(crate) struct Resume {
     pub(crate) sequence: u64,
     pub(crate) floor: i64,
     pub(crate) next_id: u32,
+    pub(crate) manifest: Manifest,
 }
 
 impl State {
     /// All of the active segment is durable.
     pub(crate) fn new(resume: Resume) -> State {
-        let Resume { active, hint, group, sequence, floor, next_id } = resume;
+        let Resume { active, hint, group, sequence, floor, next_id, manifest } = resume;
         let size = active.size.load(Ordering::Acquire);
         State {
             start: Start::of(&active, size, sequence, floor),
@@ -109,6 +114,8 @@ impl State {
             floor,
             unsynced: false,
             next_id,
+            manifest,
+            removed: Vec::new(),
             hint,
             failed: None,
         }
@@ -116,6 +123,11 @@ impl State {
 
     pub(crate) fn active_slot(&self) -> u16 {
         self.active.slot
+    }
+
+    /// The names of segments that were found to be missing.
+    pub(crate) fn lost(&self) -> Vec<String> {
+        self.manifest.lost.iter().map(|id| segment_name(*id)).collect()
     }
 
     fn check(&self) -> Result<(), StoreError> {
@@ -311,14 +323,15 @@ impl<'a> Writer<'a> {
         self.seal()?;
         let active = segment_name(self.state.active.id);
         let names = self.log.device.list().map_err(StoreError::io("listing segments"))?;
-        let (copy, link): (Vec<String>, Vec<String>) = names
+        let (link, copy): (Vec<String>, Vec<String>) = names
             .into_iter()
             .filter(|name| {
                 let id =
                     id_in(name, ".seg").or(id_in(name, ".hint").filter(|id| *id != self.state.active.id));
-                id.is_some_and(|id| self.log.has(id))
+                let is_list = name == manifest::NAME || id_in(name, ".gone").is_some();
+                id.is_some_and(|id| self.log.has(id)) || is_list
             })
-            .partition(|name| *name == active);
+            .partition(|name| id_in(name, ".gone").is_none() && *name != active && name != manifest::NAME);
         self.log
             .device
             .export(&link, &copy, target)
@@ -335,6 +348,29 @@ impl<'a> Writer<'a> {
 
     pub(crate) fn active_slot(&self) -> u16 {
         self.state.active_slot()
+    }
+
+    /// Lets whoever opens the log know that a segment that is not there was removed.
+    pub(crate) fn announce_removal(&mut self, id: u32) -> Result<(), StoreError> {
+        let name = gone_name(id);
+        match self.log.device.create(&name) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(StoreError::of_device(name)(error));
+            }
+            _ => {}
+        }
+        self.log.device.sync_names().map_err(StoreError::io("syncing the directory"))
+    }
+
+    /// Takes a segment that was removed out of the list of those that there are. Where that has to wait, as there is no room,
+    /// what was announced stands meanwhile.
+    pub(crate) fn note_removal(&mut self, id: u32) {
+        let (state, device) = (&mut *self.state, &*self.log.device);
+        state.manifest.present.remove(&id);
+        state.removed.push(id);
+        if state.manifest.write(device).is_ok() {
+            state.removed.drain(..).for_each(|id| _ = device.remove(&gone_name(id)));
+        }
     }
 
     fn check(&self) -> Result<(), StoreError> {
@@ -417,9 +453,13 @@ impl<'a> Writer<'a> {
         let id = state.next_id;
         state.next_id = id.checked_add(1).ok_or(StoreError::TooLarge("segment numbers are used up"))?;
         let floor = self.log.floor();
-        let next = match create_segment(&*self.log.device, id, slot, floor, state.sequence) {
+        state.manifest.present.insert(id);
+        let created = create_segment(&*self.log.device, id, slot, floor, state.sequence)
+            .and_then(|next| state.manifest.write(&*self.log.device).map(|()| next));
+        let next = match created {
             Ok(next) => next,
             Err(error) => {
+                state.manifest.present.remove(&id);
                 let name = segment_name(id);
                 return Err(match self.log.device.remove(&name) {
                     Err(other) if other.kind() != io::ErrorKind::NotFound => {

@@ -8,5 +8,6 @@ mod store_bounds;
 mod store_model;
 mod store_threads;
 mod support;
+mod sweep;
 mod toy;
 mod upgrade;

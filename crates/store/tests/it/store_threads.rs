@@ -34,6 +34,10 @@ impl Device for Slow {
         self.0.remove(name)
     }
 
+    fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.0.replace(name, bytes)
+    }
+
     fn sync_names(&self) -> io::Result<()> {
         self.0.sync_names()
     }

@@ -81,6 +81,9 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             "{torn_bytes} bytes at the end were torn by a crash: they had not been promised, and are cut off"
         ));
     }
+    for name in &verified.ledger_made_anew {
+        say(format_args!("ledger/{name} was missing or damaged and is made anew: nothing is lost by that"));
+    }
     if verified.is_sound() {
         return Ok(Exit::Fine);
     }
@@ -134,6 +137,10 @@ fn damage(verified: &Verified) -> Vec<Damage> {
         for range in losses.ranges.iter().chain(skipped) {
             let cost = format!("{} cannot be read", HumanBytes(range.to - range.from));
             all.push(Damage::at(format!("ledger/{}", range.segment), range.from, range.to, cost));
+        }
+        for name in &losses.missing {
+            let cost = "missing, with the statistics of the keys that were written there last".to_owned();
+            all.push(Damage { file: Some(format!("ledger/{name}")), from: None, to: None, cost });
         }
         if losses.ranges_unlisted > 0 {
             all.push(Damage::of(format!("{} more such stretches", losses.ranges_unlisted)));
