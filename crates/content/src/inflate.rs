@@ -7,7 +7,7 @@
 use memchr::memchr;
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::inflate_flags::{
-    TINFL_FLAG_PARSE_ZLIB_HEADER, TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY, TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF,
+    TINFL_FLAG_PARSE_ZLIB_HEADER, TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY,
 };
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
 
@@ -21,8 +21,8 @@ const BLOCK_STEPS: u64 = 3_000;
 const STEPS_A_PACKED_BYTE: u64 = 8;
 /// Steps of a byte that comes out.
 const STEPS_A_BYTE: u64 = 1;
-/// Least room for what comes out.
-const ROOM_MIN: usize = 16 * 1024;
+/// Bytes that came out last and can be pointed back to.
+const WINDOW_BYTES: usize = 32 * 1024;
 
 /// How deflated bytes are wrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,45 +64,47 @@ impl Inflated {
 
 /// Inflates at most `bytes_max` bytes. Memory grows with what comes out.
 pub fn inflate(packed: &[u8], wrapping: Wrapping, bytes_max: usize, budget: &Budget) -> Inflated {
-    let mut out = Vec::new();
-    let (length, end) = fill(packed, wrapping, bytes_max, budget, &mut out);
-    out.truncate(length.min(bytes_max));
-    Inflated { bytes: out, end }
+    let mut bytes = Vec::new();
+    let (_, end) = inflate_pieces(packed, wrapping, budget, |piece| {
+        let room = bytes_max - bytes.len();
+        bytes.extend_from_slice(&piece[..piece.len().min(room)]);
+        piece.len() <= room
+    });
+    Inflated { bytes, end }
 }
 
-/// Inflates into `out`, of which only what is counted is meant.
-fn fill(
+/// Inflates piece by piece, until `take` says that it is enough; returns how many packed bytes that took, too. A piece is empty
+/// where a block yields nothing.
+pub fn inflate_pieces(
     packed: &[u8],
     wrapping: Wrapping,
-    bytes_max: usize,
     budget: &Budget,
-    out: &mut Vec<u8>,
+    mut take: impl FnMut(&[u8]) -> bool,
 ) -> (usize, StreamEnd) {
     let header = if wrapping == Wrapping::Zlib { TINFL_FLAG_PARSE_ZLIB_HEADER } else { 0 };
-    let flags = TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF | TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY | header;
-    let (mut rest, mut length) = (packed, 0);
+    let flags = TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY | header;
+    let (mut read, mut at) = (0, 0);
     if !budget.spend(STREAM_STEPS) {
         return (0, StreamEnd::TooCostly);
     }
     let mut inflater = Box::new(DecompressorOxide::new());
+    let mut window = vec![0; WINDOW_BYTES];
     loop {
-        if length == out.len() {
-            let room = (2 * length).max(ROOM_MIN).min(bytes_max.saturating_add(1));
-            out.resize(room, 0);
-        }
         if !budget.spend(BLOCK_STEPS) {
-            return (length, StreamEnd::TooCostly);
+            return (read, StreamEnd::TooCostly);
         }
-        let (status, taken, given) = decompress(&mut inflater, rest, out, length, flags);
-        rest = &rest[taken..];
-        length += given;
+        let (status, taken, given) = decompress(&mut inflater, &packed[read..], &mut window, at, flags);
+        let piece = &window[at..at + given];
+        (read, at) = (read + taken, (at + given) % WINDOW_BYTES);
+        if !take(piece) {
+            return (read, StreamEnd::TooLarge);
+        }
         let is_paid = budget.spend(taken as u64 * STEPS_A_PACKED_BYTE + given as u64 * STEPS_A_BYTE);
         match status {
-            _ if length > bytes_max => return (length, StreamEnd::TooLarge),
-            TINFLStatus::Done => return (length, StreamEnd::Whole),
+            TINFLStatus::Done => return (read, StreamEnd::Whole),
             TINFLStatus::BlockBoundary | TINFLStatus::HasMoreOutput if is_paid => {}
-            TINFLStatus::BlockBoundary | TINFLStatus::HasMoreOutput => return (length, StreamEnd::TooCostly),
-            _ => return (length, StreamEnd::Damaged),
+            TINFLStatus::BlockBoundary | TINFLStatus::HasMoreOutput => return (read, StreamEnd::TooCostly),
+            _ => return (read, StreamEnd::Damaged),
         }
     }
 }
@@ -110,9 +112,16 @@ fn fill(
 /// Inflates the first member of a gzip file (RFC 1952), at most `bytes_max` bytes; returns the name in it, too. Its
 /// checksum is not looked at. `None` if it has no whole head.
 pub fn gunzip(content: &[u8], bytes_max: usize, budget: &Budget) -> Option<(Option<String>, Inflated)> {
+    let (name, packed) = gzip_head(content)?;
+    Some((name, inflate(packed, Wrapping::Raw, bytes_max, budget)))
+}
+
+/// Returns the name in the head of a gzip file, and what follows the head. `None` if it is not whole.
+pub fn gzip_head(content: &[u8]) -> Option<(Option<String>, &[u8])> {
     /// Longest name that is kept.
     const NAME_BYTES_MAX: usize = 2_048;
-    let (head, mut rest) = content.split_at_checked(10)?;
+    let (head, mut rest) =
+        content.split_at_checked(10).filter(|(head, _)| head.starts_with(b"\x1f\x8b\x08"))?;
     let flags = head[3];
     if flags & 4 != 0 {
         let length = usize::from(u16::from_le_bytes(*rest.first_chunk()?));
@@ -130,7 +139,7 @@ pub fn gunzip(content: &[u8], bytes_max: usize, budget: &Budget) -> Option<(Opti
     if flags & 2 != 0 {
         rest = rest.get(2..)?;
     }
-    Some((name, inflate(rest, Wrapping::Raw, bytes_max, budget)))
+    Some((name, rest))
 }
 
 #[cfg(test)]

@@ -5,17 +5,18 @@ use std::io::Read;
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, header};
+use content::budget::{Budget, Cancellation};
+use content::inflate::{StreamEnd, Wrapping, gzip_head, inflate_pieces};
 use http_body_util::BodyExt;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::abort::Abort;
+use crate::mail::unpack::{WINDOW_LOG_MAX, charge_blocks};
 use crate::node::{Caller, Node, blocking};
 use crate::problem::{Failure, INVALID_BODY, OVERLOADED, TOO_LARGE, UNSUPPORTED_TYPE, shown};
 
 /// Memory that is taken for a body of an announced length before so much of it has come.
 const AHEAD_BYTES_MAX: usize = 1 << 20;
-/// The largest window that a sender may ask for, as a power of two: 8 MiB, which every decoder of zstd must support.
-const WINDOW_LOG_MAX: u32 = 23;
 /// Bytes that come out of a packed body at once.
 const PIECE_BYTES: usize = 64 << 10;
 /// Most bytes that one packed byte may become, beyond the first MiB.
@@ -148,41 +149,87 @@ fn not_unpacked(text: &str) -> Failure {
         .help("send one of `gzip`, `deflate`, `zstd`, or the plain body")
 }
 
-/// Unpacks a body. Costs time by the bytes that go in and that come out, both at most `body_max`, and ends where nobody
-/// waits for it any more.
+/// Unpacks a body. Costs what a body of `body_max` may, whatever comes out, and ends where nobody waits for it any more.
 fn unpack(node: &Node, packed: &Charged, coding: Coding, abort: &Abort) -> Result<Charged, Failure> {
-    let damaged = || INVALID_BODY.failure("the body cannot be unpacked as Content-Encoding says");
+    let budget = Budget::of_message(packed.max, &Cancellation::default());
     let ratio = AHEAD_BYTES_MAX.saturating_add(packed.bytes.len().saturating_mul(RATIO_MAX));
     let mut plain = Charged::new(packed.caller, 0, packed.max);
-    let mut input = &packed.bytes[..];
-    let mut decoder: Box<dyn Read + '_> = match coding {
-        Coding::Gzip => Box::new(flate2::bufread::GzDecoder::new(&mut input)),
-        Coding::Deflate => Box::new(flate2::bufread::ZlibDecoder::new(&mut input)),
-        Coding::Zstd => {
-            let mut decoder =
-                zstd::stream::read::Decoder::with_buffer(&mut input).map_err(|_| damaged())?.single_frame();
-            decoder.window_log_max(WINDOW_LOG_MAX).map_err(|_| damaged())?;
-            Box::new(decoder)
-        }
-    };
-    let mut piece = vec![0; PIECE_BYTES];
-    loop {
+    let mut push = |piece: &[u8]| {
         if abort.is_wanted() {
             return Err(OVERLOADED.failure("nobody waits for the body any more"));
         }
-        match decoder.read(&mut piece).map_err(|_| damaged())? {
-            0 => break,
-            length => plain.push(node, &piece[..length])?,
-        }
+        plain.push(node, piece)?;
         if plain.bytes.len() > ratio {
             return Err(TOO_LARGE
                 .failure(format!("the body unpacks to more than {RATIO_MAX} times its length"))
                 .help("send it plain"));
         }
+        Ok(())
+    };
+    match coding {
+        Coding::Gzip => {
+            let (_, deflated) = gzip_head(&packed.bytes).ok_or_else(damaged)?;
+            let (mut sum, mut length) = (crc32fast::Hasher::new(), 0u32);
+            let rest = inflated(deflated, Wrapping::Raw, &budget, |piece| {
+                sum.update(piece);
+                length = length.wrapping_add(piece.len() as u32);
+                push(piece)
+            })?;
+            // A second member could hide behind the first.
+            let trailer = [sum.finalize().to_le_bytes(), length.to_le_bytes()].concat();
+            alone(rest == trailer)?;
+        }
+        Coding::Deflate => alone(inflated(&packed.bytes, Wrapping::Zlib, &budget, push)?.is_empty())?,
+        Coding::Zstd => {
+            charge_blocks(&packed.bytes, &budget).map_err(|_| too_costly())?;
+            let mut input = &packed.bytes[..];
+            let mut decoder =
+                zstd::stream::read::Decoder::with_buffer(&mut input).map_err(|_| damaged())?.single_frame();
+            decoder.window_log_max(WINDOW_LOG_MAX).map_err(|_| damaged())?;
+            let mut piece = vec![0; PIECE_BYTES];
+            loop {
+                match decoder.read(&mut piece).map_err(|_| damaged())? {
+                    0 => break,
+                    length => push(&piece[..length])?,
+                }
+            }
+            drop(decoder);
+            alone(input.is_empty())?;
+        }
     }
-    drop(decoder);
-    // A second member could hide behind the first.
-    if input.is_empty() { Ok(plain) } else { Err(damaged().help("send one member, and nothing behind it")) }
+    Ok(plain)
+}
+
+/// Inflates a stream to its end; answers what follows it.
+fn inflated<'p>(
+    packed: &'p [u8],
+    wrapping: Wrapping,
+    budget: &Budget,
+    mut push: impl FnMut(&[u8]) -> Result<(), Failure>,
+) -> Result<&'p [u8], Failure> {
+    let mut refused = Ok(());
+    let (read, end) = inflate_pieces(packed, wrapping, budget, |piece| {
+        refused = push(piece);
+        refused.is_ok()
+    });
+    refused?;
+    match end {
+        StreamEnd::Whole => Ok(&packed[read..]),
+        StreamEnd::TooCostly => Err(too_costly()),
+        StreamEnd::Damaged | StreamEnd::TooLarge => Err(damaged()),
+    }
+}
+
+fn damaged() -> Failure {
+    INVALID_BODY.failure("the body cannot be unpacked as Content-Encoding says")
+}
+
+fn too_costly() -> Failure {
+    TOO_LARGE.failure("the body costs too much to unpack").help("send it plain")
+}
+
+fn alone(is_alone: bool) -> Result<(), Failure> {
+    if is_alone { Ok(()) } else { Err(damaged().help("send one member, and nothing behind it")) }
 }
 
 #[cfg(test)]
@@ -225,6 +272,21 @@ mod tests {
         check(10, 1 << 20, 1 << 16, 5);
         // An announcement alone takes no more than a little.
         check(8 << 20, 100, 100, 1);
+    }
+
+    /// Blocks that yield nothing are charged, and a body of them is refused.
+    #[test]
+    fn a_body_that_yields_nothing_is_refused() {
+        let node = node("1MiB");
+        let empty = b"\x02\x08\x20\x80\0".repeat(100_000);
+        let gzip = [b"\x1f\x8b\x08\0\0\0\0\0\0\x03".as_slice(), &empty].concat();
+        let zlib = [b"\x78\x9c".as_slice(), &empty].concat();
+        let zstd = [b"\x28\xb5\x2f\xfd\0\0".as_slice(), &[0; 900_000]].concat();
+        for (bytes, coding) in [(gzip, Coding::Gzip), (zlib, Coding::Deflate), (zstd, Coding::Zstd)] {
+            let packed = Charged { bytes, ..Charged::new(Caller::Known, 0, 1 << 20) };
+            let refused = unpack(&node, &packed, coding, &Abort::default()).err().unwrap();
+            assert!(format!("{refused:?}").contains("costs too much"), "{coding:?}: {refused:?}");
+        }
     }
 
     /// While a body moves to a larger place, both places are there: whoever cannot have both is told.

@@ -33,7 +33,7 @@ pub enum UnpackError {
 }
 
 /// The largest window that a sender may ask for, as a power of two: 8 MiB, which is what every decoder must support.
-const WINDOW_LOG_MAX: u32 = 23;
+pub(crate) const WINDOW_LOG_MAX: u32 = 23;
 
 /// Steps of a frame of zstd, whose context is made anew, and of a block, whose tables are.
 const FRAME_STEPS: u64 = 2_000;
@@ -86,7 +86,7 @@ fn zstd(packed: &[u8], max: usize, budget: &Budget) -> Result<Vec<u8>, UnpackErr
 
 /// Charges the frames and blocks of zstd (RFC 8878, 3.1.1), of which the least are three bytes and yield nothing. Only heads
 /// are read; what is damaged ends the count, as it ends the decoder.
-fn charge_blocks(packed: &[u8], budget: &Budget) -> Result<(), UnpackError> {
+pub(crate) fn charge_blocks(packed: &[u8], budget: &Budget) -> Result<(), UnpackError> {
     const FRAME: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
     let mut rest = packed;
     let pay = |steps| if budget.spend(steps) { Ok(()) } else { Err(UnpackError::TooCostly) };
