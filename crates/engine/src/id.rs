@@ -67,6 +67,13 @@ impl FromStr for RecordId {
     }
 }
 
+impl RecordId {
+    /// The time that it begins with, to a millisecond: the arrival, or that of an earlier record that arrived later.
+    pub fn time(self) -> event::Time {
+        event::Time::from_millis(i64::try_from(self.0 >> SERIAL_BITS).unwrap_or(i64::MAX))
+    }
+}
+
 /// Hands out rising ids. The leading bits are the arrival in milliseconds, so ids also sort by time and go on
 /// rising after a restart that lost the last of them; where the clock stands still or goes back the next number
 /// is taken.

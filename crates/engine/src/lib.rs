@@ -434,6 +434,11 @@ impl Engine {
         &self.health
     }
 
+    /// The time of the newest decision in the journal, to a millisecond.
+    pub fn newest_decision(&self) -> Option<Time> {
+        self.journal.as_ref()?.last_id().map(RecordId::time)
+    }
+
     /// The latest arrival of an event since the engine was opened: how far its time has come where events drive it.
     pub fn latest_arrival(&self) -> Option<Time> {
         Some(Time(self.latest.load(Ordering::Relaxed))).filter(|time| time.0 > i64::MIN)
@@ -876,10 +881,11 @@ impl Engine {
         Ok(hot)
     }
 
-    /// Housekeeping: expired statistics and old segments go. To be called now and then, on a thread that may
-    /// block.
-    pub fn maintain(&self, now: Time) -> Result<(), EngineError> {
-        self.told.maintain(now).map_err(EngineError::Told)?;
+    /// Housekeeping: expired statistics and old segments go; nothing does where the time is not certain. To be called now
+    /// and then, on a thread that may block.
+    pub fn maintain(&self, now: Option<Time>) -> Result<(), EngineError> {
+        let horizon = now.unwrap_or(Time(i64::MIN));
+        self.told.maintain(horizon).map_err(EngineError::Told)?;
         let (keys, crowded_out) = self.told.size();
         let full = (keys >= told::KEYS_MAX).then(|| {
             format!(
@@ -889,8 +895,8 @@ impl Engine {
         });
         self.health.set("labels-full", Impact::Degraded, full);
         self.health.set("ledger-directory", Impact::Degraded, directory_nearly_full(&self.ledger.census()));
-        self.ledger.maintain(now)?;
-        if let Some(journal) = &self.journal {
+        self.ledger.maintain(horizon)?;
+        if let (Some(journal), Some(now)) = (&self.journal, now) {
             journal.expire(now)?;
         }
         Ok(())

@@ -238,7 +238,7 @@ mod tests {
         let config = Config::from_preset("web", &overrides);
         let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
         let engine = Arc::new(Engine::ephemeral(plan).unwrap());
-        Arc::new(Node::new(engine, crate::system_clock(), Bytes::new()))
+        Arc::new(Node::new(engine, crate::Clock::of(crate::SystemClock, None), Bytes::new()))
     }
 
     async fn ask(node: &Arc<Node>, router: Router) -> StatusCode {

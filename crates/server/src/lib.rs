@@ -32,6 +32,7 @@ mod abort;
 pub mod api;
 pub mod arrow;
 mod auth;
+mod clock;
 mod deadline;
 mod descriptors;
 mod dns;
@@ -56,6 +57,6 @@ mod server;
 mod shed;
 
 pub use auth::NameService;
+pub use clock::{Clock, ClockSource, STEADY, SystemClock};
 pub use descriptors::raise_file_limit;
-pub use node::{Clock, system_clock};
 pub use server::{ServeError, Server, reload};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use engine::{
@@ -16,6 +16,7 @@ use subtle::{Choice, ConstantTimeEq};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::auth::Checks;
+use crate::clock::Clock;
 use crate::descriptors::Descriptors;
 use crate::gate::Gate;
 use crate::guesses::Guesses;
@@ -24,17 +25,6 @@ use crate::metrics::Metrics;
 use crate::pool::ReadingPool;
 use crate::problem::{Failure, OVERLOADED, UNKNOWN_NAME};
 use crate::shed::{Refusal, Shed};
-
-/// Where the time comes from.
-pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;
-
-/// The system's clock.
-pub fn system_clock() -> Clock {
-    Arc::new(|| match SystemTime::now().duration_since(UNIX_EPOCH) {
-        Ok(since) => Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX)),
-        Err(before) => Time(i64::try_from(before.duration().as_micros()).map_or(i64::MIN, |micros| -micros)),
-    })
-}
 
 /// How many largest bodies may be in memory at once.
 const BODIES: u64 = 8;
@@ -260,7 +250,16 @@ impl Node {
 
     /// Now.
     pub(crate) fn now(&self) -> Time {
-        (self.clock)()
+        self.clock.now()
+    }
+
+    /// Compares the machine's clocks, and has the node's conditions say what is wrong with them. Answers whether the time
+    /// is certain.
+    pub(crate) fn look_at_clock(&self) -> bool {
+        let doubt = self.clock.look();
+        let is_certain = doubt.is_none();
+        self.engine.health().set("clock-jump", Impact::Degraded, doubt);
+        is_certain
     }
 
     /// Whether requests must carry a token.

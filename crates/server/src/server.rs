@@ -31,7 +31,8 @@ use crate::guard::OTHER;
 use crate::http;
 use crate::http::forward::Peer;
 use crate::listen::{Bound, Stop};
-use crate::node::{Clock, Node, blocking};
+use crate::clock::Clock;
+use crate::node::{Node, blocking};
 use crate::patience::Patient;
 use crate::problem::INVALID_FRAMING;
 use crate::shed::{Rest, Resting};
@@ -40,6 +41,8 @@ use crate::shed::{Rest, Resting};
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Time between two rounds of housekeeping.
 const UPKEEP: Duration = Duration::from_secs(10);
+/// How often the clocks are compared.
+const LOOK: Duration = Duration::from_secs(1);
 /// Time before accepting is tried again when the system has no descriptors left.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -114,6 +117,7 @@ impl Server {
             mail.spawn(bound.serve(Arc::clone(&node), stopped.clone())?);
         }
         tracing::info!(%address, pipelines = node.engine.plan().pipelines.len(), "serving");
+        let time = tokio::spawn(keep_time(Arc::clone(&node)));
         let upkeep = tokio::spawn(keep_up(Arc::clone(&node)));
         let watch = tokio::spawn(watch(Arc::clone(&node)));
         let connections = GracefulShutdown::new();
@@ -137,6 +141,7 @@ impl Server {
         if timeout(patience, node.idle()).await.is_err() {
             tracing::warn!("some requests were still at work");
         }
+        time.abort();
         upkeep.abort();
         watch.abort();
         let engine = Arc::clone(&node.engine);
@@ -203,6 +208,8 @@ async fn connection(
         Either::Right(router.call(request))
     });
     let served = http1::Builder::new()
+        // Hyper's own panics before 1970; see `http::dated`.
+        .auto_date_header(false)
         .timer(TokioTimer::new())
         .header_read_timeout(patience)
         .max_header_size(HEAD_BYTES_MAX)
@@ -285,13 +292,25 @@ pub fn reload(engine: &Engine, now: Time) {
     told(&engine.change(Proposal::Files, now, false));
 }
 
+/// Compares the machine's clocks now and then.
+async fn keep_time(node: Arc<Node>) {
+    let mut ticks = interval(LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        node.look_at_clock();
+    }
+}
+
 /// Lets the engine do its housekeeping now and then.
 async fn keep_up(node: Arc<Node>) {
     let mut ticks = interval(UPKEEP);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let (engine, now) = (Arc::clone(&node.engine), node.now());
+        // Nothing expires by a time that is in doubt.
+        let now = node.look_at_clock().then(|| node.now());
+        let engine = Arc::clone(&node.engine);
         let descriptors = Arc::clone(&node.descriptors);
         let done = blocking(move || {
             descriptors.look();

@@ -343,7 +343,7 @@ impl Local {
     /// ahead of the clock, or one date from the future would forget everything.
     fn finish(&self) -> Result<(), EngineError> {
         let upkeep =
-            self.engine.latest_arrival().map_or(Ok(()), |latest| self.engine.maintain(latest.min(now())));
+            self.engine.latest_arrival().map_or(Ok(()), |latest| self.engine.maintain(Some(latest.min(now()))));
         self.engine.close().and(upkeep)
     }
 }

@@ -365,9 +365,9 @@ fn what_was_learned_long_ago_is_gone() {
     let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
     let engine = Engine::open(&directory, plan()).unwrap();
     learn(&engine, BAD[0], "spam");
-    engine.maintain(NOW + Span::days(100)).unwrap();
+    engine.maintain(Some(NOW + Span::days(100))).unwrap();
     assert_eq!(fact(&engine, "words.bad", "", "anna"), 1.0);
-    engine.maintain(NOW + Span::days(200)).unwrap();
+    engine.maintain(Some(NOW + Span::days(200))).unwrap();
     assert_eq!(fact(&engine, "words.bad", "", "anna"), 0.0);
 }
 

@@ -60,6 +60,8 @@ pub(crate) async fn serve(
     let router = services.add_service(health).into_axum_router();
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
+        // It panics before 1970.
+        .auto_date_header(false)
         .timer(TokioTimer::new())
         .max_concurrent_streams(connection.streams_max)
         .max_header_list_size(HEAD_BYTES_MAX)

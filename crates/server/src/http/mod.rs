@@ -17,12 +17,15 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Query, Request};
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Query, Request, State};
+use axum::http::header::DATE;
 use axum::http::request::Parts;
-use axum::http::{Method, Uri};
+use axum::http::{HeaderValue, Method, Uri};
 use axum::middleware;
+use axum::response::Response;
 use axum::routing::any;
 use engine::{Decision, Engine};
+use jiff::fmt::rfc2822::DateTimePrinter;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -31,8 +34,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::api;
+use crate::clock::Clock;
 use crate::guard::guard;
-use crate::node::{Clock, Node};
+use crate::node::Node;
 use crate::problem::{
     Failure, INVALID_BODY, INVALID_PARAMETER, METHOD_NOT_ALLOWED, NOT_FOUND, UNAVAILABLE, UNSUPPORTED_TYPE,
     shown,
@@ -116,8 +120,19 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         // The guard has bounded bodies by then.
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(Arc::clone(&node), guard))
+        .layer(middleware::map_response_with_state(Arc::clone(&node), dated))
         .with_state(Arc::clone(&node));
     (node, router)
+}
+
+/// Says when it was answered, by the node's clock (RFC 9110, 6.6.1).
+async fn dated(State(node): State<Arc<Node>>, mut response: Response) -> Response {
+    let now = jiff::Timestamp::from_microsecond(node.now().0);
+    let text = now.and_then(|now| DateTimePrinter::new().timestamp_to_rfc9110_string(&now));
+    if let Some(date) = text.ok().and_then(|text| HeaderValue::try_from(text).ok()) {
+        response.headers_mut().insert(DATE, date);
+    }
+    response
 }
 
 async fn nowhere(uri: Uri) -> Failure {

@@ -440,7 +440,7 @@ mod tests {
         let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
         let plan_of_listener = plan.node.listeners[0].clone();
         let engine = Arc::new(Engine::ephemeral(plan).unwrap());
-        let node = Arc::new(Node::new(engine, crate::system_clock(), Bytes::new()));
+        let node = Arc::new(Node::new(engine, crate::Clock::of(crate::SystemClock, None), Bytes::new()));
         Face::new(node, plan_of_listener)
     }
 

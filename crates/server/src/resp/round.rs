@@ -241,7 +241,7 @@ mod tests {
         };
         let engine = Arc::new(Engine::open_over(&directory, plan, held).unwrap());
         let listener = engine.plan().node.listeners[0].clone();
-        let clock = Arc::new(|| Time::from_seconds(1_779_012_000));
+        let clock = crate::Clock::driven(|| Time::from_seconds(1_779_012_000));
         let face = Arc::new(Face::new(Arc::new(Node::new(engine, clock, Bytes::new())), listener));
         let (_node_ends, stop) = Stop::new();
 

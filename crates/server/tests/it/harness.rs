@@ -10,7 +10,7 @@ use std::time::Duration;
 use engine::{Config, Directory, Engine, Overrides, Plan, preset};
 use event::Time;
 use serde_json::Value;
-use server::{ServeError, Server};
+use server::{Clock, ServeError, Server};
 use tokio::sync::oneshot;
 
 /// The time that every test runs at: 2026-05-17T10:00:00Z.
@@ -65,13 +65,23 @@ pub(crate) struct Running {
 
 /// Starts a server on a data directory, with some settings changed.
 pub(crate) fn start(directory: &Directory, settings: &[(&str, &str)]) -> Running {
+    start_by(directory, settings, |_| Clock::driven(|| NOW))
+}
+
+/// Starts one that goes by a clock, which may ask the engine for what is on disk.
+pub(crate) fn start_by(
+    directory: &Directory,
+    settings: &[(&str, &str)],
+    clock: impl FnOnce(&Engine) -> Clock,
+) -> Running {
     let listen = [("server.listen", "127.0.0.1:0")];
     let flags = listen.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let overrides = Overrides { flags: flags.collect(), ..Overrides::default() };
     let config = Config::load(&directory.config_path(), &overrides);
     let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
     let engine = Arc::new(Engine::open(directory, plan).unwrap());
-    let server = Server::bind(engine, Arc::new(|| NOW)).unwrap();
+    let clock = clock(&engine);
+    let server = Server::bind(engine, clock).unwrap();
     let address = server.local_addr();
     let listeners =
         server.listeners().map(|(name, _, endpoint)| (name.to_owned(), endpoint.to_string())).collect();

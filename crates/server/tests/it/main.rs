@@ -3,6 +3,7 @@
 mod auth;
 mod batch;
 mod clients;
+mod clock;
 mod decide;
 mod decisions;
 mod envoy;

@@ -18,7 +18,7 @@ use anstyle::Style;
 use engine::{Config, Directory, Engine, Overrides, Plan, preset};
 use event::{Span, Time};
 use judge::Action;
-use server::Server;
+use server::{Clock, Server};
 use server::api::{BatchLine, Decision};
 use tokio::sync::Notify;
 
@@ -111,7 +111,7 @@ struct Node {
 impl Node {
     fn start(engine: Arc<Engine>, clock: &Arc<SampleClock>) -> Result<Node, Failure> {
         let clock = Arc::clone(clock);
-        let server = Server::bind(engine, Arc::new(move || clock.now()))?;
+        let server = Server::bind(engine, Clock::driven(move || clock.now()))?;
         let address = server.local_addr();
         let stop = Arc::new(Notify::new());
         let runtime =

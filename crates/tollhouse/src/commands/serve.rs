@@ -5,11 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use engine::Engine;
-use server::{Server, raise_file_limit, reload, system_clock};
+use server::{Clock, Server, SystemClock, raise_file_limit, reload};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::clock::now;
 use crate::console::say;
 use crate::exit::{Exit, Failure};
 use crate::options::{EngineOptions, Setting};
@@ -75,15 +74,16 @@ fn serve(engine: Arc<Engine>, listening: impl FnOnce(&Server)) -> Result<(), Fai
         let mut int = signal(SignalKind::interrupt()).map_err(Failure::new)?;
         let mut term = signal(SignalKind::terminate()).map_err(Failure::new)?;
         let mut hangup = signal(SignalKind::hangup()).map_err(Failure::new)?;
-        let reloaded = Arc::clone(&engine);
+        let clock = Clock::of(SystemClock, engine.newest_decision());
+        let (reloaded, of_reloads) = (Arc::clone(&engine), clock.clone());
         tokio::spawn(async move {
             while hangup.recv().await.is_some() {
-                let (engine, now) = (Arc::clone(&reloaded), now());
+                let (engine, now) = (Arc::clone(&reloaded), of_reloads.now());
                 // One after the other. What came of it is logged.
                 let _ = tokio::task::spawn_blocking(move || reload(&engine, now)).await;
             }
         });
-        let server = Server::bind(engine, system_clock())?;
+        let server = Server::bind(engine, clock)?;
         listening(&server);
         server
             .serve(async move {

@@ -98,6 +98,8 @@ async fn http(reader: Reader, face: Arc<Face>, mut stop: Stop) {
         async move { Ok::<_, Infallible>(respond(&face, request, client).await) }
     });
     let served = http1::Builder::new()
+        // It panics before 1970.
+        .auto_date_header(false)
         .timer(TokioTimer::new())
         .header_read_timeout(face.node.timeout())
         .max_headers(HEADERS_MAX)
