@@ -245,7 +245,7 @@ fn write_ledger(path: &Path) {
         observe(&written, None, vec![(key(TRACK, 1), time, Add::Value(value))]);
     }
     observe(&written, None, vec![(key(TRACK, 2), Time::from_seconds(-5), Add::Value(Some(i64::MIN)))]);
-    written.maintain(Some(FLOOR)).unwrap();
+    written.maintain(FLOOR).unwrap();
     for (day, values) in [(0, 0..5), (1, 3..9), (1, 4..6)] {
         for value in values {
             let owner = key(DISTINCT, 1);
