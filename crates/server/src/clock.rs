@@ -56,7 +56,9 @@ impl ClockSource for SystemClock {
     fn wall(&self) -> Time {
         match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(since) => Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX)),
-            Err(before) => Time(i64::try_from(before.duration().as_micros()).map_or(i64::MIN, |micros| -micros)),
+            Err(before) => {
+                Time(i64::try_from(before.duration().as_micros()).map_or(i64::MIN, |micros| -micros))
+            }
         }
     }
 

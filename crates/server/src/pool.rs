@@ -138,7 +138,7 @@ mod tests {
         let plan = Plan::compile(&Config::from_preset("mail", &Overrides::default()));
         let engine =
             Arc::new(Engine::ephemeral(plan.unwrap_or_else(|problems| panic!("{problems}"))).unwrap());
-        let node = Node::new(engine, crate::system_clock(), Bytes::new());
+        let node = Node::new(engine, crate::Clock::of(crate::SystemClock, None), Bytes::new());
         let pipeline = node.pipeline(None).unwrap();
         let taken = Arc::clone(&node.reading.short).available_permits() as u32;
         let taken = Arc::clone(&node.reading.short).try_acquire_many_owned(taken).unwrap();

@@ -25,13 +25,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
+use crate::clock::Clock;
 use crate::descriptors::{self, ClientPlace, Clients, Descriptor};
 use crate::framing::{FoundFault, FramingFault, Watched};
 use crate::guard::OTHER;
 use crate::http;
 use crate::http::forward::Peer;
 use crate::listen::{Bound, Stop};
-use crate::clock::Clock;
 use crate::node::{Node, blocking};
 use crate::patience::Patient;
 use crate::problem::INVALID_FRAMING;

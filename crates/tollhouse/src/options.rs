@@ -342,8 +342,10 @@ impl Local {
     /// Housekeeping as of the latest event, which may be a message of years ago judged at its own time; yet never
     /// ahead of the clock, or one date from the future would forget everything.
     fn finish(&self) -> Result<(), EngineError> {
-        let upkeep =
-            self.engine.latest_arrival().map_or(Ok(()), |latest| self.engine.maintain(Some(latest.min(now()))));
+        let upkeep = self
+            .engine
+            .latest_arrival()
+            .map_or(Ok(()), |latest| self.engine.maintain(Some(latest.min(now()))));
         self.engine.close().and(upkeep)
     }
 }

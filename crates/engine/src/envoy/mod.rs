@@ -94,11 +94,11 @@ pub struct Rule {
     pub replaces: Vec<String>,
     /// Whether it counts, and refuses nothing.
     pub shadow_mode: bool,
-    /// Whether it counts, refuses nothing, and what is over it is told in the answer's metadata.
+    /// Whether it is a quota: it refuses only where all quotas of a request are over.
     pub quota_mode: bool,
     /// Whether metrics tell each value apart.
     pub detailed_metric: bool,
-    /// What the answer's metadata tell of it where it is in `quota_mode`.
+    /// What the answer's metadata tell of it where it is not over.
     pub metadata: Option<serde_json::Value>,
 }
 

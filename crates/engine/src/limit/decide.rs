@@ -49,12 +49,12 @@ pub(crate) struct Decided {
     pub(super) wants_retry: bool,
 }
 
-/// Nanoseconds between two cells at so many within a time.
-pub(super) fn interval(count: u64, per: Span) -> i64 {
+/// Nanoseconds between two cells at so many within a time, rounded up: a limit is not exceeded.
+pub(crate) fn interval(count: u64, per: Span) -> i64 {
     let per = i128::from(per.0) * 1000;
     let interval =
         per.div_euclid(i128::from(count.max(1))) + i128::from(per.rem_euclid(i128::from(count.max(1))) > 0);
-    i64::try_from(interval).unwrap_or(i64::MAX).max(1)
+    i64::try_from(interval).unwrap_or(i64::MAX)
 }
 
 pub(super) fn times(interval: i64, count: u64) -> i64 {
@@ -131,7 +131,8 @@ impl<'a> Asked<'a> {
 
     fn interval(&self) -> i64 {
         match self.limit.pace {
-            Pace::Bucket { per, .. } => interval(self.count, per),
+            Pace::Bucket { interval, .. } if self.count == self.limit.count => interval,
+            Pace::Bucket { per, .. } => interval(self.count, per).max(1),
             _ => 1,
         }
     }

@@ -29,6 +29,7 @@ use event::{Kind, Shingle, Space, Span, Time};
 use stats::{LayoutError, Measure, Quality, Shape};
 
 use crate::plan::OnError;
+pub(crate) use decide::interval;
 pub use overrides::{EXCEPTIONS_MAX, Exception, ExceptionError};
 pub(crate) use overrides::{Exceptions, read as read_exceptions};
 pub use period::{Period, Zone};
@@ -90,6 +91,8 @@ pub enum Pace {
         per: Span,
         /// What it holds: so much can be taken at once.
         burst: u64,
+        /// Nanoseconds between two at that rate.
+        interval: i64,
     },
 }
 
@@ -225,6 +228,32 @@ pub struct LimitPlan {
     pub exceptions: Vec<Exception>,
 }
 
+/// The longest time in which a bucket may fill.
+pub(crate) const FILL_MAX: Span = Span::days(100 * 365);
+
+/// A bucket that cannot be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BucketError {
+    /// More than one in a nanosecond, or none at all.
+    #[error("the rate is zero, or more than one in a nanosecond")]
+    Rate,
+    /// It fills too slowly.
+    #[error("the bucket takes more than {FILL_MAX} to fill")]
+    Fill,
+}
+
+impl BucketError {
+    /// An interval in nanoseconds that a bucket can have.
+    pub(crate) fn check(interval: i64, burst: u64) -> Result<i64, BucketError> {
+        let fill = i128::from(interval) * i128::from(burst);
+        match interval {
+            ..1 => Err(BucketError::Rate),
+            _ if fill > i128::from(FILL_MAX.0) * 1000 => Err(BucketError::Fill),
+            _ => Ok(interval),
+        }
+    }
+}
+
 impl LimitPlan {
     fn shared(name: &str, kind: Kind, count: u64, pace: Pace, counts_all: bool) -> LimitPlan {
         LimitPlan {
@@ -257,9 +286,15 @@ impl LimitPlan {
 
     /// A bucket by the generic cell rate algorithm, as redis-cell has it: `burst` can be taken at once, and `count` come in
     /// evenly within each `per`. What is refused does not count. Everything but name and key may differ from take to
-    /// take.
-    pub fn bucket(name: &str, count: u64, per: Span, burst: u64) -> LimitPlan {
-        LimitPlan::shared(name, BUCKETS, count, Pace::Bucket { per, burst }, false)
+    /// take. The interval between two is that of redis-cell, which rounds a part of a nanosecond down.
+    ///
+    /// # Errors
+    /// If the rate or the bucket is beyond what nanoseconds of 64 bits can count.
+    pub fn bucket(name: &str, count: u64, per: Span, burst: u64) -> Result<LimitPlan, BucketError> {
+        let nanoseconds = i128::from(per.0) * 1000;
+        let interval = if count == 0 { 0 } else { (nanoseconds as f64 / count as f64) as i64 };
+        let pace = Pace::Bucket { per, burst, interval: BucketError::check(interval, burst)? };
+        Ok(LimitPlan::shared(name, BUCKETS, count, pace, false))
     }
 
     /// What it keeps of a key.

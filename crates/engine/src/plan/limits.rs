@@ -8,8 +8,8 @@ use event::{Kind, Span};
 use super::{OnError, entries};
 use crate::config::{Document, Problems, View, expected};
 use crate::limit::{
-    BanPlan, Enforcement, Exception, FIELDS_MAX, FieldForm, LimitField, LimitPlan, Pace, Period, WINDOW_MAX,
-    Zone,
+    BanPlan, BucketError, Enforcement, Exception, FIELDS_MAX, FieldForm, LimitField, LimitPlan, Pace, Period,
+    WINDOW_MAX, Zone, interval,
 };
 
 /// The limits of the main file.
@@ -182,7 +182,17 @@ fn pace(view: &View<'_>, count: u64, problems: &mut Problems) -> Option<Pace> {
                 Some(burst) => u64::try_from(burst).ok()?,
                 None => count,
             };
-            Pace::Bucket { per: window, burst }
+            let interval = interval(count, window);
+            // Below a nanosecond there is no rate to keep.
+            let is_too_fast = u128::from(count) > u128::from(window.0.unsigned_abs()) * 1000;
+            let checked =
+                if is_too_fast { Err(BucketError::Rate) } else { BucketError::check(interval, burst) };
+            if let Err(error) = checked {
+                let key = if error == BucketError::Rate { "count" } else { "burst" };
+                let at = if view.is_given(key) { key } else { "count" };
+                problems.add(view.origin(at), error.to_string(), Some("give a smaller number".to_owned()));
+            }
+            Pace::Bucket { per: window, burst, interval }
         }
         _ => {
             let interpolated = mode == "interpolated";

@@ -324,7 +324,7 @@ fn limits_of_other_formats_share_their_kinds_and_not_their_keys() {
     assert_eq!(told(next), [(true, 1), (true, 0), (false, 0), (true, 1)], "a window later");
 
     // As redis-cell: `CL.THROTTLE user 15 30 60 1`.
-    let bucket = LimitPlan::bucket("throttle", 30, Span::minutes(1), 16);
+    let bucket = LimitPlan::bucket("throttle", 30, Span::minutes(1), 16).unwrap();
     let key = engine.limit_key(&bucket, &["user"]);
     let taken = block_on(engine.take(&[Take { limit: &bucket, key, cost: 1 }], START)).remove(0);
     assert_eq!((taken.quota, taken.remaining, taken.reset_after), (16, 15, Span::seconds(2)));
@@ -433,6 +433,11 @@ fn what_is_wrong_with_a_limit_is_said_where_it_stands() {
     let with = |more: &str| problems(&format!("{SLIDING}{more}"));
     let per = |per: &str| problems(&SLIDING.replace("1m", per));
     for (text, message) in [
+        (with("mode = \"gcra\"\nburst = 1000000000000\n"), "the bucket takes more than 36500d to fill"),
+        (
+            problems(&format!("{}mode = \"gcra\"\n", SLIDING.replace("count = 3", "count = 60000000001"))),
+            "the rate is zero, or more than one in a nanosecond",
+        ),
         (with("burst = 3\n"), "`burst` says nothing of a limit whose mode is `sliding`"),
         (with("zone = \"UTC\"\n"), "`zone` says nothing of a limit whose mode is `sliding`"),
         (with("mode = \"interpolated\"\nwindows = 1\n"), "one sub-window has no share"),

@@ -10,23 +10,42 @@ use tonic::{Code as GrpcCode, Status};
 
 use super::asked::{Asked, Limited, Meant};
 use crate::grpc::proto::envoy::config::core::v3::HeaderValue;
+use crate::grpc::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
 use crate::grpc::proto::envoy::service::ratelimit::v3::RateLimitResponse;
 use crate::grpc::proto::envoy::service::ratelimit::v3::rate_limit_response::{
     Code, DescriptorStatus, RateLimit, rate_limit,
 };
+use crate::grpc::proto::envoy::r#type::v3::RateLimitUnit;
 
 /// The answer: a status for each descriptor, in their order.
 pub(super) fn answer(asked: &Asked, taken: &[Option<Taken>], plan: &EnvoyPlan) -> RateLimitResponse {
     let statuses: Vec<DescriptorStatus> =
         asked.meant.iter().zip(taken).map(|(meant, taken)| status(meant, taken.as_ref())).collect();
-    let over = statuses.iter().any(|status| status.code == i32::from(Code::OverLimit));
     RateLimitResponse {
-        overall_code: if over { Code::OverLimit } else { Code::Ok }.into(),
-        response_headers_to_add: if plan.response_headers { headers(&statuses) } else { Vec::new() },
-        dynamic_metadata: plan.response_metadata.then(|| metadata(asked, taken)),
+        overall_code: overall(asked, &statuses).into(),
+        response_headers_to_add: if plan.response_headers { headers(asked, &statuses) } else { Vec::new() },
+        dynamic_metadata: plan.response_metadata.then(|| metadata(asked, &statuses)),
         statuses,
         ..RateLimitResponse::default()
     }
+}
+
+fn is_over(status: &DescriptorStatus) -> bool {
+    status.code == i32::from(Code::OverLimit)
+}
+
+/// Over the limit is a request if one of its limits is that is no quota, or if all of its quotas are.
+fn overall(asked: &Asked, statuses: &[DescriptorStatus]) -> Code {
+    let (mut limits_over, mut quotas, mut quotas_over) = (0, 0, 0);
+    for (meant, status) in asked.meant.iter().zip(statuses) {
+        let is_over = u32::from(is_over(status));
+        if meant.is_quota() {
+            (quotas, quotas_over) = (quotas + 1, quotas_over + is_over);
+        } else {
+            limits_over += is_over;
+        }
+    }
+    if limits_over > 0 || (quotas > 0 && quotas == quotas_over) { Code::OverLimit } else { Code::Ok }
 }
 
 fn status(meant: &Meant, taken: Option<&Taken>) -> DescriptorStatus {
@@ -36,7 +55,7 @@ fn status(meant: &Meant, taken: Option<&Taken>) -> DescriptorStatus {
         (Meant::Unlimited, _) => return DescriptorStatus { limit_remaining: u32::MAX, ..ok },
         _ => return ok,
     };
-    let passes = limited.rule.as_ref().is_some_and(|rule| rule.shadow_mode || rule.quota_mode);
+    let passes = limited.rule.as_ref().is_some_and(|rule| rule.shadow_mode);
     let code = if taken.over && !passes { Code::OverLimit } else { Code::Ok };
     DescriptorStatus {
         code: code.into(),
@@ -68,12 +87,15 @@ fn unit(unit: Unit) -> rate_limit::Unit {
     }
 }
 
-/// The header fields of the limit that has least left, as the peer names them.
-fn headers(statuses: &[DescriptorStatus]) -> Vec<HeaderValue> {
-    let limits = statuses.iter().filter_map(|status| Some((status, status.current_limit.as_ref()?)));
-    let Some((status, limit)) = limits.min_by_key(|(status, _)| status.limit_remaining) else {
-        return Vec::new();
+/// The header fields of the last limit that refuses, or else of the one that has least left, as the peer names them.
+fn headers(asked: &Asked, statuses: &[DescriptorStatus]) -> Vec<HeaderValue> {
+    let limits = || {
+        let all = asked.meant.iter().zip(statuses);
+        all.filter_map(|(meant, status)| Some((meant, status, status.current_limit.as_ref()?)))
     };
+    let refusing = limits().filter(|(meant, status, _)| is_over(status) && !meant.is_quota()).last();
+    let told = refusing.or_else(|| limits().min_by_key(|(_, status, _)| status.limit_remaining));
+    let Some((_, status, limit)) = told else { return Vec::new() };
     let reset = status.duration_until_reset.as_ref().map_or(0, |duration| duration.seconds);
     let header = |key: &str, value: String| HeaderValue { key: key.to_owned(), value, raw_value: Vec::new() };
     vec![
@@ -83,38 +105,55 @@ fn headers(statuses: &[DescriptorStatus]) -> Vec<HeaderValue> {
     ]
 }
 
-/// The request's descriptors, which of `quota_mode` are over, and the first metadata of those that are not.
-fn metadata(asked: &Asked, taken: &[Option<Taken>]) -> Struct {
+/// The request's descriptors, and all metadata of those that are not over their limits: of two members of a name the first
+/// stays, and objects are joined.
+fn metadata(asked: &Asked, statuses: &[DescriptorStatus]) -> Struct {
     let request = &asked.request;
     let descriptors = request.descriptors.iter().map(|descriptor| {
         let entries =
             descriptor.entries.iter().map(|entry| text(format!("{}={}", entry.key, entry.value))).collect();
-        structure([("entries", list(entries))])
+        let mut fields = vec![("entries", list(entries))];
+        fields.extend(descriptor.limit.as_ref().map(|limit| ("limit", text(shown(limit)))));
+        fields.extend(descriptor.hits_addend.map(|hits| ("hitsAddend", number(hits as f64))));
+        value(Kind::StructValue(structure(fields)))
     });
-    let quotas = || {
-        asked.meant.iter().zip(taken).enumerate().filter_map(|(index, (meant, taken))| {
-            let rule = meant.limited().and_then(|Limited { rule, .. }| rule.as_ref())?;
-            rule.quota_mode.then_some((index, rule, taken.as_ref()?))
-        })
-    };
-    let over: Vec<Value> =
-        quotas().filter(|(_, _, taken)| taken.over).map(|(index, ..)| number(index as f64)).collect();
-    let mut fields = vec![
-        ("domain", text(request.domain.clone())),
-        ("descriptors", list(descriptors.map(|fields| value(Kind::StructValue(fields))).collect())),
-        ("quotaModeEnabled", value(Kind::BoolValue(quotas().next().is_some()))),
-    ];
+    let mut fields =
+        vec![("domain", text(request.domain.clone())), ("descriptors", list(descriptors.collect()))];
     if request.hits_addend > 0 {
         fields.push(("hitsAddend", number(f64::from(request.hits_addend))));
     }
-    if !over.is_empty() {
-        fields.push(("quotaModeViolations", list(over)));
+    let mut passed = serde_json::Map::new();
+    for (meant, _) in asked.meant.iter().zip(statuses).filter(|(_, status)| !is_over(status)) {
+        let rule = meant.limited().and_then(|Limited { rule, .. }| rule.as_ref());
+        if let Some(serde_json::Value::Object(members)) = rule.and_then(|rule| rule.metadata.as_ref()) {
+            join(&mut passed, members);
+        }
     }
-    let within = quotas().filter(|(_, _, taken)| !taken.over);
-    if let Some(told) = within.filter_map(|(_, rule, _)| rule.metadata.as_ref()).next() {
-        fields.push(("metadata", from_json(told)));
+    if !passed.is_empty() {
+        fields.push(("metadata", from_json(&serde_json::Value::Object(passed))));
     }
     structure(fields)
+}
+
+/// The limit that a descriptor brings, as the peer writes it.
+fn shown(limit: &RateLimitOverride) -> String {
+    let unit = RateLimitUnit::try_from(limit.unit).map_or("UNKNOWN", |unit| unit.as_str_name());
+    format!("requests_per_unit:{} unit:{unit}", limit.requests_per_unit)
+}
+
+/// Adds members that are not there, and those of objects to objects.
+fn join(
+    to: &mut serde_json::Map<String, serde_json::Value>,
+    from: &serde_json::Map<String, serde_json::Value>,
+) {
+    use serde_json::Value as Json;
+    for (name, member) in from {
+        match (to.get_mut(name), member) {
+            (None, member) => drop(to.insert(name.clone(), member.clone())),
+            (Some(Json::Object(to)), Json::Object(from)) => join(to, from),
+            (Some(_), _) => {}
+        }
+    }
 }
 
 fn value(kind: Kind) -> Value {

@@ -145,6 +145,11 @@ impl Meant {
         }
     }
 
+    /// Whether it refuses only together with all other quotas of its request.
+    pub(super) fn is_quota(&self) -> bool {
+        self.rule().is_some_and(|rule| rule.quota_mode)
+    }
+
     fn rule(&self) -> Option<&Rule> {
         self.limited()?.rule.as_deref()
     }

@@ -122,7 +122,11 @@ mod tests {
         let engine =
             Arc::new(Engine::ephemeral(plan.unwrap_or_else(|problems| panic!("{problems}"))).unwrap());
         let listener = engine.plan().node.listeners[0].clone();
-        let node = Arc::new(Node::new(Arc::clone(&engine), crate::Clock::of(crate::SystemClock, None), Bytes::new()));
+        let node = Arc::new(Node::new(
+            Arc::clone(&engine),
+            crate::Clock::of(crate::SystemClock, None),
+            Bytes::new(),
+        ));
         let service = Service(Arc::new(Face::new(node, listener)));
         let ask = |key: &str| {
             let entries = vec![Entry { key: key.to_owned(), value: "v".to_owned() }];

@@ -242,7 +242,11 @@ mod tests {
         let flags = vec![("server.body_max".to_owned(), body_max.to_owned())];
         let config = Config::from_preset("web", &Overrides { flags, ..Overrides::default() });
         let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
-        Node::new(std::sync::Arc::new(Engine::ephemeral(plan).unwrap()), crate::Clock::of(crate::SystemClock, None), Bytes::new())
+        Node::new(
+            std::sync::Arc::new(Engine::ephemeral(plan).unwrap()),
+            crate::Clock::of(crate::SystemClock, None),
+            Bytes::new(),
+        )
     }
 
     /// What is taken from the node's room is what the body takes of its memory, at each step; `moves` is how often it moves.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::limit::{FIELDS_MAX, LimitKey, LimitPlan, Take, Taken};
+use engine::limit::{BucketError, FIELDS_MAX, LimitKey, LimitPlan, Take, Taken};
 use engine::{Engine, Plan};
 use event::Span;
 
@@ -57,18 +57,18 @@ const SECOND: i64 = 1_000_000;
 const NO_NUMBER: &str = "ERR value is not an integer or out of range";
 
 impl Buckets {
-    fn limit(&mut self, numbers: Numbers) -> Arc<LimitPlan> {
+    fn limit(&mut self, numbers: Numbers) -> Result<Arc<LimitPlan>, BucketError> {
         if let Some(at) = self.0.iter().position(|(known, _)| *known == numbers) {
-            return Arc::clone(&self.0[at].1);
+            return Ok(Arc::clone(&self.0[at].1));
         }
         let (burst, count, period) = numbers;
         let of = |number: i64| u64::try_from(number).unwrap_or(0);
         let per = Span(period.saturating_mul(SECOND));
         // redis-cell's burst is what may come beyond the one that always may.
-        let limit = Arc::new(LimitPlan::bucket(CELL, of(count), per, of(burst).saturating_add(1)));
+        let limit = Arc::new(LimitPlan::bucket(CELL, of(count), per, of(burst).saturating_add(1))?);
         self.0.truncate(BUCKETS_MAX - 1);
         self.0.insert(0, (numbers, Arc::clone(&limit)));
-        limit
+        Ok(limit)
     }
 }
 
@@ -91,10 +91,10 @@ impl Asked {
         if command.len() > 6 {
             return Err("ERR wrong number of arguments for 'cl.throttle' command".to_owned());
         }
-        if count == 0 || period == 0 {
-            return Err("ERR Zero rates are not supported".to_owned());
-        }
-        let limit = buckets.limit((burst, count, period));
+        let limit = buckets.limit((burst, count, period)).map_err(|error| match error {
+            BucketError::Rate => "ERR Zero rates are not supported".to_owned(),
+            BucketError::Fill => format!("ERR {error}"),
+        })?;
         let key = engine.limit_key_of_bytes(&limit, command.get(1).unwrap_or_default());
         let cost = u64::try_from(quantity).unwrap_or(0);
         Ok(Asked { limit, key, cost, form: Form::Cell })

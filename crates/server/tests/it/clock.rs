@@ -76,8 +76,7 @@ fn decide(server: &Running) -> Value {
 
 fn journal(path: &Path) -> Vec<String> {
     let files = std::fs::read_dir(path.join("journal")).unwrap();
-    let mut names: Vec<String> =
-        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<String> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }

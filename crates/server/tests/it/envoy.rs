@@ -183,16 +183,36 @@ fn limits_can_be_shared_replaced_and_without_effect() {
             headers,
             [("RateLimit-Limit", "3"), ("RateLimit-Remaining", "2"), ("RateLimit-Reset", "60")]
         );
-        let quota: Vec<_> = (0..2).map(|_| one("rl", &[("service", "service_1")])).collect();
-        assert!(quota.iter().all(|answer| answer.overall_code == i32::from(Code::Ok)));
-        let fields = |answer: &RateLimitResponse| answer.dynamic_metadata.clone().unwrap().fields;
-        assert!(fields(&quota[0]).contains_key("metadata"));
-        assert!(!fields(&quota[0]).contains_key("quotaModeViolations"));
-        assert!(fields(&quota[1]).contains_key("quotaModeViolations"));
+        // One a minute, and two: a request is refused once both are over, and each says so before.
+        let [one_quota, other] = ["service_1", "service_2"].map(|name| descriptor(&[("service", name)]));
+        let both = || vec![one_quota.clone(), other.clone()];
+        let passed = |answer: &RateLimitResponse| {
+            let fields = answer.dynamic_metadata.clone().unwrap().fields;
+            format!("{:?}", fields.get("metadata"))
+                .split('"')
+                .find(|text| text.starts_with("service_") && !text.ends_with("quota"))
+                .map(str::to_owned)
+        };
+        for (over, statuses, name) in [
+            (false, [(false, Some(1), 0), (false, Some(2), 1)], Some("service_1")),
+            (false, [(true, Some(1), 0), (false, Some(2), 0)], Some("service_2")),
+            (true, [(true, Some(1), 0), (true, Some(2), 0)], None),
+        ] {
+            let answer = client.ask(request("rl", both())).unwrap();
+            assert_eq!(answer.overall_code == i32::from(Code::OverLimit), over);
+            assert_eq!(answer.statuses.iter().map(told).collect::<Vec<_>>(), statuses);
+            assert_eq!(passed(&answer).as_deref(), name);
+        }
+        // One of the limits that are no quota is enough.
+        let mixed =
+            vec![descriptor(&[("service", "service_2")]), descriptor(&[("foo", "x"), ("bar", "banned")])];
+        assert_eq!(client.ask(request("rl", mixed)).unwrap().overall_code, i32::from(Code::OverLimit));
+        let alone = one("rl", &[("service", "service_1")]);
+        assert_eq!(alone.overall_code, i32::from(Code::OverLimit), "all of one");
         let page = server.get("/metrics").body;
         for line in [
             "{limit=\"rl.foo.baz_shady\",result=\"shadow\"} 1",
-            "{limit=\"rl.service_service_1\",result=\"quota\"} 1",
+            "{limit=\"rl.service_service_1\",result=\"quota\"} 3",
             "{limit=\"test-domain.files_files/*\",result=\"within\"} 2",
         ] {
             assert!(page.contains(line), "{line}: {page}");

@@ -146,6 +146,24 @@ fn throttling_is_that_of_redis_cell() {
             "CL.THROTTLE k 2 0 60\nCL.THROTTLE k x 30 60\nCL.THROTTLE k 2 30\nCL.THROTTLE k 2 30 60 1 1\n",
             "-ERR Zero rates are not supported\r\n-ERR value is not an integer or out of range\r\n-ERR wrong number of arguments for 'cl.throttle' command\r\n-ERR wrong number of arguments for 'cl.throttle' command\r\n",
         );
+        // Seven in three seconds are one in 428,571,428 nanoseconds there: seven fill not quite three seconds.
+        check(
+            server,
+            &"CL.THROTTLE o 10 7 3 7\n".repeat(2),
+            "*5\r\n:0\r\n:11\r\n:4\r\n:-1\r\n:3\r\n*5\r\n:1\r\n:11\r\n:4\r\n:2\r\n:3\r\n",
+        );
+        // Faster than one in a nanosecond, and buckets that never fill.
+        for (words, answer) in [
+            ("1 1000000001 1", "-ERR Zero rates are not supported\r\n"),
+            ("1 9223372036854775807 1", "-ERR Zero rates are not supported\r\n"),
+            ("0 1 3153600001", "-ERR the bucket takes more than 36500d to fill\r\n"),
+            ("1 1 9223372036854775807", "-ERR the bucket takes more than 36500d to fill\r\n"),
+            ("9223372036854775807 1 1", "-ERR the bucket takes more than 36500d to fill\r\n"),
+            ("0 1000000000 1", "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:1\r\n"),
+            ("0 1 3153600000", "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:3153600000\r\n"),
+        ] {
+            check(server, &format!("CL.THROTTLE {} {words}\n", words.replace(' ', "-")), answer);
+        }
         let binary = b"*5\r\n$11\r\nCL.THROTTLE\r\n$2\r\n\xff\x00\r\n$1\r\n0\r\n$1\r\n1\r\n$1\r\n1\r\n";
         let other = b"*5\r\n$11\r\nCL.THROTTLE\r\n$2\r\n\xfe\x00\r\n$1\r\n0\r\n$1\r\n1\r\n$1\r\n1\r\n";
         let answer = server.exchange("m", &[&binary[..], other, binary].concat());

@@ -18,8 +18,8 @@ use anstyle::Style;
 use engine::{Config, Directory, Engine, Overrides, Plan, preset};
 use event::{Span, Time};
 use judge::Action;
-use server::{Clock, Server};
 use server::api::{BatchLine, Decision};
+use server::{Clock, Server};
 use tokio::sync::Notify;
 
 use crate::client::{Client, Held, LineForm};
