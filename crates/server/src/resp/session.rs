@@ -27,6 +27,7 @@ use crate::api;
 use crate::input::Lookups;
 use crate::mail::{Face, Trouble};
 use crate::node::blocking;
+use crate::pool::{INLINE_BYTES_MAX, Late};
 use crate::problem::Failure;
 
 /// Longest name of a connection.
@@ -377,11 +378,24 @@ impl<'f> Session<'f> {
         lookups: Lookups,
     ) -> Result<(Arc<Pipeline>, Option<String>, Prepared), String> {
         let pipeline = self.pipeline(command.get(1).unwrap_or_default())?;
-        let event = event::event(&pipeline, command.from(from))?;
-        let (node, id) = (&self.face.node, event.id.clone());
-        let reading = node.prepare(&pipeline, event, node.now(), lookups);
-        let prepared = self.face.deadline().bound(reading).await;
-        Ok((pipeline, id, prepared.map_err(|late| format!("TRYAGAIN {late}"))?))
+        let node = &self.face.node;
+        let reading = async {
+            let bytes = command.from(from).map(<[u8]>::len).sum();
+            let event = if bytes <= INLINE_BYTES_MAX {
+                event::event(&pipeline, command.from(from))
+            } else {
+                let words: Vec<Box<[u8]>> = command.from(from).map(Box::from).collect();
+                let of = Arc::clone(&pipeline);
+                let read =
+                    node.reading.read(bytes, move |_| event::event(&of, words.iter().map(|word| &word[..])));
+                read.await.map_err(late)?
+            }?;
+            let id = event.id.clone();
+            let prepared = node.prepare(&pipeline, event, node.now(), lookups).await.map_err(late)?;
+            Ok::<_, String>((id, prepared))
+        };
+        let (id, prepared) = self.face.deadline().bound(reading).await?;
+        Ok((pipeline, id, prepared))
     }
 
     async fn decide_later(&mut self, command: Command<'_>) -> Result<(), String> {
@@ -497,6 +511,10 @@ where
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const WRONG_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
 const BUSY: &str = "BUSY too much is being worked on, try again a little later";
+
+fn late(late: Late) -> String {
+    format!("TRYAGAIN {late}")
+}
 
 /// Whether an unknown command is a line of a request of HTTP. What follows it are lines of a body, which any page may
 /// have chosen; Redis, too, closes on these.

@@ -268,7 +268,9 @@ fn events_are_decided_and_statistics_told() {
             .to_owned();
         let learned = format!("{:?}", learn.query::<Value>(&mut client).unwrap());
         assert!(learned.contains("\"standing\"") && learned.contains("\"operator\""), "{learned}");
-        let observe = redis::cmd("TOLL.OBSERVE").arg("mail").arg("raw").arg(message).to_owned();
+        // One that is not read where it is.
+        let long = format!("{message}{}", "text ".repeat(2_000));
+        let observe = redis::cmd("TOLL.OBSERVE").arg("mail").arg("raw").arg(long).to_owned();
         let observed = format!("{:?}", observe.query::<Value>(&mut client).unwrap());
         assert!(observed.contains("\"mail.subject\""), "{observed}");
         for (words, error) in [

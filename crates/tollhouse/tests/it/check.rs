@@ -214,3 +214,15 @@ fn name_service_is_asked_where_it_is_wanted() {
     let refused = run(["check", "--dns", "-"], &message).expect(2);
     assert!(refused.stderr.contains("no resolvers are configured"), "{}", refused.stderr);
 }
+
+#[test]
+fn nothing_is_cut_in_a_pipe() {
+    let data = Data::new(&["mail"]);
+    let server = Server::start(&data.path(), &[]);
+    let subject = ["word"; 60].join(" ");
+    let message = format!("From: ann@example.org\r\nSubject: {subject}\r\n\r\ntext\r\n");
+    let checked = run(["check", "--json", "-", "--server", &server.url], &message).expect(0).json();
+    let id = checked[0]["id"].as_str().unwrap();
+    let explained = run(["explain", id, "--server", &server.url], "").expect(0).stdout;
+    assert!(explained.lines().any(|line| line.ends_with(&subject)), "{explained}");
+}

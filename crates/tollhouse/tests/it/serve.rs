@@ -2,6 +2,9 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::thread::sleep;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -115,5 +118,43 @@ fn the_demo_ends_and_leaves_nothing_behind() {
         let ended = demo.0.wait().unwrap();
         assert_eq!(ended.code(), Some(code), "{:?}", said.collect::<Vec<_>>());
         assert!(left().is_empty(), "{:?}", left());
+    }
+}
+
+#[test]
+fn each_mail_has_a_line_in_the_log() {
+    let data = Data::new(&["mail"]);
+    let socket = data.path().join("rspamd");
+    let listen = format!("listener.r.listen=unix:{}", socket.display());
+    let server = Server::start(&data.path(), &["--set", "listener.r.protocol=rspamd", "--set", &listen]);
+    let mut stream = UnixStream::connect(&socket).unwrap();
+    let length = MESSAGE.len();
+    let head = format!(
+        "POST /checkv2 HTTP/1.0\r\nIP: 192.0.2.7\r\nFrom: ann@example.org\r\nRcpt: bob@example.net\r\n\
+         Queue-Id: 4XyZ\r\nContent-Length: {length}\r\n\r\n{MESSAGE}"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains(" 200 "), "{answer}");
+    let line = loop {
+        let said = server.said();
+        if let Some(line) = said.lines().find(|line| line.contains("answered")) {
+            break line.to_owned();
+        }
+        sleep(Duration::from_millis(10));
+    };
+    for part in [
+        "listener=\"r\"",
+        "queue_id=\"4XyZ/",
+        "client=\"192.0.2.7\"",
+        "from=\"ann@example.org\"",
+        "to=\"bob@example.net\"",
+        "action=tag",
+        "reply=\"tag\"",
+        "LINK_TO_ADDRESS(",
+        " ms=",
+    ] {
+        assert!(line.contains(part), "{part}: {line}");
     }
 }
