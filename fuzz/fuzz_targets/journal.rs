@@ -1,11 +1,12 @@
-//! Any bytes are a journal's segment: its blocks up to the first that is damaged, or an error. What reads whole records
-//! and what passes over most of them agree on which blocks are whole.
+//! Any bytes are a journal's segment: blocks, and stretches that are none, which lie one behind the other up to its end.
+//! What reads whole records and what passes over most of them agree on which blocks are whole.
 #![no_main]
 
+use std::io::Cursor;
 use std::sync::OnceLock;
 
 use engine::backtest::{Backtest, Question};
-use engine::journal::Blocks;
+use engine::journal::{Blocks, Piece};
 use engine::{Config, Overrides, Plan};
 use libfuzzer_sys::fuzz_target;
 
@@ -16,11 +17,22 @@ fuzz_target!(|bytes: &[u8]| {
         let plan = Plan::compile(&Config::from_preset("mail", &Overrides::default())).unwrap();
         Backtest::new(plan.pipelines[0].clone(), Question::default(), &[])
     });
-    let Ok(blocks) = Blocks::new(bytes) else { return };
-    for block in blocks {
-        let Ok(block) = block else { return };
-        let records = block.records();
-        let judged = backtest.judge(&block);
-        assert!(records.is_err() || judged.is_ok(), "{judged:?}");
+    let Ok(blocks) = Blocks::new(Cursor::new(bytes)) else { return };
+    let mut end = 0;
+    for piece in blocks {
+        match piece.unwrap() {
+            Piece::Damaged(stretch) => {
+                assert!(end <= stretch.from && stretch.from < stretch.to && stretch.to <= bytes.len() as u64);
+                end = stretch.to;
+            }
+            Piece::Sound(block) => {
+                assert!(end <= block.head.at);
+                end = block.head.at + block.disk_bytes();
+                let records = block.records();
+                let judged = backtest.judge(&block);
+                assert!(records.is_err() || judged.is_ok(), "{judged:?}");
+            }
+        }
     }
+    assert!(end == bytes.len() as u64 || end == 0);
 });

@@ -68,6 +68,23 @@ pub fn place(from: &Path, to: &Path) -> io::Result<()> {
     sync_parent(to)
 }
 
+/// What stands before the checksum of a sealed text, and what behind it.
+const SEAL: (&[u8], &[u8]) = (b"\n# crc32 ", b"\n");
+/// Digits of the checksum.
+const DIGITS: usize = 8;
+
+/// Puts a text's checksum behind it, as a line of its own.
+pub fn seal(text: &[u8]) -> Vec<u8> {
+    let digits = format!("{:0DIGITS$x}", crc32fast::hash(text));
+    [text, SEAL.0, digits.as_bytes(), SEAL.1].concat()
+}
+
+/// Returns a sealed text without its checksum; `None` if it is not as it was sealed.
+pub fn unseal(bytes: &[u8]) -> Option<&[u8]> {
+    let text = bytes.get(..bytes.len().checked_sub(SEAL.0.len() + DIGITS + SEAL.1.len())?)?;
+    (seal(text) == bytes).then_some(text)
+}
+
 /// A file that is being written beside its place. It goes if it is dropped before it is placed.
 #[derive(Debug)]
 pub struct Draft {

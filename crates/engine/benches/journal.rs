@@ -83,7 +83,7 @@ fn main() {
     let of_rows = judged(journal, &backtest, least);
 
     let limits = JournalPlan { segment: 1, rotate: Span::days(1), keep: Span::days(1), keep_bytes: u64::MAX };
-    let open = Journal::open(journal, limits, Durability::None).expect("the journal opens");
+    let open = Journal::open(journal, limits, Durability::None, 7).expect("the journal opens");
     let said = Feedback { decision: RecordId(newest), class: "spam".to_owned(), time: NOW };
     let record = (RecordId(newest + 1), NOW, Record::Feedback(said));
     pollster::block_on(open.append(&[record])).expect("it is written");

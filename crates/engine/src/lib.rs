@@ -342,18 +342,26 @@ impl Engine {
         ledger: impl FnOnce(&Plan) -> Result<Home, OpenError>,
     ) -> Result<Engine, OpenError> {
         let secret = directory.secret()?;
-        let (plan, mut state, shelf, config) = reload::resume(directory, plan)?;
+        let mut aside = Vec::new();
+        let (plan, mut state, shelf, config) = reload::resume(directory, plan, &mut aside)?;
         let lock = match &plan.node.cluster {
             Some(_) => Some(store::FileDevice::open(directory.ledger_path()).map_err(OpenError::Device)?),
             None => None,
         };
         let ledger = ledger(&plan)?;
-        let journal =
-            Journal::open(&directory.journal_path(), plan.node.journal.clone(), plan.node.durability)?;
-        if journal.torn_bytes() > 0 {
-            let (bytes, path) = (journal.torn_bytes(), directory.journal_path());
-            tracing::warn!(bytes, path = %path.display(), "the journal's tail was torn by a crash and is cut off");
+        let journal = Journal::open(
+            &directory.journal_path(),
+            plan.node.journal.clone(),
+            plan.node.durability,
+            secret.fingerprint(),
+        )?;
+        let health = Conditions::default();
+        let losses = journal.losses();
+        if let Some((kept, bytes)) = &losses.torn {
+            tracing::warn!(bytes, kept = %kept.display(), "the journal's tail was torn by a crash and is put aside");
         }
+        health.set("exposed-files", Impact::Degraded, directory.exposure());
+        health.set("journal-damaged", Impact::Degraded, losses.sentence());
         for warning in plan.warnings.list() {
             tracing::warn!("{warning}");
         }
@@ -362,7 +370,10 @@ impl Engine {
             journal.describe(pipeline)?;
         }
         reload::keep_first(&plan, &config, &mut state, &shelf)?;
-        let posted = limit::read_exceptions(&directory.limits_path())?;
+        let posted = limit::read_exceptions(&directory.limits_path());
+        let posted = directory::or_put_aside(posted, &mut aside)?;
+        let aside = (!aside.is_empty()).then(|| aside.join("; "));
+        health.set("settings-damaged", Impact::Degraded, aside);
         let exceptions = limit::Exceptions::new(&plan, posted, &secret);
         Ok(Engine {
             exceptions: RwLock::new(Arc::new(exceptions)),
@@ -384,7 +395,7 @@ impl Engine {
             told: Register::open(&directory.told_path()).map_err(OpenError::Device)?,
             latest: AtomicI64::new(i64::MIN),
             metrics: Metrics::default(),
-            health: Conditions::default(),
+            health,
         })
     }
 

@@ -10,7 +10,8 @@
 //! for the durability `none`, synced: the cluster never knows a batch that the journal does not, unless the machine
 //! fails under `none`.
 //!
-//! A record has a checksum; a segment ends at the first that does not fit, as a torn write leaves it. After opening
+//! A record has a mark and checksums; what does not fit is passed over, and said: at the end of a segment it is what a torn
+//! write leaves. After opening
 //! nothing is appended to what was found: a new segment begins. Segments are removed oldest first, so that what settles
 //! an intent is never removed before it.
 
@@ -26,7 +27,7 @@ use stats::{Durability, LedgerError};
 use store::{Blob, Device, is_lack, sync_error};
 
 pub(crate) use record::{Added, Record, Token};
-use record::{MAGIC, PAYLOAD_MAX, frame, unframe};
+use record::{MAGIC, PAYLOAD_MAX, frame, passed, unframe};
 
 use crate::lock;
 use crate::surroundings::Surroundings;
@@ -126,6 +127,9 @@ impl Journal {
         let mut state = State { latest: vec![0; options.partitions], ..State::default() };
         let mut numbers: Vec<u64> = device.list()?.iter().filter_map(|name| number(name)).collect();
         numbers.sort_unstable();
+        for pair in numbers.windows(2).filter(|pair| pair[1] != pair[0] + 1) {
+            tracing::error!(from = pair[0] + 1, to = pair[1] - 1, "segments of the journal are missing");
+        }
         for (number, records) in sound(&*device, &numbers)? {
             let mut segment = Segment { number, bytes: records.bytes, ..Segment::default() };
             for record in records.list {
@@ -542,16 +546,31 @@ struct Records {
     bytes: u64,
 }
 
-/// The records of a segment, up to the first that is not sound.
+/// The records of a segment. What is not sound costs itself alone.
 fn records(bytes: &[u8]) -> Records {
     let mut list = Vec::new();
-    let mut rest = bytes.strip_prefix(MAGIC).unwrap_or_default();
-    while let Some((record, length)) = unframe(rest) {
-        list.push(record);
+    let (mut damaged, mut torn) = (0, 0);
+    let mut rest = bytes.strip_prefix(MAGIC).unwrap_or(bytes);
+    while !rest.is_empty() {
+        let length = match unframe(rest) {
+            Some((record, length)) => {
+                list.push(record);
+                (damaged, torn) = (damaged + torn, 0);
+                length
+            }
+            None => {
+                let length = passed(rest);
+                torn += length;
+                length
+            }
+        };
         rest = rest.get(length..).unwrap_or_default();
     }
-    if !rest.is_empty() {
-        tracing::warn!(bytes = rest.len(), "the end of a segment of the journal is torn");
+    if torn > 0 {
+        tracing::warn!(bytes = torn, "the end of a segment of the journal is torn");
+    }
+    if damaged > 0 {
+        tracing::error!(bytes = damaged, "a segment of the journal is damaged, and what was in there is lost");
     }
     Records { list, bytes: bytes.len() as u64 }
 }

@@ -1,8 +1,8 @@
 //! Records of the journal, as bytes. What is read may be anything.
 //!
 //! ```text
-//! segment   magic "thwal001", records
-//! record    length of the payload (u32), CRC-32 of it (u32), payload
+//! segment   magic "thwal002", records
+//! record    mark, length of the payload (u32), CRC-32 of it (u32), CRC-32 of these (u32), payload
 //! payload   1   form: its number (u32), words of its definition
 //!           2   numbers: for each partition that of the latest batch
 //!           3   intent: token, time, key of the mark, observations
@@ -24,9 +24,11 @@ use crate::delta::Op;
 use crate::remote::{Partition, Partitions};
 
 /// What a segment begins with.
-pub(crate) const MAGIC: &[u8; 8] = b"thwal001";
+pub(crate) const MAGIC: &[u8; 8] = b"thwal002";
+/// Begins every record, so that it is found behind bytes that cannot be read.
+const MARK: [u8; 4] = [0xf5, 0x54, 0x48, 0x6b];
 /// Bytes before a payload.
-pub(crate) const HEAD: usize = 8;
+pub(crate) const HEAD: usize = 16;
 /// Longest payload.
 pub(crate) const PAYLOAD_MAX: usize = 1 << 30;
 
@@ -139,17 +141,35 @@ impl Record {
 
 /// Puts a record into a frame.
 pub(crate) fn frame(payload: &[u8], into: &mut Vec<u8>) {
-    into.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-    into.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());
+    let mut head = MARK.to_vec();
+    head.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    head.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());
+    into.extend_from_slice(&head);
+    into.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
     into.extend_from_slice(payload);
+}
+
+/// The length and the checksum of the payload that a head says; `None` for bytes that are no head.
+fn head(bytes: &[u8]) -> Option<(usize, u32)> {
+    let head = bytes.get(..HEAD)?;
+    let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let is_sound = head.starts_with(&MARK) && crc32fast::hash(&head[..12]) == word(12);
+    is_sound.then(|| (word(4) as usize, word(8)))
+}
+
+/// How many bytes to pass over where there is no sound record: up to the next one that may be.
+pub(crate) fn passed(bytes: &[u8]) -> usize {
+    if let Some((length, _)) = head(bytes) {
+        return bytes.len().min(HEAD + length);
+    }
+    let next = bytes.windows(HEAD).skip(1).position(|bytes| head(bytes).is_some());
+    next.map_or(bytes.len(), |next| next + 1)
 }
 
 /// Takes the next record of a segment, and says how many bytes it has. `None` where there is no sound one.
 pub(crate) fn unframe(bytes: &[u8]) -> Option<(Record, usize)> {
-    let mut reader = Reader(bytes);
-    let length = u32::from_le_bytes(reader.array()?) as usize;
-    let sum = u32::from_le_bytes(reader.array()?);
-    let payload = reader.take(length)?;
+    let (length, sum) = head(bytes)?;
+    let payload = bytes.get(HEAD..)?.get(..length)?;
     if crc32fast::hash(payload) != sum {
         return None;
     }

@@ -84,6 +84,22 @@ fn copies_and_directories_are_their_owners() {
     assert_eq!(disk::exposed(&to.join("file")).unwrap(), None);
 }
 
+#[test]
+fn a_sealed_text_is_the_same_in_every_bit() {
+    for text in [&b""[..], b"x", b"{\"a\": 1}\n# crc32 00000000\n"] {
+        let sealed = disk::seal(text);
+        assert_eq!(disk::unseal(&sealed), Some(text));
+        for at in 0..sealed.len() {
+            for bit in 0..8 {
+                let mut flipped = sealed.clone();
+                flipped[at] ^= 1 << bit;
+                assert_eq!(disk::unseal(&flipped), None, "bit {bit} of byte {at}");
+            }
+            assert_eq!(disk::unseal(&sealed[..at]), None, "cut at {at}");
+        }
+    }
+}
+
 /// The part of a source file that is no test.
 fn product(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();

@@ -48,6 +48,14 @@ pub enum DirectoryError {
     /// The secret's file holds something else.
     #[error("{0} holds no secret: expected 32 hexadecimal digits; restore it from a backup")]
     Secret(PathBuf),
+    /// A file is not as it was written.
+    #[error("{path} is damaged: {why}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and the mend.
+        why: String,
+    },
     /// The operating system said no.
     #[error("{path}: {error}")]
     Io {
@@ -61,6 +69,54 @@ pub enum DirectoryError {
 pub(crate) fn io_error(path: &Path) -> impl FnOnce(io::Error) -> DirectoryError {
     let path = path.to_path_buf();
     move |error| DirectoryError::Io { path, error }
+}
+
+impl DirectoryError {
+    /// The file or directory, and what is wrong with it.
+    pub(crate) fn parts(self) -> (PathBuf, String) {
+        match self {
+            DirectoryError::Damaged { path, why } => (path, format!("damaged: {why}")),
+            DirectoryError::Io { path, error } => (path, error.to_string()),
+            DirectoryError::Exposed { ref path, .. }
+            | DirectoryError::Absent(ref path)
+            | DirectoryError::Present(ref path)
+            | DirectoryError::Secret(ref path) => (path.clone(), self.to_string()),
+        }
+    }
+}
+
+/// Reads a sealed file of at most so many bytes; `None` if there is none. `instead` says what comes of its removal.
+pub(crate) fn read_sealed(
+    path: &Path,
+    bytes_max: u64,
+    instead: &str,
+) -> Result<Option<Vec<u8>>, DirectoryError> {
+    let mut bytes = Vec::new();
+    match fs::File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.and_then(|file| file.take(bytes_max).read_to_end(&mut bytes)).map_err(io_error(path))?,
+    };
+    let why = || format!("its checksum does not fit; restore it from a backup, or remove it: {instead}");
+    let text =
+        disk::unseal(&bytes).ok_or_else(|| DirectoryError::Damaged { path: path.into(), why: why() })?;
+    Ok(Some(text.to_vec()))
+}
+
+/// What was read of a file. One that is damaged is put aside, and told: all else does not wait for it.
+pub(crate) fn or_put_aside<T: Default>(
+    read: Result<T, DirectoryError>,
+    told: &mut Vec<String>,
+) -> Result<T, DirectoryError> {
+    match read {
+        Err(DirectoryError::Damaged { path, why }) => {
+            let mut aside = path.as_os_str().to_owned();
+            aside.push(".damaged");
+            disk::place(&path, Path::new(&aside)).map_err(io_error(&path))?;
+            told.push(format!("{} is damaged, and put aside as {}: {why}", path.display(), aside.display()));
+            Ok(T::default())
+        }
+        read => read,
+    }
 }
 
 impl Directory {
@@ -136,6 +192,23 @@ impl Directory {
             opened.0.claim(secret.fingerprint())?;
         }
         Ok(opened)
+    }
+
+    /// What others than its owner can read, in a sentence with the mend; nothing if they cannot enter the directory.
+    pub(crate) fn exposure(&self) -> Option<String> {
+        disk::exposed(&self.path).ok()??;
+        let parts = [self.ledger_path(), self.journal_path(), self.rules_path(), self.cluster_path()];
+        let files = [self.path.clone()].into_iter().chain(parts).filter_map(|path| fs::read_dir(path).ok());
+        let files = files.flatten().filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file());
+        let mut exposed = files.filter_map(|path| Some((disk::exposed(&path).ok()??, path)));
+        let (mode, path) = exposed.next()?;
+        let more = exposed.count();
+        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        let directory = self.path.display();
+        Some(format!(
+            "others can read {} (mode {mode:03o}){more}: addresses and messages are in there; mend it with `chmod -R go= {directory}`",
+            path.display()
+        ))
     }
 
     /// Where it is.
@@ -232,6 +305,34 @@ mod tests {
         fs::set_permissions(directory.secret_path(), fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(directory.secret_path(), "not a secret").unwrap();
         assert!(matches!(directory.secret(), Err(DirectoryError::Secret(_))));
+    }
+
+    #[test]
+    fn what_is_made_in_a_directory_of_all_is_its_owners() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("data");
+        fs::create_dir(&path).unwrap();
+        let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        set(&path, 0o755);
+        let directory = Directory::create(&path, &[&crate::preset::ALL[0], &crate::preset::ALL[1]]).unwrap();
+        let config = crate::Config::load(&directory.config_path(), &crate::Overrides::default());
+        let engine = crate::Engine::open(&directory, crate::Plan::compile(&config).unwrap()).unwrap();
+        assert_eq!(engine.health().list(), [], "{:?}", directory.exposure());
+        engine.close().unwrap();
+        drop(engine);
+        let mut found = 0;
+        for part in [path.clone(), directory.ledger_path(), directory.journal_path(), directory.rules_path()] {
+            for entry in fs::read_dir(part).unwrap().map(|entry| entry.unwrap().path()) {
+                assert_eq!(disk::exposed(&entry).unwrap(), None, "{}", entry.display());
+                found += 1;
+            }
+        }
+        assert!(found > 10, "{found} files and directories");
+        set(&directory.config_path(), 0o640);
+        let said = directory.exposure().unwrap();
+        assert!(said.contains("tollhouse.toml (mode 640): "), "{said}");
+        set(&path, 0o700);
+        assert_eq!(directory.exposure(), None, "nobody else gets there");
     }
 
     #[test]

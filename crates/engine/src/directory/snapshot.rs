@@ -192,7 +192,8 @@ impl Directory {
                 disk::copy_flat(&from, &to).map_err(io_error(&from))?;
             }
         }
-        let verified = to.verify_data(progress)?;
+        let secret = self.secret()?.fingerprint();
+        let verified = to.verify_data(Some(secret), progress)?;
         if !verified.is_sound() {
             return Err(RestoreError::Damaged(Box::new(verified)));
         }

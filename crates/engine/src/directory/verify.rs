@@ -1,10 +1,13 @@
 //! Whether all that a data directory holds can still be read.
 
+use std::path::PathBuf;
+
+use event::Secret;
 use stats::{Ledger, LedgerError};
 use store::Losses;
 
 use super::{Directory, DirectoryError};
-use crate::{OpenError, journal};
+use crate::{Config, OpenError, Overrides, Plan, journal};
 
 /// What is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,13 +35,19 @@ pub struct Verified {
     pub ledger_made_anew: Vec<String>,
     /// What the journal's files hold.
     pub journal: journal::Verified,
+    /// Directories that should be there, as others are.
+    pub missing: Vec<PathBuf>,
+    /// Other files that are not as they were written, or cannot be used, and why.
+    pub settings: Vec<(PathBuf, String)>,
 }
 
 impl Verified {
     /// Whether nothing is lost.
     pub fn is_sound(&self) -> bool {
-        let Verified { secret, ledger, ledger_error, ledger_skipped, journal, .. } = self;
+        let Verified { secret, ledger, ledger_error, ledger_skipped, journal, missing, settings, .. } = self;
         secret.is_none()
+            && missing.is_empty()
+            && settings.is_empty()
             && ledger_error.is_none()
             && ledger.as_ref().is_none_or(stats::Verified::is_sound)
             && ledger_skipped.is_empty()
@@ -56,13 +65,53 @@ impl Directory {
     /// [`OpenError::Device`] of the kind `WouldBlock` if it is in use, and what the device says. What is damaged is in
     /// the answer.
     pub fn verify(&self, progress: &mut dyn FnMut(Part, u64, u64)) -> Result<Verified, OpenError> {
-        let verified = self.verify_data(progress)?;
-        Ok(Verified { secret: self.secret().err(), ..verified })
+        let secret = self.secret();
+        let mut verified = self.verify_data(secret.as_ref().ok().map(Secret::fingerprint), progress)?;
+        verified.secret = secret.err();
+        let parts = [self.ledger_path(), self.journal_path()];
+        // A directory that was never served has neither.
+        if parts.iter().any(|path| path.exists()) {
+            verified.missing.extend(parts.into_iter().filter(|path| !path.exists()));
+        }
+        self.look_at_settings(&mut verified.settings);
+        Ok(verified)
     }
 
-    /// The same without the secret.
+    /// Writes anew what can be had of damaged files, and keeps these beside. What is missing is not missed any more.
+    ///
+    /// # Errors
+    /// [`OpenError::Device`] of the kind `WouldBlock` if it is in use, and what cannot be read or written.
+    pub fn repair(&self) -> Result<Vec<journal::Repaired>, OpenError> {
+        let secret = self.secret()?.fingerprint();
+        let lock = store::FileDevice::open(self.ledger_path()).map_err(OpenError::Device)?;
+        let repaired = journal::repair(&self.journal_path(), secret)?;
+        drop(lock);
+        Ok(repaired)
+    }
+
+    /// Looks at all that is neither ledger nor journal.
+    fn look_at_settings(&self, into: &mut Vec<(PathBuf, String)>) {
+        into.extend(crate::limit::read_exceptions(&self.limits_path()).err().map(DirectoryError::parts));
+        into.extend(crate::reload::check_shelf(&self.rules_path()));
+        let labels = self.told_path();
+        match crate::told::damaged_lines(&labels) {
+            Ok(0) => {}
+            Ok(lines) => into.push((labels, format!("{lines} labels cannot be read"))),
+            Err(error) => into.push((labels, error.to_string())),
+        }
+        let path = self.config_path();
+        // A snapshot may have none.
+        if path.exists()
+            && let Err(problems) = Plan::compile(&Config::load(&path, &Overrides::default()))
+        {
+            into.push((path, problems.to_string()));
+        }
+    }
+
+    /// The same of ledger and journal alone, under the secret of this fingerprint, if there is one.
     pub(super) fn verify_data(
         &self,
+        secret: Option<u64>,
         progress: &mut dyn FnMut(Part, u64, u64),
     ) -> Result<Verified, OpenError> {
         let mut verified = Verified::default();
@@ -84,7 +133,8 @@ impl Directory {
         };
         // The ledger's lock is that of the whole directory.
         let path = self.journal_path();
-        verified.journal = journal::verify(&path, &mut |done, all| progress(Part::Journal, done, all))?;
+        verified.journal =
+            journal::verify(&path, secret, &mut |done, all| progress(Part::Journal, done, all))?;
         if let Some(ledger) = ledger {
             ledger.close()?;
         }

@@ -40,15 +40,18 @@ impl Archive {
         for entry in fs::read_dir(&self.directory).map_err(io_error(&self.directory))? {
             let name = entry.map_err(io_error(&self.directory))?.file_name();
             if let Some(version) = name.to_str().and_then(|name| name.strip_suffix(DESCRIPTION_SUFFIX)) {
-                descriptions.push((version.to_owned(), read_description(&self.directory, version)?));
+                // Rows without one are counted by whoever needs it.
+                if let Ok(description) = read_description(&self.directory, version) {
+                    descriptions.push((version.to_owned(), description));
+                }
             }
         }
         Ok(descriptions)
     }
 
-    /// Every block, the newest first, so that what is said of a decision comes before the decision. Ends after the
-    /// first block that cannot be read; what is just being written at the newest segment's end is left out. Takes
-    /// memory for one block, and some bytes for each block of a segment.
+    /// Every block, the newest first, so that what is said of a decision comes before the decision. What is damaged is an
+    /// error in its place, and the next ones follow; what is just being written at the newest segment's end is left out.
+    /// Takes memory for one block, and some bytes for each block of a segment.
     pub fn newest_first(&self) -> impl Iterator<Item = Result<Block, JournalError>> + Send + use<> {
         NewestFirst::new(self.segments.iter().map(|(_, path)| path.clone()).collect())
     }

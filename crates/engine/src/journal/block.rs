@@ -9,7 +9,7 @@ use event::Time;
 use zstd::bulk::{Compressor, Decompressor};
 
 use super::columns::Columns;
-use super::segment::{BLOCK_HEAD_BYTES, SegmentError};
+use super::segment::{BLOCK_HEAD_BYTES, SegmentError, Stretch};
 use super::slim::{self, Look};
 use super::{JournalError, Record, segment_error};
 use crate::id::RecordId;
@@ -90,8 +90,12 @@ impl Block {
     }
 
     /// What is wrong with it, and where.
-    pub(super) fn error(&self, error: SegmentError) -> JournalError {
-        segment_error(self.path.as_deref().unwrap_or(Path::new("")))(error)
+    pub fn error(&self, error: SegmentError) -> JournalError {
+        let path = self.path.as_deref().unwrap_or(Path::new(""));
+        let SegmentError::Damaged(_) = error else { return segment_error(path)(error) };
+        let (from, records) = (self.head.at, u64::from(self.head.count));
+        let stretch = Stretch { from, to: from + self.disk_bytes(), records, is_tail: false };
+        JournalError::Damaged(stretch.in_file(path))
     }
 
     fn damaged(&self) -> SegmentError {

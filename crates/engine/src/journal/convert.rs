@@ -21,7 +21,7 @@ use event::{Facts, Slot, Time};
 
 use super::columns::{Columns, Form, Layout, Writer};
 use super::files::{self, SegmentBlocks};
-use super::segment::{SegmentError, Summary, VERSION};
+use super::segment::{SegmentError, Summary};
 use super::slim::{Decided, Head, Look};
 use super::{Block, JournalError, Shared, State, io_error, read_description, segment_error};
 use crate::id::RecordId;
@@ -33,7 +33,7 @@ impl State {
     /// The oldest segment that is to become columns.
     pub(super) fn to_convert(&self) -> Option<PathBuf> {
         let (newest, closed) = self.segments.split_last()?;
-        if files::is_columnar(&newest.path) || newest.summary.version < VERSION {
+        if files::is_columnar(&newest.path) {
             return None;
         }
         let rows = closed.iter().find(|segment| !segment.stays && !files::is_columnar(&segment.path));

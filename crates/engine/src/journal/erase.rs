@@ -8,6 +8,7 @@ use event::{Shingle, Time};
 
 use super::columns::{self, Columns, Form};
 use super::files::{self, segments_in};
+use super::manifest::Manifest;
 use super::segment::{self, Extent};
 use super::{Archive, Feedback, JournalError, Record, Report, io_error, segment_error, sync_directory};
 use crate::id::RecordId;
@@ -64,6 +65,7 @@ pub(crate) fn erase(
         without(path, index + 1 == segments.len(), &decisions, shingles)?;
     }
     sync_directory(directory)?;
+    Manifest::recount(directory)?;
     Ok(erased)
 }
 
@@ -79,7 +81,7 @@ fn is_said(record: &Record, decisions: &HashSet<RecordId>, reporters: &HashSet<S
 }
 
 /// Writes a segment anew without these decisions and what was said of them or by these reporters, in its form, if it has
-/// any. The newest one is kept even if it is empty: it says which format the others have.
+/// any. The newest one is kept even if it is empty: it is appended to.
 fn without(
     path: &Path,
     newest: bool,
@@ -121,14 +123,14 @@ fn without(
 }
 
 /// A segment that is written anew.
-enum Anew {
+pub(super) enum Anew {
     Rows(segment::Writer),
     Columns(Box<columns::Writer>),
 }
 
 impl Anew {
     /// In the form of another one, and by columns with the same ones.
-    fn create(path: &Path, half: &Path) -> Result<Anew, JournalError> {
+    pub(super) fn create(path: &Path, half: &Path) -> Result<Anew, JournalError> {
         if !files::is_columnar(path) {
             return Ok(Anew::Rows(segment::Writer::create(half)?));
         }
@@ -137,7 +139,11 @@ impl Anew {
         Ok(Anew::Columns(Box::new(columns::Writer::create(half, old.layout().clone(), Form::Sealed)?)))
     }
 
-    fn write(&mut self, records: &[(RecordId, Record)], arrival: Time) -> Result<(), JournalError> {
+    pub(super) fn write(
+        &mut self,
+        records: &[(RecordId, Record)],
+        arrival: Time,
+    ) -> Result<(), JournalError> {
         let ids = || records.iter().map(|(id, _)| *id);
         let (Some(first), Some(last)) = (ids().min(), ids().max()) else { return Ok(()) };
         let bytes: Vec<u8> = records.iter().flat_map(|(id, record)| record.encode(*id)).collect();
@@ -151,7 +157,7 @@ impl Anew {
         }
     }
 
-    fn finish(self) -> Result<(), JournalError> {
+    pub(super) fn finish(self) -> Result<(), JournalError> {
         match self {
             Anew::Rows(_) => Ok(()),
             Anew::Columns(writer) => writer.finish().map(drop),

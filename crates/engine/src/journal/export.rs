@@ -22,9 +22,27 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type as SchemaType, TypePtr};
 
 use super::slim::{Decided, Head, Look};
-use super::{Description, Journal, JournalError, Record, Row};
+use super::{Description, Journal, JournalError, Record, Row, Skipped};
 use crate::id::RecordId;
 use crate::json::json_value;
+
+/// A table that was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table {
+    /// Rows in it.
+    pub rows: u64,
+    /// What is not in it because it is damaged.
+    pub skipped: Skipped,
+    /// Versions whose facts are not in it, as nothing says any more which they are.
+    pub undescribed: Vec<String>,
+}
+
+impl Table {
+    /// Whether it has all that was asked for.
+    pub fn is_whole(&self) -> bool {
+        self.skipped.is_empty() && self.undescribed.is_empty()
+    }
+}
 
 /// Which decisions are exported.
 #[derive(Clone, Debug, Default)]
@@ -110,6 +128,7 @@ struct Outline {
     labels: Labels,
     /// In the order in which versions first appear.
     descriptions: Vec<(String, Description)>,
+    undescribed: Vec<String>,
 }
 
 /// Looks for labels and versions alone.
@@ -146,9 +165,17 @@ impl Outline {
         let mut outlook = Outlook { filter, labels: Labels::default(), versions: Vec::new() };
         journal.look(&mut outlook)?;
         let Outlook { labels, versions, .. } = outlook;
-        let described =
-            versions.into_iter().map(|version| Ok((version.clone(), journal.description(&version)?)));
-        Ok(Outline { labels, descriptions: described.collect::<Result<_, JournalError>>()? })
+        let mut outline = Outline { labels, descriptions: Vec::new(), undescribed: Vec::new() };
+        for version in versions {
+            match journal.description(&version) {
+                Ok(description) => outline.descriptions.push((version, description)),
+                Err(error) => {
+                    tracing::warn!(%error, "the facts of its rows have no names, and are left out");
+                    outline.undescribed.push(version);
+                }
+            }
+        }
+        Ok(outline)
     }
 
     fn description(&self, version: &str) -> Option<&Description> {
@@ -157,12 +184,12 @@ impl Outline {
 }
 
 /// Writes one JSON object a line: times as RFC 3339, bytes as hexadecimal digits, floats that JSON cannot write as
-/// null, everything else as in Parquet. Returns the number of rows.
-pub fn ndjson(journal: &Journal, filter: &Filter, out: &mut dyn Write) -> Result<u64, ExportError> {
+/// null, everything else as in Parquet. Returns how many rows.
+pub fn ndjson(journal: &Journal, filter: &Filter, out: &mut dyn Write) -> Result<Table, ExportError> {
     let outline = Outline::read(journal, filter)?;
     let columns = table(&outline);
     let mut count = 0;
-    each_row(journal, filter, &outline, |id, row| {
+    let skipped = each_row(journal, filter, &outline, |id, row| {
         let values = cells(id, row, &columns, &outline);
         for (index, (column, value)) in columns.iter().zip(&values).enumerate() {
             out.write_all(if index == 0 { b"{" } else { b"," })?;
@@ -176,7 +203,7 @@ pub fn ndjson(journal: &Journal, filter: &Filter, out: &mut dyn Write) -> Result
         Ok(())
     })?;
     out.flush()?;
-    Ok(count)
+    Ok(Table { rows: count, skipped, undescribed: outline.undescribed })
 }
 
 fn each_row(
@@ -184,9 +211,9 @@ fn each_row(
     filter: &Filter,
     outline: &Outline,
     mut each: impl FnMut(RecordId, Row) -> Result<(), ExportError>,
-) -> Result<(), ExportError> {
+) -> Result<Skipped, ExportError> {
     let mut result = Ok(());
-    journal.scan(|id, record| {
+    let skipped = journal.scan(|id, record| {
         if let Record::Decision(row) = record
             && filter.takes(id, &row, &outline.labels)
         {
@@ -194,12 +221,12 @@ fn each_row(
         }
         result.is_ok()
     })?;
-    result
+    result.map(|()| skipped)
 }
 
 /// Writes one Parquet file, zstd-compressed, with a row group for every 8192 rows. Times are microseconds in UTC,
-/// addresses are strings, lists are JSON in strings. Returns the number of rows.
-pub fn parquet(journal: &Journal, filter: &Filter, out: impl Write + Send) -> Result<u64, ExportError> {
+/// addresses are strings, lists are JSON in strings. Returns how many rows.
+pub fn parquet(journal: &Journal, filter: &Filter, out: impl Write + Send) -> Result<Table, ExportError> {
     let outline = Outline::read(journal, filter)?;
     let columns = table(&outline);
     let fields = columns.iter().map(field).collect::<Result<Vec<_>, _>>()?;
@@ -209,7 +236,7 @@ pub fn parquet(journal: &Journal, filter: &Filter, out: impl Write + Send) -> Re
     let mut writer = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties))?;
     let mut rows = Vec::with_capacity(GROUP_ROWS);
     let (mut bytes, mut count) = (0, 0);
-    each_row(journal, filter, &outline, |id, row| {
+    let skipped = each_row(journal, filter, &outline, |id, row| {
         let cells = cells(id, row, &columns, &outline);
         bytes += cells.iter().map(size).sum::<usize>();
         rows.push(cells);
@@ -229,7 +256,7 @@ pub fn parquet(journal: &Journal, filter: &Filter, out: impl Write + Send) -> Re
         group.close()?;
     }
     writer.close()?;
-    Ok(count)
+    Ok(Table { rows: count, skipped, undescribed: outline.undescribed })
 }
 
 /// A column of the table: of the decision itself, or a fact.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::columns::Columns;
-use super::segment::{self, FileBlocks, SegmentError, Summary};
+use super::segment::{self, FileBlocks, Piece, SegmentError, Stretch, Summary, Wounds};
 use super::{Block, JournalError, Record, io_error, segment_error};
 use crate::id::RecordId;
 
@@ -69,13 +69,30 @@ pub(super) fn mend(directory: &Path) -> Result<(), JournalError> {
             useless.push(path);
         }
     }
-    useless.iter().try_for_each(|path| fs::remove_file(path).map_err(io_error(path)))
+    useless.iter().try_for_each(|path| fs::remove_file(path).map_err(io_error(path)))?;
+    forget_torn(directory)
+}
+
+/// Of what crashes tore keeps the newest.
+fn forget_torn(directory: &Path) -> Result<(), JournalError> {
+    /// So many crashes back.
+    const KEPT: usize = 16;
+    let entries = fs::read_dir(directory).map_err(io_error(directory))?;
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut torn: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|it| it == segment::TORN)).collect();
+    // Their names begin with the segment's, which rise.
+    torn.sort_unstable();
+    let old = torn.len().saturating_sub(KEPT);
+    torn[..old].iter().try_for_each(|path| fs::remove_file(path).map_err(io_error(path)))
 }
 
 /// An open segment.
 enum Opened {
     Rows(FileBlocks),
     Columns(Arc<Columns>),
+    /// Nothing of it can be read.
+    Damaged(Stretch),
 }
 
 /// Opens a segment in the form that it has by now; `None` for one that is not there any more, as it was too old to be
@@ -87,13 +104,25 @@ fn open(path: &Path) -> Result<Option<(PathBuf, Opened)>, JournalError> {
         return Ok(Some((path.to_path_buf(), Opened::Rows(rows))));
     }
     let path = path.with_extension(COLUMNS);
-    match File::open(&path) {
-        Ok(file) => {
-            let columns = Columns::open(file).map_err(segment_error(&path))?;
-            Ok(Some((path, Opened::Columns(Arc::new(columns)))))
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(io_error(&path)(error)),
+    let length = match fs::metadata(&path) {
+        Ok(metadata) => metadata.len(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io_error(&path)(error)),
+    };
+    let opened = match open_columns(&path)? {
+        Some(columns) => Opened::Columns(Arc::new(columns)),
+        None => Opened::Damaged(Stretch { from: 0, to: length, records: 0, is_tail: false }),
+    };
+    Ok(Some((path, opened)))
+}
+
+/// Opens a segment by columns; `None` for one whose head or index is damaged.
+pub(super) fn open_columns(path: &Path) -> Result<Option<Columns>, JournalError> {
+    let file = File::open(path).map_err(io_error(path))?;
+    match Columns::open(file) {
+        Ok(columns) => Ok(Some(columns)),
+        Err(SegmentError::Damaged(_) | SegmentError::Magic) => Ok(None),
+        Err(error) => Err(segment_error(path)(error)),
     }
 }
 
@@ -106,63 +135,63 @@ pub(super) struct SegmentBlocks {
 
 #[derive(Debug)]
 enum Places {
-    /// Where each begins.
-    Rows(FileBlocks, Vec<u64>),
+    /// Where each begins, and what lies between them.
+    Rows(FileBlocks, Vec<Piece<u64>>),
     Columns(Arc<Columns>),
+    Damaged(Stretch),
 }
 
 impl SegmentBlocks {
     /// Of a segment. Of one that may be written to, what is just being written, or torn, is left out.
     pub(super) fn open(path: &Path, growing: bool) -> Result<Option<SegmentBlocks>, JournalError> {
-        let opened = match open(path) {
-            Err(JournalError::Segment { error: SegmentError::Magic, .. })
-                if growing && segment::is_begun(path) =>
-            {
-                return Ok(None);
-            }
-            opened => opened?,
-        };
-        let Some((path, opened)) = opened else { return Ok(None) };
+        let Some((path, opened)) = open(path)? else { return Ok(None) };
         let blocks = match opened {
             Opened::Rows(mut rows) => {
-                let begins = rows.begins(&path, growing)?;
-                Places::Rows(rows, begins)
+                let places = rows.places(growing).map_err(io_error(&path))?;
+                Places::Rows(rows, places)
             }
             Opened::Columns(columns) => Places::Columns(columns),
+            Opened::Damaged(stretch) => Places::Damaged(stretch),
         };
         Ok(Some(SegmentBlocks { path: path.into(), blocks }))
     }
 
     fn len(&self) -> usize {
         match &self.blocks {
-            Places::Rows(_, begins) => begins.len(),
+            Places::Rows(_, places) => places.len(),
             Places::Columns(columns) => columns.groups(),
+            Places::Damaged(_) => 1,
         }
     }
 
     fn block(&mut self, number: usize) -> Result<Option<Block>, JournalError> {
+        let damaged = |stretch: Stretch| Err(JournalError::Damaged(stretch.in_file(&self.path)));
         let block = match &mut self.blocks {
-            Places::Rows(blocks, begins) => {
-                let Some(at) = begins.get(number) else { return Ok(None) };
-                blocks.block_at(*at).map_err(segment_error(&self.path))?
+            Places::Rows(blocks, places) => {
+                let at = match places.get(number) {
+                    None => return Ok(None),
+                    Some(Piece::Damaged(stretch)) => return damaged(*stretch),
+                    Some(Piece::Sound(at)) => *at,
+                };
+                match blocks.block_at(at).map_err(io_error(&self.path))? {
+                    Some(Piece::Damaged(stretch)) => return damaged(stretch),
+                    Some(Piece::Sound(block)) => Some(block),
+                    None => None,
+                }
             }
             Places::Columns(columns) => Block::of_columns(columns, number),
+            Places::Damaged(stretch) => return damaged(*stretch),
         };
         Ok(block.map(|block| block.in_file(&self.path)))
     }
 
-    /// One after another; ends after the first that is damaged.
+    /// One after another. What is damaged is an error in its place, and the next ones follow.
     pub(super) fn forwards(mut self) -> impl Iterator<Item = Result<Block, JournalError>> + Send {
-        let mut failed = false;
-        (0..self.len()).map_while(move |number| {
-            let block = if failed { None } else { self.block(number).transpose() };
-            failed = matches!(block, Some(Err(_)));
-            block
-        })
+        (0..self.len()).filter_map(move |number| self.block(number).transpose())
     }
 }
 
-/// The blocks of segments, the last one first.
+/// The blocks of segments, the last one first. What is damaged is an error in its place, and the next ones follow.
 #[derive(Debug)]
 pub(super) struct NewestFirst {
     segments: Vec<PathBuf>,
@@ -187,6 +216,7 @@ impl NewestFirst {
             }
             let Some(path) = self.segments.pop() else { return Ok(None) };
             let newest = std::mem::take(&mut self.is_first);
+            self.open = None;
             self.open = SegmentBlocks::open(&path, newest)?.map(|blocks| {
                 let left = blocks.len();
                 (blocks, left)
@@ -199,40 +229,36 @@ impl Iterator for NewestFirst {
     type Item = Result<Block, JournalError>;
 
     fn next(&mut self) -> Option<Result<Block, JournalError>> {
-        let block = self.advance().transpose();
-        if matches!(block, None | Some(Err(_))) {
-            (self.segments, self.open) = (Vec::new(), None);
-        }
-        block
+        self.advance().transpose()
     }
 }
 
-/// The blocks of segments given oldest first, in that order; ends after the first that is damaged.
+/// The blocks of segments given oldest first, in that order. What is damaged is an error in its place, and the next ones
+/// follow.
 pub(super) fn oldest_first(
     segments: Vec<PathBuf>,
 ) -> impl Iterator<Item = Result<Block, JournalError>> + Send {
     let newest = segments.len().saturating_sub(1);
-    let mut failed = false;
-    let blocks = segments.into_iter().enumerate().flat_map(move |(index, path)| {
+    segments.into_iter().enumerate().flat_map(move |(index, path)| {
         let (opened, failure) = match SegmentBlocks::open(&path, index == newest) {
             Ok(opened) => (opened, None),
             Err(error) => (None, Some(Err(error))),
         };
         failure.into_iter().chain(opened.into_iter().flat_map(SegmentBlocks::forwards))
-    });
-    blocks.take_while(move |block| !std::mem::replace(&mut failed, block.is_err()))
+    })
 }
 
-/// The record of this id; of rows, among the blocks from `at` to `end`.
+/// The record of this id; of rows, among the blocks from `at` to `end`. What is damaged is passed over.
 pub(super) fn find(path: &Path, at: u64, end: u64, id: RecordId) -> Result<Option<Record>, JournalError> {
     match open(path)? {
-        None => Ok(None),
-        Some((path, Opened::Rows(rows))) => rows.find(at, end, id).map_err(segment_error(&path)),
+        None | Some((_, Opened::Damaged(_))) => Ok(None),
+        Some((path, Opened::Rows(rows))) => rows.find(at, end, id).map_err(io_error(&path)),
         Some((path, Opened::Columns(columns))) => {
-            for number in 0..columns.groups() {
-                let found = Block::of_columns(&columns, number).map(|block| block.find(id)).transpose();
-                if let Some(record) = found.map_err(segment_error(&path))?.flatten() {
-                    return Ok(Some(record));
+            for block in (0..columns.groups()).filter_map(|number| Block::of_columns(&columns, number)) {
+                match block.find(id) {
+                    Ok(Some(record)) => return Ok(Some(record)),
+                    Ok(None) | Err(SegmentError::Damaged(_)) => {}
+                    Err(error) => return Err(segment_error(&path)(error)),
                 }
             }
             Ok(None)
@@ -240,20 +266,18 @@ pub(super) fn find(path: &Path, at: u64, end: u64, id: RecordId) -> Result<Optio
     }
 }
 
-/// What a segment holds, and how many bytes of a torn tail were cut off. The newest segment is checked byte by byte and
-/// what follows its last whole block is cut off; of an older one only the heads are read, and damage is left as it is
-/// for readers to report.
-pub(super) fn summary(path: &Path, newest: bool) -> Result<(Summary, u64), JournalError> {
+/// What a segment holds, and what is wrong with it. See [`segment::summary`]; of one by columns its index is read.
+pub(super) fn summary(path: &Path, newest: bool) -> Result<(Summary, Wounds), JournalError> {
     if !is_columnar(path) {
         return segment::summary(path, newest);
     }
-    let file = File::open(path).map_err(io_error(path))?;
-    let length = file.metadata().map_err(io_error(path))?.len();
-    match Columns::open(file) {
-        Ok(columns) => Ok((of_columns(&columns), 0)),
-        Err(error @ (SegmentError::Newer(_) | SegmentError::Io(_))) => Err(segment_error(path)(error)),
-        Err(_) => Ok((Summary::unknown(length), 0)),
+    if let Some(columns) = open_columns(path)? {
+        return Ok((of_columns(&columns), Wounds::default()));
     }
+    let length = fs::metadata(path).map_err(io_error(path))?.len();
+    let whole = Stretch { from: 0, to: length, records: 0, is_tail: false };
+    let wounds = Wounds { damage: vec![whole.in_file(path)], torn: None };
+    Ok((Summary::unknown(length), wounds))
 }
 
 /// What a file by columns holds.
@@ -262,6 +286,7 @@ pub(super) fn of_columns(columns: &Columns) -> Summary {
     for group in (0..columns.groups()).filter_map(|number| columns.group(number)) {
         summary.last = summary.last.max(Some(group.last));
         summary.from = summary.from.min(group.arrival);
+        summary.records += u64::from(group.rows);
     }
     summary
 }

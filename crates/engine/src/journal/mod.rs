@@ -17,7 +17,10 @@ mod erase;
 pub mod export;
 mod files;
 mod keys;
+mod loss;
+mod manifest;
 mod record;
+mod repair;
 #[cfg(test)]
 mod samples;
 mod segment;
@@ -26,6 +29,7 @@ mod snapshot;
 mod verify;
 mod writer;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -42,12 +46,17 @@ pub use block::{Block, Head};
 pub use erase::ErasedRecords;
 pub(crate) use erase::erase;
 use files::segments_in;
+pub use loss::{Damage, JournalLosses, Lack, Skipped};
+use manifest::Manifest;
 pub(crate) use record::{Decided, Records};
 pub use record::{Description, Feedback, KeyReading, KindDescription, Record, Replaced, Report, Row};
+pub use repair::Repaired;
+pub(crate) use repair::repair;
 use segment::Summary;
-pub use segment::{Blocks, SegmentError};
+pub use segment::{Blocks, Piece, SegmentError, Stretch};
 pub(crate) use snapshot::snapshot;
-pub use verify::{Damage, Verified, verify};
+pub use verify::{Verified, verify};
+
 use writer::{Part, Pending};
 
 use crate::id::RecordId;
@@ -81,6 +90,14 @@ pub enum JournalError {
         /// What is wrong with it.
         error: SegmentError,
     },
+    /// A stretch of a file cannot be read. Readers go on behind it.
+    #[error("journal/{0}; `tollhouse verify --repair` writes anew what can be had")]
+    Damaged(Damage),
+    /// What is there was written with another secret.
+    #[error(
+        "journal {0} belongs to another secret than the one beside it, so no key of it would be found; restore the secret from a backup"
+    )]
+    Secret(PathBuf),
     /// There is no room on the disk, or no descriptor. What waits is kept, and the journal goes on by itself when there is.
     #[error("the journal takes nothing for now: {0}")]
     Full(String),
@@ -105,8 +122,8 @@ pub struct Journal {
     shared: Arc<Shared>,
     /// The writer, and who turns closed segments into columns.
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// What was dropped from a torn tail when it was opened, in bytes.
-    torn_bytes: u64,
+    /// What was found wrong when it was opened.
+    losses: JournalLosses,
 }
 
 #[derive(Debug)]
@@ -115,6 +132,8 @@ struct Shared {
     plan: JournalPlan,
     durability: Durability,
     state: Mutex<State>,
+    /// What was last written of which segments there are. No request takes this lock: it is held while that is written.
+    manifest: Mutex<Manifest>,
     /// Wakes the writer.
     wake: Condvar,
     /// Wakes the thread that turns closed segments into columns.
@@ -171,11 +190,17 @@ pub struct JournalCensus {
 
 impl Journal {
     /// Opens the journal in a directory, making it if need be, and starts its threads. A torn tail, which a crash
-    /// leaves, is cut off; what it left of a segment that was becoming columns goes.
+    /// leaves, is put aside; what it left of a segment that was becoming columns goes. What is damaged stays as it is and
+    /// is passed over ([`Journal::losses`]). `secret` is the fingerprint of the secret that keys the records.
+    ///
+    /// # Errors
+    /// [`JournalError::Secret`] for a journal of another secret, [`SegmentError::Other`] for one of another format, or what
+    /// the operating system says.
     pub fn open(
         directory: &Path,
         plan: JournalPlan,
         durability: Durability,
+        secret: u64,
     ) -> Result<Journal, JournalError> {
         disk::create_directories(directory).map_err(io_error(directory))?;
         files::mend(directory)?;
@@ -189,14 +214,27 @@ impl Journal {
                 versions: None,
             })
             .collect();
-        let mut torn_bytes = 0;
+        let found = Manifest::read(directory)?;
+        let mut manifest = found.known(secret, directory)?;
+        let mut losses = JournalLosses::default();
+        losses.is_unlisted = found.is_lost(&segments);
         let mut safe = None;
         let last = segments.len().saturating_sub(1);
         for (index, file) in segments.iter_mut().enumerate() {
-            let torn;
-            (file.summary, torn) = files::summary(&file.path, index == last)?;
-            torn_bytes += torn;
+            let wounds;
+            (file.summary, wounds) = files::summary(&file.path, index == last)?;
+            losses.damage.extend(wounds.damage);
+            losses.torn = losses.torn.or(wounds.torn);
             safe = safe.max(file.summary.last);
+        }
+        let there = segments.iter().map(|file| (file.first, file.summary.records)).collect();
+        losses.lacking = manifest.lacking(&there);
+        manifest.add(there);
+        found.replace(&manifest, directory)?;
+        // Something of it is gone for good: what is to come has a segment of its own.
+        let lacks = |file: &SegmentFile| losses.lacking.iter().any(|lack| lack.first == file.first);
+        if let Some(newest) = segments.last_mut() {
+            newest.summary.is_closed |= lacks(newest);
         }
         let state = State { segments, safe, ..State::default() };
         let shared = Arc::new(Shared {
@@ -204,6 +242,7 @@ impl Journal {
             plan,
             durability,
             state: Mutex::new(state),
+            manifest: Mutex::new(manifest),
             wake: Condvar::new(),
             rotated: Condvar::new(),
             written: Signal::new(),
@@ -221,12 +260,12 @@ impl Journal {
                 }
             }
         }
-        Ok(Journal { shared, threads: Mutex::new(threads), torn_bytes })
+        Ok(Journal { shared, threads: Mutex::new(threads), losses })
     }
 
-    /// Bytes of a torn tail that were cut off when the journal was opened.
-    pub fn torn_bytes(&self) -> u64 {
-        self.torn_bytes
+    /// Everything that was found wrong when the journal was opened.
+    pub fn losses(&self) -> &JournalLosses {
+        &self.losses
     }
 
     /// The id of the last record, if there is one.
@@ -240,11 +279,12 @@ impl Journal {
         let description = self.shared.directory.join(description_file(&pipeline.version));
         let bytes = serde_json::to_vec(&Description::of(pipeline))
             .map_err(|error| io_error(&description)(io::Error::other(error)))?;
-        let configuration = self.shared.directory.join(format!("{}.pipeline.txt", pipeline.version));
+        let configuration = self.shared.directory.join(format!("{}{PIPELINE_SUFFIX}", pipeline.version));
         // Half a file is never seen under its name, and the description comes last.
         for (path, content) in [(&configuration, pipeline.canonical.as_bytes()), (&description, &bytes)] {
-            if !path.exists() {
-                disk::replace(path, content).map_err(io_error(path))?;
+            // One that is damaged is as good as none.
+            if read_side_file(path).is_err() {
+                disk::replace(path, &disk::seal(content)).map_err(io_error(path))?;
             }
         }
         Ok(())
@@ -344,13 +384,17 @@ impl Journal {
         loop {
             let Some((path, total)) = oldest(&self.shared.lock()) else { return Ok(()) };
             let written = fs::metadata(&path).and_then(|metadata| metadata.modified());
+            let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
             let written = match written {
                 // It has become columns meanwhile.
-                Err(error) if error.kind() == io::ErrorKind::NotFound && !files::is_columnar(&path) => {
-                    fs::metadata(path.with_extension(files::COLUMNS))
-                        .and_then(|metadata| metadata.modified())
-                        .map_err(io_error(&path))?
+                Err(error) if is_gone(&error) && !files::is_columnar(&path) => {
+                    fs::metadata(path.with_extension(files::COLUMNS)).and_then(|metadata| metadata.modified())
                 }
+                written => written,
+            };
+            let written = match written {
+                // Somebody else has removed it.
+                Err(error) if is_gone(&error) => SystemTime::UNIX_EPOCH,
                 written => written.map_err(io_error(&path))?,
             };
             let written = written.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -358,12 +402,14 @@ impl Journal {
             if written >= now - self.shared.plan.keep && total <= self.shared.plan.keep_bytes {
                 return Ok(());
             }
-            {
+            let removed = {
                 let mut state = self.shared.lock();
                 let same = |segment: &SegmentFile| segment.path.with_extension("") == path.with_extension("");
-                if state.segments.first().is_some_and(same) {
-                    state.segments.remove(0);
-                }
+                state.segments.first().is_some_and(same).then(|| state.segments.remove(0))
+            };
+            if let Some(removed) = removed {
+                // Before the file goes: one that is listed and is not there would be missed.
+                self.shared.forget_segments(removed.first)?;
             }
             // Whoever is turning it into columns finds out.
             for form in [files::ROWS, files::COLUMNS] {
@@ -402,35 +448,37 @@ impl Journal {
         Ok(None)
     }
 
-    /// Every block, the oldest first. What is not written yet is written first. Ends after the first block that cannot
-    /// be read.
+    /// Every block, the oldest first. What is not written yet is written first. What is damaged is an error in its place,
+    /// and the next ones follow.
     pub fn blocks(&self) -> Result<impl Iterator<Item = Result<Block, JournalError>> + use<>, JournalError> {
         self.sync()?;
         let paths = self.shared.lock().paths();
         Ok(files::oldest_first(paths))
     }
 
-    /// Shows every record to `look`, the oldest first.
+    /// Shows every record to `look`, the oldest first. What is damaged is passed over.
     fn look<'w>(&self, look: &mut dyn slim::Look<'w>) -> Result<(), JournalError> {
+        let mut skipped = Skipped::default();
         for block in self.blocks()? {
-            let block = block?;
-            block.look(look).map_err(|error| block.error(error))?;
+            if let Some(block) = skipped.pass(block)? {
+                skipped.pass(block.look(look).map_err(|error| block.error(error)))?;
+            }
         }
         Ok(())
     }
 
-    /// Visits every record, oldest segment first, until `visit` returns false. Records not yet written are
-    /// written first.
-    pub fn scan(&self, mut visit: impl FnMut(RecordId, Record) -> bool) -> Result<(), JournalError> {
+    /// Visits every record, oldest segment first, until `visit` returns false, and returns what was passed over because it
+    /// is damaged. Records not yet written are written first.
+    pub fn scan(&self, mut visit: impl FnMut(RecordId, Record) -> bool) -> Result<Skipped, JournalError> {
+        let mut skipped = Skipped::default();
         for block in self.blocks()? {
-            let block = block?;
-            for (id, record) in block.records().map_err(|error| block.error(error))? {
+            for (id, record) in skipped.records(block)? {
                 if !visit(id, record) {
-                    return Ok(());
+                    return Ok(skipped);
                 }
             }
         }
-        Ok(())
+        Ok(skipped)
     }
 
     /// The newest records, at most about `limit`, newest last: what is on its way and the last segment's end.
@@ -448,10 +496,10 @@ impl Journal {
         let mut newest: Vec<Vec<(RecordId, Record)>> =
             waiting.iter().map(|bytes| Record::decode_all(bytes)).collect();
         let mut blocks = files::NewestFirst::new(paths);
+        let mut skipped = Skipped::default();
         while count < limit {
             let Some(block) = blocks.next() else { break };
-            let block = block?;
-            let records = block.records().map_err(|error| block.error(error))?;
+            let records = skipped.records(block)?;
             count += records.len();
             newest.push(records);
         }
@@ -478,7 +526,9 @@ impl Journal {
         self.sync()?;
         let segments =
             self.shared.lock().segments.iter().map(|it| (it.path.clone(), it.summary.bytes)).collect();
-        snapshot::snapshot_of(&self.shared.directory, segments, target)
+        self.shared.note_segments(None)?;
+        let manifest = self.shared.manifest().clone();
+        snapshot::snapshot_of(&self.shared.directory, segments, Some(manifest), target)
     }
 
     /// How much there is.
@@ -496,7 +546,10 @@ impl Journal {
 
     /// Writes and syncs everything and stops the threads. A segment that is becoming columns stays rows.
     pub fn close(&self) -> Result<(), JournalError> {
-        let result = self.sync();
+        let is_open = !self.shared.lock().closing;
+        // How much the newest segment has by now, so that it is noticed if it had less.
+        let result =
+            self.sync().and_then(|()| if is_open { self.shared.note_segments(None) } else { Ok(()) });
         self.shared.stop();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
@@ -552,6 +605,33 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn manifest(&self) -> MutexGuard<'_, Manifest> {
+        // It is replaced whole.
+        self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes down which segments there are, with one that is being begun, and how many records each has at least.
+    fn note_segments(&self, begun: Option<RecordId>) -> Result<(), JournalError> {
+        let mut manifest = self.manifest();
+        let mut there: BTreeMap<RecordId, u64> =
+            self.lock().segments.iter().map(|file| (file.first, file.summary.records)).collect();
+        there.extend(begun.map(|first| (first, 0)));
+        let mut changed = manifest.clone();
+        changed.add(there);
+        if changed != *manifest {
+            changed.write(&self.directory)?;
+            *manifest = changed;
+        }
+        Ok(())
+    }
+
+    /// Writes down that a segment, and all before it, are not kept any more.
+    fn forget_segments(&self, up_to: RecordId) -> Result<(), JournalError> {
+        let mut manifest = self.manifest();
+        manifest.forget(up_to);
+        manifest.write(&self.directory)
+    }
+
     /// Tells the threads to end.
     fn stop(&self) {
         self.lock().closing = true;
@@ -571,6 +651,8 @@ pub fn bare_columns(bytes: Vec<u8>) -> Result<Vec<Block>, SegmentError> {
     Ok((0..columns.groups()).filter_map(|number| Block::of_columns(&columns, number)).collect())
 }
 
+/// What the name of a file with a version's settings ends in.
+const PIPELINE_SUFFIX: &str = ".pipeline.txt";
 /// What the name of a description ends in.
 const DESCRIPTION_SUFFIX: &str = ".rows.json";
 
@@ -580,10 +662,21 @@ fn description_file(version: &str) -> String {
 
 fn read_description(directory: &Path, version: &str) -> Result<Description, JournalError> {
     let path = directory.join(description_file(version));
-    let file = fs::File::open(&path).map_err(io_error(&path))?;
-    let mut bytes = Vec::new();
-    file.take(SIDE_FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(io_error(&path))?;
+    let bytes = read_side_file(&path)?;
     serde_json::from_slice(&bytes).map_err(|error| io_error(&path)(io::Error::other(error)))
+}
+
+/// What a file beside the segments says, if it is as it was written.
+fn read_side_file(path: &Path) -> Result<Vec<u8>, JournalError> {
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(io_error(path))?;
+    file.take(SIDE_FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(io_error(path))?;
+    disk::unseal(&bytes).map(<[u8]>::to_vec).ok_or_else(|| damaged_side_file(path, bytes.len()))
+}
+
+fn damaged_side_file(path: &Path, length: usize) -> JournalError {
+    let stretch = Stretch { from: 0, to: length as u64, records: 0, is_tail: false };
+    JournalError::Damaged(stretch.in_file(path))
 }
 
 fn sync_directory(path: &Path) -> Result<(), JournalError> {

@@ -8,17 +8,18 @@ use event::Time;
 
 use super::block::{Block, Head, LEVEL_ROWS, compress};
 use super::columns::{Columns, Form};
-use super::{JournalError, Record, io_error, segment_error};
+use super::{Damage, JournalError, Record, io_error, segment_error};
 use crate::id::RecordId;
 
 const MAGIC: [u8; 8] = *b"TOLLJRNL";
-/// Of rows and columns alike. In 1 decisions had no effects, and all segments rows; in 2 all blocks were rows.
-pub(super) const VERSION: u32 = 3;
-/// The first in which a block can be columns.
-const VERSION_OF_COLUMNS: u32 = 3;
-const HEAD_BYTES: usize = 12;
-/// Length, raw length, count, first id, last id, arrival, checksum.
-pub(super) const BLOCK_HEAD_BYTES: usize = 4 + 4 + 4 + 8 + 8 + 8 + 4;
+/// Of blocks and columns alike. There is no other.
+pub(super) const VERSION: u32 = 4;
+/// Magic, version, checksum.
+const HEAD_BYTES: usize = 16;
+/// Begins every block, so that it is found behind bytes that cannot be read.
+const MARK: [u8; 4] = [0xf5, 0x54, 0x48, 0x6a];
+/// Mark, checksum of the head, place, length, raw length, count, first id, last id, arrival, checksum of the content.
+pub(super) const BLOCK_HEAD_BYTES: usize = 4 + 4 + 8 + 4 + 4 + 4 + 8 + 8 + 8 + 4;
 /// Largest block content, so that a damaged or hostile length costs no memory.
 const RAW_BYTES_MAX: usize = 128 << 20;
 
@@ -28,9 +29,9 @@ pub enum SegmentError {
     /// It does not begin like a segment.
     #[error("this is not a journal segment")]
     Magic,
-    /// A newer program wrote it.
-    #[error("format {0} is newer than this program, which reads up to {VERSION}; use the newer program")]
-    Newer(u32),
+    /// Another release wrote it.
+    #[error("format {0} is not that of this program, which is {VERSION}; use the release that wrote it")]
+    Other(u32),
     /// A checksum, lengths or content of a block or a column do not fit.
     #[error("what begins at byte {0} is damaged")]
     Damaged(u64),
@@ -39,36 +40,259 @@ pub enum SegmentError {
     Io(#[from] io::Error),
 }
 
-/// The blocks of a segment one after another; ends after the first that is damaged.
-#[derive(Debug)]
-pub struct Blocks<R> {
-    reader: R,
-    version: u32,
-    at: u64,
-    failed: bool,
+/// Bytes of a segment that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// First byte.
+    pub from: u64,
+    /// Byte behind the last.
+    pub to: u64,
+    /// Records in it, as far as it says.
+    pub records: u64,
+    /// No block follows: it may be what was being written when the process was killed.
+    pub is_tail: bool,
 }
 
-impl<R: Read> Blocks<R> {
-    /// Reads a segment's head. Reads in small pieces: give it a buffered reader.
+impl Stretch {
+    /// A loss in this file.
+    pub(super) fn in_file(self, path: &Path) -> Damage {
+        let Stretch { from, to, records, .. } = self;
+        Damage { segment: name_of(path), from, to, records }
+    }
+}
+
+/// A file's name without its directory.
+pub(super) fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// What comes next in a segment.
+#[derive(Debug)]
+pub enum Piece<T> {
+    /// Something that is as it was written.
+    Sound(T),
+    /// Something that is not.
+    Damaged(Stretch),
+}
+
+/// The blocks of a segment one after another, and the stretches between them that cannot be read. Behind such a stretch
+/// it goes on with the next block that begins where it says.
+#[derive(Debug)]
+pub struct Blocks<R> {
+    reader: BufReader<R>,
+    at: u64,
+    length: u64,
+}
+
+impl<R: Read + Seek> Blocks<R> {
+    /// Reads a segment's head. A damaged one costs nothing but itself.
+    ///
+    /// # Errors
+    /// [`SegmentError::Other`] for the head of another format.
     pub fn new(mut reader: R) -> Result<Blocks<R>, SegmentError> {
+        let length = reader.seek(SeekFrom::End(0))?;
+        reader.rewind()?;
         let mut head = [0; HEAD_BYTES];
-        if read_up_to(&mut reader, &mut head)? < HEAD_BYTES || !head.starts_with(&MAGIC) {
-            return Err(SegmentError::Magic);
+        let got = read_up_to(&mut reader, &mut head)?;
+        let version = u32_at(&head, MAGIC.len());
+        let is_sound = got == HEAD_BYTES && crc32fast::hash(&head[..12]) == u32_at(&head, 12);
+        // Formats before this had no checksum here.
+        if head.starts_with(&MAGIC) && version != VERSION && (is_sound || (1..VERSION).contains(&version)) {
+            return Err(SegmentError::Other(version));
         }
-        match u32_at(&head, MAGIC.len()) {
-            0 => Err(SegmentError::Magic),
-            version if version <= VERSION => {
-                Ok(Blocks { reader, version, at: HEAD_BYTES as u64, failed: false })
+        let at = if is_sound && head.starts_with(&MAGIC) { HEAD_BYTES as u64 } else { 0 };
+        Ok(Blocks { reader: BufReader::new(reader), at, length })
+    }
+
+    /// Whether the segment's own head is as it was written, before anything else is read.
+    fn has_head(&self) -> bool {
+        self.at > 0
+    }
+
+    fn seek(&mut self, at: u64) -> io::Result<()> {
+        let now = self.reader.stream_position()?;
+        self.reader.seek_relative(at.wrapping_sub(now) as i64)?;
+        self.at = at;
+        Ok(())
+    }
+
+    /// The next block's head; its content is passed over unread and unchecked.
+    fn next_head(&mut self) -> io::Result<Option<Piece<BlockHead>>> {
+        if self.at >= self.length {
+            return Ok(None);
+        }
+        let from = self.at;
+        self.seek(from)?;
+        let mut bytes = [0; BLOCK_HEAD_BYTES];
+        let got = read_up_to(&mut self.reader, &mut bytes)?;
+        let head = if got == BLOCK_HEAD_BYTES { BlockHead::read(&bytes, from) } else { None };
+        let (to, records, is_tail) = match head {
+            Some(head) if head.end() <= self.length => {
+                self.at = head.end();
+                return Ok(Some(Piece::Sound(head)));
             }
-            newer => Err(SegmentError::Newer(newer)),
+            // Its end is missing, and with it all that could follow.
+            Some(head) => (self.length, u64::from(head.count), true),
+            None => match self.search(from + 1)? {
+                Some(next) => (next, 0, false),
+                None => (self.length, 0, true),
+            },
+        };
+        self.at = to;
+        Ok(Some(Piece::Damaged(Stretch { from, to, records, is_tail })))
+    }
+
+    /// Where the next block begins at or behind a place.
+    fn search(&mut self, from: u64) -> io::Result<Option<u64>> {
+        const PART: usize = 64 << 10;
+        let mut bytes = Vec::with_capacity(PART + BLOCK_HEAD_BYTES);
+        let mut at = from;
+        while at + BLOCK_HEAD_BYTES as u64 <= self.length {
+            self.seek(at)?;
+            bytes.clear();
+            self.reader.by_ref().take((PART + BLOCK_HEAD_BYTES) as u64).read_to_end(&mut bytes)?;
+            let heads = bytes.windows(BLOCK_HEAD_BYTES).enumerate();
+            let mut marked = heads.filter(|(_, head)| head.starts_with(&MARK));
+            if let Some((found, _)) =
+                marked.find(|(offset, head)| BlockHead::read(head, at + *offset as u64).is_some())
+            {
+                return Ok(Some(at + found as u64));
+            }
+            at += PART as u64;
         }
+        Ok(None)
+    }
+
+    /// The block that has this head, or that it is damaged.
+    fn content(&mut self, head: &BlockHead) -> io::Result<Piece<Block>> {
+        self.seek(head.at + BLOCK_HEAD_BYTES as u64)?;
+        // As much as was found plausible.
+        let mut content = vec![0; head.length as usize];
+        let got = read_up_to(&mut self.reader, &mut content)?;
+        self.at = head.end();
+        let block = (got == content.len() && crc32fast::hash(&content) == head.content_crc)
+            .then(|| head.block(content))
+            .flatten();
+        Ok(block.map_or_else(|| Piece::Damaged(head.stretch(self.length)), Piece::Sound))
+    }
+
+    /// The block that begins here.
+    pub(super) fn block_at(&mut self, at: u64) -> io::Result<Option<Piece<Block>>> {
+        self.at = at;
+        self.next_piece()
+    }
+
+    fn next_piece(&mut self) -> io::Result<Option<Piece<Block>>> {
+        Ok(match self.next_head()? {
+            Some(Piece::Sound(head)) => Some(self.content(&head)?),
+            Some(Piece::Damaged(stretch)) => Some(Piece::Damaged(stretch)),
+            None => None,
+        })
+    }
+}
+
+impl<R: Read + Seek> Iterator for Blocks<R> {
+    type Item = io::Result<Piece<Block>>;
+
+    /// The next piece. An error of the system ends them.
+    fn next(&mut self) -> Option<io::Result<Piece<Block>>> {
+        let piece = self.next_piece().transpose();
+        if matches!(piece, Some(Err(_))) {
+            self.at = self.length;
+        }
+        piece
+    }
+}
+
+/// The head of a block, as it is on disk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockHead {
+    at: u64,
+    length: u32,
+    raw_bytes: u32,
+    count: u32,
+    first: RecordId,
+    last: RecordId,
+    arrival: Time,
+    content_crc: u32,
+}
+
+impl BlockHead {
+    /// Reads the head of a block that begins at a place; `None` for bytes that are none, or that of another place.
+    fn read(bytes: &[u8], at: u64) -> Option<BlockHead> {
+        let is_sound = bytes.starts_with(&MARK)
+            && bytes.get(8..BLOCK_HEAD_BYTES).map(crc32fast::hash) == Some(u32_at(bytes, 4))
+            && u64_at(bytes, 8) == at;
+        let head = BlockHead {
+            at,
+            length: u32_at(bytes, 16),
+            raw_bytes: u32_at(bytes, 20),
+            count: u32_at(bytes, 24),
+            first: RecordId(u64_at(bytes, 28)),
+            last: RecordId(u64_at(bytes, 36)),
+            arrival: Time(u64_at(bytes, 44) as i64),
+            content_crc: u32_at(bytes, 52),
+        };
+        let (length, raw_bytes) = (head.length as usize, head.raw_bytes as usize);
+        let is_plausible = match raw_bytes {
+            0 => length <= RAW_BYTES_MAX,
+            _ => {
+                raw_bytes <= RAW_BYTES_MAX
+                    && length <= zstd::zstd_safe::compress_bound(raw_bytes)
+                    && head.count as usize <= raw_bytes
+            }
+        };
+        (is_sound && is_plausible).then_some(head)
+    }
+
+    fn write(&self) -> Vec<u8> {
+        let mut rest = Vec::with_capacity(BLOCK_HEAD_BYTES);
+        rest.extend_from_slice(&self.at.to_le_bytes());
+        for word in [self.length, self.raw_bytes, self.count] {
+            rest.extend_from_slice(&word.to_le_bytes());
+        }
+        rest.extend_from_slice(&self.first.0.to_le_bytes());
+        rest.extend_from_slice(&self.last.0.to_le_bytes());
+        rest.extend_from_slice(&self.arrival.0.to_le_bytes());
+        rest.extend_from_slice(&self.content_crc.to_le_bytes());
+        [&MARK[..], &crc32fast::hash(&rest).to_le_bytes(), &rest].concat()
+    }
+
+    fn end(&self) -> u64 {
+        self.at + BLOCK_HEAD_BYTES as u64 + u64::from(self.length)
+    }
+
+    /// The whole block as one that cannot be read, in a file of this length.
+    fn stretch(&self, length: u64) -> Stretch {
+        let to = self.end();
+        Stretch { from: self.at, to, records: u64::from(self.count), is_tail: to >= length }
+    }
+
+    fn head(&self) -> Head {
+        Head {
+            first: self.first,
+            last: self.last,
+            arrival: self.arrival,
+            count: self.count,
+            at: self.at,
+            length: u64::from(self.length),
+        }
+    }
+
+    fn block(&self, content: Vec<u8>) -> Option<Block> {
+        if self.raw_bytes > 0 {
+            return Some(Block::of_rows(self.head(), content, self.raw_bytes as usize));
+        }
+        let columns = Columns::of(Box::new(content), Form::Sealed).ok()?;
+        // Its records would be taken for copied, and the block for done with.
+        (columns.records_count() == u64::from(self.count)).then(|| Block::of_file(self.head(), columns))
     }
 }
 
 /// Opens a segment file; `None` for one that is not there any more, as it was too old to be kept.
 pub(super) fn open(path: &Path) -> Result<Option<FileBlocks>, JournalError> {
     match File::open(path) {
-        Ok(file) => Blocks::new(BufReader::new(file)).map(Some).map_err(segment_error(path)),
+        Ok(file) => Blocks::new(file).map(Some).map_err(segment_error(path)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(io_error(path)(error)),
     }
@@ -80,96 +304,6 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|part| part.try_into().ok()).map_or(0, u64::from_le_bytes)
-}
-
-impl<R: Read> Blocks<R> {
-    /// The bytes of the next head, what they say, and how long the content is uncompressed.
-    fn read_head(&mut self) -> Result<Option<([u8; BLOCK_HEAD_BYTES], Head, usize)>, SegmentError> {
-        let mut bytes = [0; BLOCK_HEAD_BYTES];
-        let got = read_up_to(&mut self.reader, &mut bytes)?;
-        if got == 0 {
-            return Ok(None);
-        }
-        let (length, raw_bytes) = (u32_at(&bytes, 0) as usize, u32_at(&bytes, 4) as usize);
-        let head = Head {
-            length: length as u64,
-            count: u32_at(&bytes, 8),
-            first: RecordId(u64_at(&bytes, 12)),
-            last: RecordId(u64_at(&bytes, 20)),
-            arrival: Time(u64_at(&bytes, 28) as i64),
-            at: self.at,
-        };
-        let plausible = match raw_bytes {
-            0 => self.version >= VERSION_OF_COLUMNS && length <= RAW_BYTES_MAX,
-            _ => {
-                raw_bytes <= RAW_BYTES_MAX
-                    && length <= zstd::zstd_safe::compress_bound(raw_bytes)
-                    && head.count as usize <= raw_bytes
-            }
-        };
-        if got < BLOCK_HEAD_BYTES || !plausible {
-            return Err(SegmentError::Damaged(self.at));
-        }
-        Ok(Some((bytes, head, raw_bytes)))
-    }
-
-    fn read(&mut self) -> Result<Option<Block>, SegmentError> {
-        let Some((bytes, head, raw_bytes)) = self.read_head()? else { return Ok(None) };
-        // As much as was found plausible.
-        let mut content = vec![0; head.length as usize];
-        let got = read_up_to(&mut self.reader, &mut content)?;
-        let mut hasher = crc32fast::Hasher::new();
-        hasher.update(&bytes[..BLOCK_HEAD_BYTES - 4]);
-        hasher.update(&content);
-        if got < content.len() || hasher.finalize() != u32_at(&bytes, BLOCK_HEAD_BYTES - 4) {
-            return Err(SegmentError::Damaged(self.at));
-        }
-        self.at += BLOCK_HEAD_BYTES as u64 + head.length;
-        if raw_bytes > 0 {
-            return Ok(Some(Block::of_rows(head, content, raw_bytes)));
-        }
-        let columns = Columns::of(Box::new(content), Form::Sealed);
-        // Its records would be taken for copied, and the block for done with.
-        let columns = columns.ok().filter(|columns| columns.records_count() == u64::from(head.count));
-        let columns = columns.ok_or(SegmentError::Damaged(head.at))?;
-        Ok(Some(Block::of_file(head, columns)))
-    }
-}
-
-impl<R: Read + Seek> Blocks<BufReader<R>> {
-    /// The next block's head; its content is passed over unread and unchecked.
-    fn next_head(&mut self) -> Result<Option<Head>, SegmentError> {
-        let Some((_, head, _)) = self.read_head()? else { return Ok(None) };
-        self.reader.seek_relative(head.length as i64)?;
-        self.at += BLOCK_HEAD_BYTES as u64 + head.length;
-        Ok(Some(head))
-    }
-
-    /// Goes on at a block that begins here.
-    fn seek(&mut self, at: u64) -> Result<(), SegmentError> {
-        self.reader.seek(SeekFrom::Start(at))?;
-        self.at = at;
-        Ok(())
-    }
-
-    /// The block that begins here.
-    pub(super) fn block_at(&mut self, at: u64) -> Result<Option<Block>, SegmentError> {
-        self.seek(at)?;
-        self.read()
-    }
-}
-
-impl<R: Read> Iterator for Blocks<R> {
-    type Item = Result<Block, SegmentError>;
-
-    fn next(&mut self) -> Option<Result<Block, SegmentError>> {
-        if self.failed {
-            return None;
-        }
-        let block = self.read().transpose();
-        self.failed = matches!(block, Some(Err(_)));
-        block
-    }
 }
 
 fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
@@ -186,55 +320,50 @@ fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 /// The blocks of a file.
-pub(super) type FileBlocks = Blocks<BufReader<File>>;
+pub(super) type FileBlocks = Blocks<File>;
 
 impl FileBlocks {
-    /// Where the blocks of a segment begin. Of one that may be written to, what is just being written, or torn, is left
-    /// out.
-    pub(super) fn begins(&mut self, path: &Path, growing: bool) -> Result<Vec<u64>, JournalError> {
-        let length = self.reader.get_ref().metadata().map_err(io_error(path))?.len();
-        let mut begins = Vec::new();
-        loop {
-            match self.next_head() {
-                Ok(Some(head)) if self.at <= length => begins.push(head.at),
-                Ok(None) => break,
-                Ok(Some(_)) | Err(SegmentError::Damaged(_)) if growing => break,
-                Ok(Some(head)) => return Err(segment_error(path)(SegmentError::Damaged(head.at))),
-                Err(error) => return Err(segment_error(path)(error)),
+    /// Where the blocks of a segment begin, and the stretches that are no block's, in their order. Of one that may be
+    /// written to, what is just being written, or torn, is left out.
+    pub(super) fn places(&mut self, growing: bool) -> io::Result<Vec<Piece<u64>>> {
+        let mut places = Vec::new();
+        while let Some(piece) = self.next_head()? {
+            match piece {
+                Piece::Sound(head) => places.push(Piece::Sound(head.at)),
+                Piece::Damaged(stretch) if growing && stretch.is_tail => {}
+                Piece::Damaged(stretch) => places.push(Piece::Damaged(stretch)),
             }
         }
-        Ok(begins)
+        Ok(places)
     }
 
-    /// The record of this id among the blocks from `at` to `end`.
-    pub(super) fn find(mut self, at: u64, end: u64, id: RecordId) -> Result<Option<Record>, SegmentError> {
-        self.seek(at.max(HEAD_BYTES as u64))?;
+    /// The record of this id among the blocks from `at` to `end`. Blocks that cannot be read are passed over.
+    pub(super) fn find(mut self, at: u64, end: u64, id: RecordId) -> io::Result<Option<Record>> {
+        self.at = at;
         while self.at < end {
-            let start = self.at;
-            let Some(head) = self.next_head()? else { break };
+            let Some(piece) = self.next_head()? else { break };
+            let Piece::Sound(head) = piece else { continue };
             if !(head.first..=head.last).contains(&id) {
                 continue;
             }
-            let found = self.block_at(start)?.map(|block| block.find(id)).transpose()?.flatten();
-            if found.is_some() {
-                return Ok(found);
+            if let Piece::Sound(block) = self.content(&head)?
+                && let Ok(Some(record)) = block.find(id)
+            {
+                return Ok(Some(record));
             }
         }
         Ok(None)
     }
 }
 
-/// Whether a file is a segment of which not even the head is written.
-pub(super) fn is_begun(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|file| file.len() < HEAD_BYTES as u64)
-}
-
 /// What a segment holds. One without records is from the end of time.
 #[derive(Clone, Debug)]
 pub(super) struct Summary {
-    /// The version of the format that the file has.
-    pub(super) version: u32,
+    /// Something of it cannot be read, or is of another kind: nothing is added to it any more.
+    pub(super) is_closed: bool,
     pub(super) bytes: u64,
+    /// Records in blocks that say how many they are.
+    pub(super) records: u64,
     pub(super) last: Option<RecordId>,
     /// Earliest arrival of a block.
     pub(super) from: Time,
@@ -247,18 +376,19 @@ const INDEX_BYTES: u64 = 256 << 10;
 
 impl Summary {
     pub(super) fn empty() -> Summary {
-        Summary::unknown(HEAD_BYTES as u64)
+        Summary { is_closed: false, ..Summary::unknown(HEAD_BYTES as u64) }
     }
 
     /// Of a file of so many bytes.
     pub(super) fn unknown(bytes: u64) -> Summary {
-        Summary { version: VERSION, bytes, last: None, from: Time(i64::MAX), index: Vec::new() }
+        Summary { is_closed: true, bytes, records: 0, last: None, from: Time(i64::MAX), index: Vec::new() }
     }
 
     /// Takes in a block that was read or written.
     pub(super) fn add(&mut self, head: &Head) {
         self.last = self.last.max(Some(head.last));
         self.from = self.from.min(head.arrival);
+        self.records += u64::from(head.count);
         self.bytes = head.at + BLOCK_HEAD_BYTES as u64 + head.length;
         match self.index.last_mut() {
             Some((first, at)) if head.at - *at < INDEX_BYTES => *first = (*first).min(head.first),
@@ -275,114 +405,112 @@ impl Summary {
     }
 }
 
-/// Reads what a segment holds, and how many bytes of a torn tail were cut off. The newest segment is checked byte
-/// by byte and what follows its last whole block is cut off; of an older one only the heads are read, and damage
-/// is left as it is for readers to report.
-pub(super) fn summary(path: &Path, newest: bool) -> Result<(Summary, u64), JournalError> {
-    let length = std::fs::metadata(path).map_err(io_error(path))?.len();
-    let mut summary = Summary::empty();
-    if newest && length < HEAD_BYTES as u64 {
-        // A crash between making the file and writing its head.
-        Writer::create(path)?;
-        return Ok((summary, length));
-    }
-    let Some(mut blocks) = open(path)? else { return Ok((summary, 0)) };
-    summary.version = blocks.version;
-    loop {
-        let head = if newest {
-            blocks.read().map(|block| block.map(|block| block.head))
-        } else {
-            blocks.next_head()
-        };
-        match head {
-            Ok(Some(head)) => summary.add(&head),
-            Ok(None) => break,
-            Err(SegmentError::Io(error)) => return Err(io_error(path)(error)),
-            Err(_) => break,
-        }
-    }
-    if newest && summary.bytes < length {
-        let file = OpenOptions::new().write(true).open(path).map_err(io_error(path))?;
-        file.set_len(summary.bytes).and_then(|()| file.sync_all()).map_err(io_error(path))?;
-        return Ok((summary.clone(), length - summary.bytes));
-    }
-    summary.bytes = length;
-    Ok((summary, 0))
+/// What [`summary`] found wrong with a segment.
+#[derive(Debug, Default)]
+pub(super) struct Wounds {
+    /// Stretches that cannot be read, and have blocks behind them, or are in a segment that is closed.
+    pub(super) damage: Vec<Damage>,
+    /// Bytes of a tail that were cut off, and the file that has them now.
+    pub(super) torn: Option<(PathBuf, u64)>,
 }
 
-/// What [`check`] found in a segment.
-#[derive(Debug, Default)]
-pub(super) struct Checked {
-    /// Length of the file.
-    pub(super) bytes: u64,
-    /// Intact blocks.
-    pub(super) blocks: u64,
-    /// Stretches that cannot be read: first byte, byte behind the last, and how many records were in there as far as
-    /// it says.
-    pub(super) damage: Vec<(u64, u64, u64)>,
-    /// From here on there is no block: what was being written when the process was killed, or a damaged head.
-    pub(super) tail: Option<u64>,
+/// Reads what a segment holds. The newest segment is checked byte by byte, and what follows its last whole block is put
+/// into a file beside; of an older one only the heads are read. Whatever else is damaged is left as it is, for readers to
+/// pass over.
+pub(super) fn summary(path: &Path, newest: bool) -> Result<(Summary, Wounds), JournalError> {
+    let (mut summary, mut wounds) = (Summary::empty(), Wounds::default());
+    let Some(mut blocks) = open(path)? else { return Ok((summary, wounds)) };
+    summary.is_closed = !blocks.has_head();
+    let failed = io_error(path);
+    let mut read = || {
+        while let Some(piece) = if newest { blocks.next_whole()? } else { blocks.next_head()? } {
+            match piece {
+                Piece::Sound(head) => summary.add(&head.head()),
+                Piece::Damaged(stretch) if newest && stretch.is_tail => {
+                    wounds.torn = cut(path, stretch.from)?.map(|kept| (kept, stretch.to - stretch.from));
+                }
+                Piece::Damaged(stretch) => wounds.damage.push(stretch.in_file(path)),
+            }
+        }
+        Ok(())
+    };
+    read().map_err(failed)?;
+    summary.is_closed |= !wounds.damage.is_empty();
+    if wounds.torn.is_none() {
+        summary.bytes = blocks.length;
+    }
+    Ok((summary, wounds))
+}
+
+impl FileBlocks {
+    /// The next block's head, if its content is whole.
+    fn next_whole(&mut self) -> io::Result<Option<Piece<BlockHead>>> {
+        let Some(piece) = self.next_head()? else { return Ok(None) };
+        let Piece::Sound(head) = piece else { return Ok(Some(piece)) };
+        Ok(Some(match self.content(&head)? {
+            Piece::Sound(_) => Piece::Sound(head),
+            Piece::Damaged(stretch) => Piece::Damaged(stretch),
+        }))
+    }
+}
+
+/// What the name of a file ends in that has the cut off end of a segment.
+pub(super) const TORN: &str = "torn";
+
+/// Cuts a segment off, and keeps what is behind in a file beside it, whose name is returned.
+fn cut(path: &Path, at: u64) -> io::Result<Option<PathBuf>> {
+    let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+    let length = file.metadata()?.len();
+    // Not even a head: a crash between making the file and writing it.
+    let kept = (at >= HEAD_BYTES as u64).then(|| path.with_extension(format!("{at}.{TORN}")));
+    if let Some(kept) = &kept {
+        let mut draft = disk::Draft::of(kept)?;
+        file.seek(SeekFrom::Start(at))?;
+        io::copy(&mut Read::by_ref(&mut file).take(length - at), &mut draft)?;
+        draft.place()?;
+    }
+    file.set_len(at)?;
+    if at < HEAD_BYTES as u64 {
+        file.rewind()?;
+        file.write_all(&head())?;
+    }
+    file.sync_all()?;
+    Ok(kept)
+}
+
+/// What a segment begins with.
+fn head() -> Vec<u8> {
+    let mut head = [&MAGIC[..], &VERSION.to_le_bytes()].concat();
+    head.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
+    head
 }
 
 /// Gets a block's place and its records.
-pub(super) type EachBlock<'a> = dyn FnMut(u64, &[(RecordId, Record)]) + 'a;
+pub(super) type EachBlock<'a> = dyn FnMut(&[(RecordId, Record)]) + 'a;
 
-/// Reads a whole segment and checks every block. Behind a damaged one it goes on where its head says that the next
-/// begins. `each` gets the records of intact blocks, `progress` the bytes read.
+/// Reads a whole segment, checks every block, and returns the stretches that cannot be read. `each` gets the records of
+/// intact blocks, `progress` the bytes read.
 pub(super) fn check(
     path: &Path,
     progress: &mut dyn FnMut(u64),
     each: &mut EachBlock<'_>,
-) -> Result<Checked, JournalError> {
-    let bytes = std::fs::metadata(path).map_err(io_error(path))?.len();
-    let mut checked = Checked { bytes, ..Checked::default() };
-    let mut blocks = match open(path) {
-        Ok(Some(blocks)) => blocks,
-        Ok(None) => return Ok(checked),
-        Err(JournalError::Segment { error: SegmentError::Magic, .. }) => {
-            if bytes < HEAD_BYTES as u64 {
-                checked.tail = Some(0);
-            } else {
-                checked.damage.push((0, bytes, 0));
-            }
-            return Ok(checked);
-        }
-        Err(error) => return Err(error),
-    };
-    loop {
-        let at = blocks.at;
-        progress(at);
-        let read =
-            blocks.read().and_then(|block| block.map(|block| Ok((block.records()?, block))).transpose());
-        match read {
-            Ok(None) => break,
-            Ok(Some((records, _))) => {
-                checked.blocks += 1;
-                each(at, &records);
-            }
-            Err(SegmentError::Damaged(_)) => {
-                let skipped = blocks.seek(at).and_then(|()| blocks.next_head());
-                match skipped {
-                    Ok(Some(head)) if blocks.at <= bytes => {
-                        let records = u64::from(head.count);
-                        match checked.damage.last_mut() {
-                            Some(last) if last.1 == at => (last.1, last.2) = (blocks.at, last.2 + records),
-                            _ => checked.damage.push((at, blocks.at, records)),
-                        }
-                    }
-                    Err(SegmentError::Io(error)) => return Err(io_error(path)(error)),
-                    _ => {
-                        checked.tail = Some(at);
-                        break;
-                    }
+) -> Result<Vec<Stretch>, JournalError> {
+    let mut damage: Vec<Stretch> = Vec::new();
+    let Some(mut blocks) = open(path)? else { return Ok(damage) };
+    while let Some(piece) = blocks.next_piece().map_err(io_error(path))? {
+        progress(blocks.at);
+        match piece {
+            Piece::Sound(block) => match block.records() {
+                Ok(records) => each(&records),
+                Err(_) => {
+                    let (from, to) = (block.head.at, blocks.at);
+                    damage.push(Stretch { from, to, records: u64::from(block.head.count), is_tail: false });
                 }
-            }
-            Err(SegmentError::Io(error)) => return Err(io_error(path)(error)),
-            Err(error) => return Err(segment_error(path)(error)),
+            },
+            Piece::Damaged(stretch) => damage.push(stretch),
         }
     }
-    progress(bytes);
-    Ok(checked)
+    Ok(damage)
 }
 
 /// Which records a block has.
@@ -424,9 +552,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn create(path: &Path) -> Result<Writer, JournalError> {
         let mut file = disk::create(path).map_err(io_error(path))?;
-        let mut head = MAGIC.to_vec();
-        head.extend_from_slice(&VERSION.to_le_bytes());
-        file.write_all(&head).and_then(|()| file.sync_all()).map_err(io_error(path))?;
+        file.write_all(&head()).and_then(|()| file.sync_all()).map_err(io_error(path))?;
         Ok(Writer { file, path: path.to_path_buf(), bytes: HEAD_BYTES as u64 })
     }
 
@@ -449,22 +575,20 @@ impl Writer {
 
     fn block(&mut self, of: &Extent, raw_bytes: usize, content: &[u8]) -> Result<Head, JournalError> {
         let Extent { first, last, arrival, count } = *of;
-        let mut head = Vec::with_capacity(BLOCK_HEAD_BYTES);
-        head.extend_from_slice(&(content.len() as u32).to_le_bytes());
-        head.extend_from_slice(&(raw_bytes as u32).to_le_bytes());
-        head.extend_from_slice(&count.to_le_bytes());
-        head.extend_from_slice(&first.0.to_le_bytes());
-        head.extend_from_slice(&last.0.to_le_bytes());
-        head.extend_from_slice(&arrival.0.to_le_bytes());
-        let mut hasher = crc32fast::Hasher::new();
-        hasher.update(&head);
-        hasher.update(content);
-        head.extend_from_slice(&hasher.finalize().to_le_bytes());
-        let written = self.file.write_all(&head).and_then(|()| self.file.write_all(content));
+        let head = BlockHead {
+            at: self.bytes,
+            length: content.len() as u32,
+            raw_bytes: raw_bytes as u32,
+            count,
+            first,
+            last,
+            arrival,
+            content_crc: crc32fast::hash(content),
+        };
+        let written = self.file.write_all(&head.write()).and_then(|()| self.file.write_all(content));
         written.map_err(io_error(&self.path))?;
-        let (at, length) = (self.bytes, content.len() as u64);
-        self.bytes += BLOCK_HEAD_BYTES as u64 + length;
-        Ok(Head { first, last, arrival, count, at, length })
+        self.bytes = head.end();
+        Ok(head.head())
     }
 
     pub(super) fn sync(&mut self) -> Result<(), JournalError> {

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use super::columns;
 use super::files::{self, segments_in};
-use super::segment::{self, Checked};
+use super::manifest::Manifest;
+use super::segment::{self, TORN, name_of};
 use super::{
-    Description, JournalError, Record, SIDE_FILE_BYTES_MAX, description_file, io_error, segment_error,
+    DESCRIPTION_SUFFIX, Damage, JournalError, Lack, PIPELINE_SUFFIX, Record, Stretch, columns, io_error,
+    read_description, read_side_file, repair, segment_error,
 };
 use crate::id::RecordId;
 
@@ -21,40 +22,45 @@ pub struct Verified {
     pub records: u64,
     /// What cannot be read.
     pub damage: Vec<Damage>,
-    /// Bytes of a torn tail, which a crash leaves: nothing that was promised. The next start cuts them off.
+    /// What once was there, and is not in [`Verified::damage`].
+    pub lacking: Vec<Lack>,
+    /// The list of segments is missing or damaged.
+    pub is_unlisted: bool,
+    /// The keys were made with another secret than the one beside.
+    pub is_of_another_secret: bool,
+    /// Bytes of a torn tail, which a crash leaves: nothing that was promised. The next start puts them aside.
     pub torn_bytes: u64,
+    /// Files with what was put aside, of torn tails or by a repair, and their bytes.
+    pub kept: Vec<(String, u64)>,
     /// Versions whose description is missing or cannot be read, and how many rows cannot be understood without it.
     pub undescribed: Vec<(String, u64)>,
-}
-
-/// A stretch of a segment that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// The file's name.
-    pub segment: String,
-    /// First byte.
-    pub from: u64,
-    /// Byte behind the last.
-    pub to: u64,
-    /// Records in it, as far as it says.
-    pub records: u64,
-    /// It is in the newest segment: the next start cuts off everything from there on.
-    pub cut: bool,
+    /// Other files beside the segments that are missing or not as they were written.
+    pub side_files: Vec<String>,
 }
 
 impl Verified {
     /// Whether nothing is lost.
     pub fn is_sound(&self) -> bool {
-        self.damage.is_empty() && self.undescribed.is_empty()
+        self.damage.is_empty()
+            && self.lacking.is_empty()
+            && self.undescribed.is_empty()
+            && self.side_files.is_empty()
+            && !self.is_unlisted
+            && !self.is_of_another_secret
     }
 }
 
-/// Reads all segments in a directory that no process has open, checks every block and column, and that
-/// every row has a description. Changes nothing. `progress` hears of bytes read and of all bytes.
+/// Reads all segments in a directory that no process has open, checks every block and column, that every row has a
+/// description, and that nothing is missing. Changes nothing. `secret` is the fingerprint of the secret, if there is one.
+/// `progress` hears of bytes read and of all bytes.
 ///
 /// # Errors
-/// What the operating system says, or a segment of a later release. Damage is in the answer.
-pub fn verify(directory: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified, JournalError> {
+/// What the operating system says, or a segment of another format. Damage is in the answer.
+pub fn verify(
+    directory: &Path,
+    secret: Option<u64>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Verified, JournalError> {
     let mut verified = Verified::default();
     if !directory.exists() {
         return Ok(verified);
@@ -64,83 +70,98 @@ pub fn verify(directory: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Ve
     let all: u64 = segments.iter().map(|(_, path)| length(path)).sum();
     let mut done = 0;
     let mut versions: BTreeMap<String, u64> = BTreeMap::new();
-    for (index, (_, path)) in segments.iter().enumerate() {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let mut count = |records: &[(RecordId, Record)]| {
-            verified.records += records.len() as u64;
-            for (_, record) in records {
+    let mut there: BTreeMap<RecordId, u64> = BTreeMap::new();
+    let mut tail: Option<Damage> = None;
+    for (index, (first, path)) in segments.iter().enumerate() {
+        let mut records = 0;
+        let stretches = read(path, &mut |at| progress(done + at, all), &mut |read| {
+            records += read.len() as u64;
+            for (_, record) in read {
                 if let Record::Decision(row) = record {
                     *versions.entry(row.version.clone()).or_default() += 1;
                 }
             }
-        };
-        verified.segments += 1;
-        if files::is_columnar(path) {
-            let file = fs::File::open(path).map_err(io_error(path))?;
-            let damaged = columns::check(file, &mut |at| progress(done + at, all), &mut count);
-            verified.damage.extend(damaged.map_err(segment_error(path))?.into_iter().map(|it| Damage {
-                segment: name.clone(),
-                from: it.from,
-                to: it.to,
-                records: it.records,
-                cut: false,
-            }));
-            done += length(path);
-            continue;
-        }
-        // Where each intact block begins, and how many records it has.
-        let mut blocks: Vec<(u64, u64)> = Vec::new();
-        let newest = index + 1 == segments.len();
-        let checked = segment::check(path, &mut |at| progress(done + at, all), &mut |at, records| {
-            if newest {
-                blocks.push((at, records.len() as u64));
-            }
-            count(records);
         })?;
-        done += checked.bytes;
-        report(&mut verified, name, newest, &checked, &blocks);
+        verified.segments += 1;
+        verified.records += records;
+        for stretch in stretches {
+            let damage = stretch.in_file(path);
+            match stretch.is_tail && index + 1 == segments.len() {
+                true => tail = Some(damage),
+                false => {
+                    records += damage.records;
+                    verified.damage.push(damage);
+                }
+            }
+        }
+        there.insert(*first, records);
+        done += length(path);
         progress(done, all);
     }
-    for (version, rows) in versions {
-        if !is_described(directory, &version)? {
-            verified.undescribed.push((version, rows));
-        }
+    let found = Manifest::read(directory)?;
+    verified.is_unlisted = found.is_lost(&segments);
+    match secret.map_or(Ok(Manifest::default()), |secret| found.known(secret, directory)) {
+        Ok(manifest) => verified.lacking = manifest.lacking(&there),
+        Err(JournalError::Secret(_)) => verified.is_of_another_secret = true,
+        Err(error) => return Err(error),
     }
+    if let Some(tail) = tail {
+        verified.add_tail(tail, segments.last().map(|(first, _)| *first));
+    }
+    verified.look_beside(directory)?;
+    let undescribed = versions.into_iter().filter(|(version, _)| !is_described(directory, version));
+    verified.undescribed.extend(undescribed);
     Ok(verified)
 }
 
-fn report(verified: &mut Verified, segment: String, newest: bool, checked: &Checked, blocks: &[(u64, u64)]) {
-    let end = checked.tail.map(|from| (from, checked.bytes, 0));
-    match checked.damage.first() {
-        // A crash tears the end of what was written last.
-        None if newest => verified.torn_bytes += end.map_or(0, |(from, to, _)| to - from),
-        // At the next start the segment ends before it.
-        Some((from, ..)) if newest && *from > 0 => {
-            let said: u64 = checked.damage.iter().map(|(.., records)| records).sum();
-            let intact: u64 = blocks.iter().filter(|(at, _)| at > from).map(|(_, records)| records).sum();
-            let (to, records) = (checked.bytes, said + intact);
-            verified.damage.push(Damage { segment, from: *from, to, records, cut: true });
+/// Reads a segment in whichever form it has, and returns what is damaged.
+fn read(
+    path: &Path,
+    progress: &mut dyn FnMut(u64),
+    each: &mut segment::EachBlock<'_>,
+) -> Result<Vec<Stretch>, JournalError> {
+    if !files::is_columnar(path) {
+        return segment::check(path, progress, each);
+    }
+    let file = fs::File::open(path).map_err(io_error(path))?;
+    columns::check(file, progress, each).map_err(segment_error(path))
+}
+
+impl Verified {
+    /// Takes in the end of the newest segment: a crash tears what was written last, unless more was there once.
+    fn add_tail(&mut self, tail: Damage, newest: Option<RecordId>) {
+        let lack = self.lacking.iter().position(|lack| Some(lack.first) == newest);
+        match lack {
+            None => self.torn_bytes += tail.to - tail.from,
+            Some(lack) => {
+                let Lack { records, .. } = self.lacking.remove(lack);
+                self.damage.push(Damage { records: records.max(tail.records), ..tail });
+            }
         }
-        _ => {
-            verified.damage.extend(checked.damage.iter().copied().chain(end).map(|(from, to, records)| {
-                Damage { segment: segment.clone(), from, to, records, cut: false }
-            }))
+    }
+
+    /// Looks at the files beside the segments.
+    fn look_beside(&mut self, directory: &Path) -> Result<(), JournalError> {
+        for entry in fs::read_dir(directory).map_err(io_error(directory))? {
+            let path = entry.map_err(io_error(directory))?.path();
+            let name = name_of(&path);
+            let is_sealed = name.ends_with(DESCRIPTION_SUFFIX) || name.ends_with(PIPELINE_SUFFIX);
+            if is_sealed && read_side_file(&path).is_err() {
+                self.side_files.push(name);
+            } else if let Some(version) = name.strip_suffix(DESCRIPTION_SUFFIX) {
+                let beside = format!("{version}{PIPELINE_SUFFIX}");
+                self.side_files.extend((!directory.join(&beside).exists()).then_some(beside));
+            } else if path.extension().is_some_and(|it| it == TORN || it == repair::DAMAGED) {
+                let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+                self.kept.push((name, bytes));
+            }
         }
+        self.side_files.sort_unstable();
+        self.kept.sort_unstable();
+        Ok(())
     }
 }
 
-fn is_described(directory: &Path, version: &str) -> Result<bool, JournalError> {
-    if !version.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-        return Ok(false);
-    }
-    let path = directory.join(description_file(version));
-    match fs::metadata(&path) {
-        Ok(metadata) if metadata.len() <= SIDE_FILE_BYTES_MAX => {
-            let bytes = fs::read(&path).map_err(io_error(&path))?;
-            Ok(serde_json::from_slice::<Description>(&bytes).is_ok())
-        }
-        Ok(_) => Ok(false),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(io_error(&path)(error)),
-    }
+fn is_described(directory: &Path, version: &str) -> bool {
+    version.bytes().all(|byte| byte.is_ascii_alphanumeric()) && read_description(directory, version).is_ok()
 }

@@ -9,7 +9,7 @@ use event::Time;
 use stats::Durability;
 
 use super::columns::{self, Form, Layout};
-use super::segment::{self, Extent, Summary, VERSION};
+use super::segment::{self, Extent, Summary};
 use super::{
     BLOCK_BYTES, GROUP_BYTES, JournalError, SegmentFile, Shared, State, convert, files, io_error,
     sync_directory,
@@ -260,10 +260,9 @@ impl Shared {
         };
         // The newest segment goes on unless it is full.
         let newest = self.lock().segments.last().and_then(|segment| {
-            let Summary { version, bytes, from, .. } = segment.summary;
+            let Summary { is_closed, bytes, from, .. } = segment.summary;
             let full = bytes >= self.plan.segment || extent.arrival - from >= self.plan.rotate;
-            // An earlier release must find out from the newest segment that there are others which it cannot read.
-            let goes_on = !full && version == VERSION && !files::is_columnar(&segment.path);
+            let goes_on = !full && !is_closed && !files::is_columnar(&segment.path);
             goes_on.then(|| segment.path.clone())
         });
         if newest.is_none()
@@ -280,6 +279,7 @@ impl Shared {
                 let path = self.directory.join(format!("{first}.{}", files::ROWS));
                 let writer = segment::Writer::create(&path).and_then(|writer| {
                     sync_directory(&self.directory)?;
+                    self.note_segments(Some(first))?;
                     Ok(writer)
                 });
                 // It will be made again under this name, or under that of an earlier record.

@@ -4,8 +4,7 @@
 //! directory, in the clear: whoever set one wants to read it. A posted one stands over one of the configuration.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
@@ -14,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{KeyError, LimitKey, LimitPlan};
 use crate::Engine;
-use crate::directory::{DirectoryError, io_error};
+use crate::directory::{DirectoryError, io_error, read_sealed};
 use crate::plan::Plan;
 
 /// Most exceptions that can be posted.
@@ -130,20 +129,13 @@ fn key(limit: &LimitPlan, values: &[String], secret: &Secret) -> Result<LimitKey
 
 /// Reads what was posted; nothing was yet in a new directory.
 pub(crate) fn read(path: &Path) -> Result<Vec<Exception>, DirectoryError> {
-    let mut bytes = Vec::new();
-    let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        file => file.map_err(io_error(path))?,
-    };
-    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(io_error(path))?;
-    serde_json::from_slice(&bytes).map_err(|error| {
-        let why = format!("{error}; restore it from a backup, or remove it: no posted exception then stands");
-        io_error(path)(io::Error::new(io::ErrorKind::InvalidData, why))
-    })
+    let bytes = read_sealed(path, FILE_BYTES_MAX, "no posted exception then stands")?;
+    let exceptions = bytes.map_or(Ok(Vec::new()), |bytes| serde_json::from_slice(&bytes));
+    exceptions.map_err(|error| DirectoryError::Damaged { path: path.into(), why: error.to_string() })
 }
 
 fn write(path: &Path, exceptions: &[Exception]) -> io::Result<()> {
-    disk::replace(path, &serde_json::to_vec_pretty(exceptions)?)
+    disk::replace(path, &disk::seal(&serde_json::to_vec_pretty(exceptions)?))
 }
 
 impl Engine {

@@ -14,13 +14,14 @@
 mod shelf;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
 use event::Time;
 use stats::IsOver;
 
 use crate::config::{Config, Document, Files, Layers, Problems};
-use crate::directory::{Directory, DirectoryError};
+use crate::directory::{Directory, DirectoryError, or_put_aside};
 use crate::metrics::ReloadLabel;
 use crate::plan::{NodePlan, Pipeline, Plan};
 use crate::{Comparison, Engine, EngineError, OpenError};
@@ -271,13 +272,26 @@ impl Plan {
     /// # Errors
     /// [`OpenError`] if what was posted cannot be read, or does not fit the configuration any more.
     pub fn in_force(self, directory: &Directory) -> Result<Plan, OpenError> {
-        resume(directory, self).map(|(plan, ..)| plan)
+        let mut told = Vec::new();
+        let resumed = resume(directory, self, &mut told);
+        told.iter().for_each(|told| tracing::warn!("{told}"));
+        resumed.map(|(plan, ..)| plan)
     }
 }
 
-pub(crate) fn resume(directory: &Directory, plan: Plan) -> Result<(Plan, State, Shelf, Config), OpenError> {
+/// Which files of what stands over the configuration are not as they were written, and what that costs.
+pub(crate) fn check_shelf(path: &Path) -> Vec<(PathBuf, String)> {
+    Shelf::new(path.to_path_buf()).check()
+}
+
+/// Puts what stands over the configuration's files in force again. A damaged list of it is put aside, and told.
+pub(crate) fn resume(
+    directory: &Directory,
+    plan: Plan,
+    told: &mut Vec<String>,
+) -> Result<(Plan, State, Shelf, Config), OpenError> {
     let shelf = Shelf::new(directory.rules_path());
-    let mut state = shelf.state()?;
+    let mut state = or_put_aside(shelf.state(), told)?;
     let stands = |it: &shelf::Standing| it.posted.is_some() || it.candidate.is_some() || it.back.is_some();
     if !state.pipelines.values().any(stands) {
         let config = plan.recipe.load(&Layers::default());

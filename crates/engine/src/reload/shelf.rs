@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::config::{Document, Kept, Layer, Layers};
-use crate::directory::{DirectoryError, io_error};
+use crate::directory::{DirectoryError, io_error, read_sealed};
 
 /// Largest state that is read.
 const STATE_BYTES_MAX: u64 = 1 << 30;
@@ -108,6 +108,11 @@ impl Version {
     }
 }
 
+/// The name of a kept file: its content's digest.
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The place where all that is kept.
 #[derive(Debug)]
 pub(crate) struct Shelf {
@@ -126,21 +131,44 @@ impl Shelf {
     /// The state; none was written yet in a new directory.
     pub(super) fn state(&self) -> Result<State, DirectoryError> {
         let path = self.state_path();
-        let bytes = match read(&path, STATE_BYTES_MAX) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(State::default()),
-            read => read.map_err(io_error(&path))?,
+        let bytes = read_sealed(&path, STATE_BYTES_MAX, "the configuration's files are then in force")?;
+        let state = bytes.map_or(Ok(State::default()), |bytes| serde_json::from_slice(&bytes));
+        state.map_err(|error| DirectoryError::Damaged { path, why: error.to_string() })
+    }
+
+    /// Which files are not as they were written, or missing, and what that costs.
+    pub(super) fn check(&self) -> Vec<(PathBuf, String)> {
+        let state = match self.state() {
+            Ok(state) => state,
+            Err(error) => return vec![error.parts()],
         };
-        serde_json::from_slice(&bytes).map_err(|error| {
-            let why = format!("{error}; restore it from a backup, or remove it: the files are then in force");
-            io_error(&path)(io::Error::new(io::ErrorKind::InvalidData, why))
-        })
+        let mut found = Vec::new();
+        for version in state.pipelines.values().flat_map(|standing| &standing.versions) {
+            let cost = format!("version {} cannot be gone back to", version.version);
+            let name = format!("{}.toml", version.version);
+            let mut lost = Vec::new();
+            lost.extend((!matches!(self.text(&name), Ok(Some(_)))).then_some(name));
+            let digests = version.sets.values().chain(version.models.values());
+            let is_other = |of: &&String| {
+                let bytes = read(&self.path.join(format!("{of}.file")), u64::MAX);
+                bytes.is_ok_and(|bytes| digest(&bytes) == **of)
+            };
+            lost.extend(digests.filter(|of| !is_other(of)).map(|of| format!("{of}.file")));
+            found.extend(lost.into_iter().map(|name| (self.path.join(name), cost.clone())));
+        }
+        found
+    }
+
+    /// A version's settings, if they are there.
+    fn text(&self, name: &str) -> Result<Option<Vec<u8>>, DirectoryError> {
+        read_sealed(&self.path.join(name), STATE_BYTES_MAX, "the version cannot be gone back to then")
     }
 
     /// Replaces the state, and removes what it does not name.
     pub(super) fn save(&self, state: &State) -> Result<(), DirectoryError> {
         let path = self.state_path();
         let bytes = serde_json::to_vec_pretty(state).map_err(io::Error::other).map_err(io_error(&path))?;
-        self.write("state.json", &bytes)?;
+        self.write("state.json", &disk::seal(&bytes))?;
         self.tidy(state).map_err(io_error(&self.path))
     }
 
@@ -166,12 +194,12 @@ impl Shelf {
         for (model, bytes) in models {
             kept.models.insert(model, self.keep_file(&bytes)?);
         }
-        self.write(&format!("{version}.toml"), text.as_bytes())?;
+        self.write(&format!("{version}.toml"), &disk::seal(text.as_bytes()))?;
         Ok(kept)
     }
 
     fn keep_file(&self, bytes: &[u8]) -> Result<String, DirectoryError> {
-        let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = digest(bytes);
         let name = format!("{digest}.file");
         if !self.path.join(&name).exists() {
             self.write(&name, bytes)?;
@@ -190,7 +218,11 @@ impl Shelf {
             let text = String::from_utf8(file(name)?).map_err(io::Error::other);
             text.map_err(io_error(&path))
         };
-        let mut kept = Kept { text: text(format!("{}.toml", version.version))?, ..Kept::default() };
+        let name = format!("{}.toml", version.version);
+        let missing = || io_error(&self.path.join(&name))(io::ErrorKind::NotFound.into());
+        let settings = String::from_utf8(self.text(&name)?.ok_or_else(missing)?).map_err(io::Error::other);
+        let settings = settings.map_err(io_error(&self.path.join(&name)))?;
+        let mut kept = Kept { text: settings, ..Kept::default() };
         for (set, digest) in &version.sets {
             kept.lists.insert(set.clone(), text(format!("{digest}.file"))?);
         }

@@ -64,7 +64,7 @@ fn one_subject_goes_and_all_else_stays() {
     assert!(erased.keys > 0 && erased.records.feedback > 0, "{erased:?}");
     assert_eq!(erase(false), Erased::default(), "all is gone");
 
-    let found = verify(&directory.journal_path(), &mut |_, _| ()).unwrap();
+    let found = verify(&directory.journal_path(), None, &mut |_, _| ()).unwrap();
     assert!(found.is_sound(), "{found:?}");
     let all = (decisions.len() + labelled) as u64;
     assert_eq!(found.records, all - erased.records.decisions - erased.records.feedback);

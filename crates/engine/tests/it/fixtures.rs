@@ -1,5 +1,5 @@
-//! Data directories that released formats wrote are read for ever. One is added with each new format, and none is
-//! ever written anew. `UPDATE=1 cargo test -p tollhouse-engine` writes the newest one where it is missing.
+//! A data directory that was written once is read for as long as there is its format, and says what it said.
+//! `UPDATE=1 cargo test -p tollhouse-engine` writes it where it is missing: remove it when a format changes.
 
 use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt;
@@ -7,19 +7,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::journal::Record;
-use engine::{Config, Directory, Engine, Explanation, Overrides, Plan};
+use engine::{Config, Directory, Engine, Explanation, Overrides, Plan, RecordId};
 use event::{Key, Kind, Shingle, Space, Span, Time, Value};
 use stats::{
     Add, Admit, Catalog, Column, Embedded, Layout, Ledger, Measure, Observation, Once, Quality, Reading,
     Request, Statistic, Track, Weight,
 };
-use store::log::{Log, Options};
-use store::{Device, FileDevice, MemoryDevice, v1};
+use store::FileDevice;
 
 use crate::pipeline::{CONFIG, NOW, decide_at, event, plan};
 
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name)
+fn fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/data")
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -35,10 +34,10 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// A copy of a fixture that can be opened; git does not keep the secret's mode.
-fn copied(name: &str) -> (tempfile::TempDir, PathBuf) {
+fn copied() -> (tempfile::TempDir, PathBuf) {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("data");
-    copy(&fixture(name), &path);
+    copy(&fixture(), &path);
     std::fs::set_permissions(path.join("secret"), std::fs::Permissions::from_mode(0o600)).unwrap();
     (parent, path)
 }
@@ -50,7 +49,7 @@ fn with_engine(path: &Path, act: impl FnOnce(&Engine)) {
     engine.close().unwrap();
 }
 
-/// What the writers of all fixtures did with a pipeline. Never change it: it tells what the stored bytes must mean.
+/// What the writer did with a pipeline. Never change it: it tells what the stored bytes must mean.
 fn write_pipeline(path: &Path) {
     let directory = Directory::create(path, &[]).unwrap();
     let engine = Engine::open(&directory, plan()).unwrap();
@@ -66,11 +65,6 @@ fn write_pipeline(path: &Path) {
 }
 
 fn check_pipeline(engine: &Engine) {
-    check_pipeline_and(engine, 0);
-}
-
-/// With so many records behind those of [`write_pipeline`].
-fn check_pipeline_and(engine: &Engine, more: usize) {
     let pipeline = Arc::clone(&engine.plan().pipelines[0]);
     let timeline = |kind: &str, value: &str| {
         pollster::block_on(engine.timeline(&pipeline, kind, value, NOW)).unwrap().timeline
@@ -88,8 +82,7 @@ fn check_pipeline_and(engine: &Engine, more: usize) {
     let mail = timeline("mail", "z@example.org").unwrap();
     assert_eq!(mail.buckets[0].counts, [1, 0, 1], "seen once, and complained about");
 
-    let records = engine.journal().unwrap().recent(1000).unwrap();
-    assert_eq!(records.len(), 302 + more);
+    let records = all(engine);
     let Explanation { facts, keys, event_id, verdict, .. } = engine.explain(records[300].0).unwrap();
     assert_eq!(event_id.as_deref(), Some("order-1"));
     assert!(
@@ -105,50 +98,6 @@ fn check_pipeline_and(engine: &Engine, more: usize) {
     let mut again = event("2001:db8::1", "z@example.org");
     again.id = Some("order-1".to_owned());
     assert!(decide_at(engine, again, NOW + Span::days(3)).duplicate);
-}
-
-#[test]
-fn format_1() {
-    let (_parent, path) = copied("data-1");
-    with_engine(&path, check_pipeline);
-    with_engine(&path, |engine| {
-        let records = engine.journal().unwrap().recent(1000).unwrap();
-        assert_eq!(records.len(), 303, "one more, which is a duplicate");
-    });
-}
-
-/// An upgrade that is killed or loses power anywhere is finished, or begun anew, when the directory is next opened.
-#[test]
-fn format_1_after_an_interrupted_upgrade() {
-    let stored = fixture("data-1").join("ledger");
-    let mut kept = [0, 0];
-    for successes in 0.. {
-        let device = MemoryDevice::new();
-        device.write("00000000.seg", &std::fs::read(stored.join("00000000.seg")).unwrap());
-        device.fail_after(successes);
-        let options = stats::Options {
-            memory_bytes: 1 << 20,
-            segment_bytes: 1024,
-            durability: stats::Durability::Sync,
-        };
-        let opened = Embedded::open(Arc::new(device.clone()), Catalog::builder().build(), options).is_ok();
-        let left = device.crash(successes);
-        let old = v1::present(&left).unwrap();
-        kept[usize::from(old)] += 1;
-        let (_parent, path) = copied("data-1");
-        let ledger = path.join("ledger");
-        std::fs::remove_file(ledger.join("00000000.seg")).unwrap();
-        for name in left.list().unwrap() {
-            std::fs::write(ledger.join(&name), left.read(&name).unwrap()).unwrap();
-        }
-        with_engine(&path, check_pipeline);
-        with_engine(&path, |engine| assert_eq!(engine.journal().unwrap().recent(1000).unwrap().len(), 303));
-        assert!(!v1::present(&FileDevice::open(&ledger).unwrap()).unwrap());
-        if opened {
-            break;
-        }
-    }
-    assert!(kept[0] > 0 && kept[1] > 5, "{kept:?}");
 }
 
 const SPACE: Space = Space(9);
@@ -222,7 +171,7 @@ fn observe(ledger: &Embedded, once: Option<u64>, observations: Vec<(Key, Time, A
     outcomes.outcomes().next().unwrap().readings
 }
 
-/// What the writer of the second fixture did with statistics of all forms. Never change it.
+/// What the writer did with statistics of all forms. Never change it.
 fn write_ledger(path: &Path) {
     let written = ledger(path);
     // A cell with columns, one with a single event, one with long entries.
@@ -331,41 +280,6 @@ fn check_ledger(ledger: &Embedded) {
 const FEW: [u64; 2] = [19, 29];
 const MANY: [u64; 2] = [20, 3012];
 
-#[test]
-fn format_2() {
-    let stored = fixture("data-2");
-    if !stored.exists() && std::env::var_os("UPDATE").is_some() {
-        write_pipeline(&stored);
-        write_ledger(&stored);
-    }
-    let (_parent, path) = copied("data-2");
-    let recovered = || {
-        let device: Arc<dyn Device> = Arc::new(FileDevice::open(path.join("ledger")).unwrap());
-        let (log, recovery) = Log::open(device, Options::default(), &mut |_| {}).unwrap();
-        log.close().unwrap();
-        assert!(recovery.losses.is_empty() && recovery.truncated_bytes == 0, "{recovery:?}");
-        recovery
-    };
-    let with = recovered();
-    assert!(with.segments > 3, "{with:?}");
-    assert_eq!((with.hints, with.floor), (with.segments, FLOOR.0), "{with:?}");
-    for hints in [true, false] {
-        let (_parent, path) = copied("data-2");
-        if !hints {
-            for entry in std::fs::read_dir(path.join("ledger")).unwrap().map(|entry| entry.unwrap().path()) {
-                if entry.extension().is_some_and(|extension| extension == "hint") {
-                    std::fs::remove_file(entry).unwrap();
-                }
-            }
-        }
-        let ledger = ledger(&path);
-        check_ledger(&ledger);
-        ledger.close().unwrap();
-        drop(ledger);
-        with_engine(&path, check_pipeline);
-    }
-}
-
 /// The pipeline with a rule that has effects, and every block a segment of its own.
 fn plan_with_effects() -> Plan {
     let rule = "[[rule]]\nname = \"TOLD\"\nwhen = \"user.mail == 'told@example.org'\"\nscore = 0\n\
@@ -376,52 +290,7 @@ fn plan_with_effects() -> Plan {
     plan
 }
 
-/// What the writer of the third fixture did: rows of the second became columns, and two decisions have effects, one in
-/// columns and one in rows. Never change it.
-fn write_columns(path: &Path) {
-    write_pipeline(path);
-    let engine = Engine::open(&Directory::open(path).unwrap(), plan_with_effects()).unwrap();
-    for minute in 0..2 {
-        decide_at(
-            &engine,
-            event("192.0.2.99", "told@example.org"),
-            NOW + Span::days(3) + Span::minutes(minute),
-        );
-        engine.journal().unwrap().sync().unwrap();
-    }
-    engine.journal().unwrap().settle();
-    engine.close().unwrap();
-}
-
-#[test]
-fn format_3() {
-    let stored = fixture("data-3");
-    if !stored.exists() && std::env::var_os("UPDATE").is_some() {
-        write_columns(&stored);
-    }
-    let of_kind = |extension: &str| {
-        let names = std::fs::read_dir(stored.join("journal")).unwrap().map(|entry| entry.unwrap().path());
-        names.filter(|name| name.extension().is_some_and(|it| it == extension)).count()
-    };
-    assert!(of_kind("journal") == 1 && of_kind("parquet") > 1);
-    let (_parent, path) = copied("data-3");
-    with_engine(&path, |engine| check_pipeline_and(engine, 2));
-    with_engine(&path, |engine| {
-        let records = engine.journal().unwrap().recent(1000).unwrap();
-        for (id, _) in &records[302..304] {
-            let effects = engine.explain(*id).unwrap().verdict.unwrap().effects;
-            let effects: Vec<_> =
-                effects.iter().map(|due| (due.rule.as_str(), due.effect.to_string())).collect();
-            let told = |effect: &str| ("TOLD", effect.to_owned());
-            assert_eq!(effects, [told("set review"), told("add ip.bad by 2"), told("notify \"ops\"")]);
-        }
-        let found = engine::journal::verify(&path.join("journal"), &mut |_, _| ()).unwrap();
-        assert!(found.is_sound(), "{found:?}");
-    });
-}
-
-/// What the writer of the fourth fixture did: beside the rows of the third version of the journal's format, which are of
-/// decisions with and without effects, there are as many decisions at once as are written by columns, in a segment that
+/// What the writer did with a journal: beside rows of decisions with and without effects there are as many decisions at once as are written by columns, in a segment that
 /// was closed and in the newest one. Never change it.
 fn write_many(path: &Path) {
     write_pipeline(path);
@@ -444,62 +313,77 @@ fn write_many(path: &Path) {
 }
 
 const MANY_AT_ONCE: usize = 2500;
+/// What [`write_many`] wrote.
+const RECORDS: usize = 302 + 2 * (1 + MANY_AT_ONCE);
 
 #[test]
-fn format_4() {
-    let stored = fixture("data-4");
+fn what_was_written_says_what_it_said() {
+    let stored = fixture();
     if !stored.exists() && std::env::var_os("UPDATE").is_some() {
         write_many(&stored);
+        write_ledger(&stored);
     }
     let of_kind = |extension: &str| {
         let names = std::fs::read_dir(stored.join("journal")).unwrap().map(|entry| entry.unwrap().path());
-        names.filter(|name| name.extension().is_some_and(|it| it == extension)).collect::<Vec<_>>()
+        names.filter(|name| name.extension().is_some_and(|it| it == extension)).count()
     };
-    let (rows, columns) = (of_kind("journal"), of_kind("parquet"));
-    assert_eq!((rows.len(), columns.len()), (1, 4));
-    let newest = std::fs::read(&rows[0]).unwrap();
-    assert_eq!((&newest[8..12], &newest[16..20]), (&[3, 0, 0, 0][..], &[0; 4][..]), "a block by columns");
-    let (_parent, path) = copied("data-4");
-    with_engine(&path, |engine| {
-        let journal = engine.journal().unwrap();
-        let mut ids = Vec::new();
-        journal
-            .scan(|id, _| {
-                ids.push(id);
-                true
-            })
-            .unwrap();
-        assert_eq!(ids.len(), 302 + 2 * (1 + MANY_AT_ONCE));
-        for told in [302, 302 + 1 + MANY_AT_ONCE] {
-            let explained = engine.explain(ids[told]).unwrap();
-            let verdict = explained.verdict.unwrap();
-            assert_eq!((verdict.effects.len(), verdict.effects[0].rule.as_str()), (3, "TOLD"));
-            let explained = engine.explain(ids[told + 777]).unwrap();
-            let ip = explained.keys.iter().find(|key| key.kind == "ip").unwrap();
-            assert_eq!(ip.piece.as_deref(), Some("198.51.100.176"));
-            assert_eq!(ip.last, Some(explained.time));
-            assert!(explained.verdict.unwrap().effects.is_empty());
+    assert_eq!((of_kind("journal"), of_kind("parquet")), (1, 4));
+    for hints in [true, false] {
+        let (_parent, path) = copied();
+        if !hints {
+            for entry in std::fs::read_dir(path.join("ledger")).unwrap().map(|entry| entry.unwrap().path()) {
+                if entry.extension().is_some_and(|extension| extension == "hint") {
+                    std::fs::remove_file(entry).unwrap();
+                }
+            }
         }
-        let found = engine::journal::verify(&path.join("journal"), &mut |_, _| ()).unwrap();
-        assert!(found.is_sound() && found.records as usize == ids.len(), "{found:?}");
+        let ledger = ledger(&path);
+        check_ledger(&ledger);
+        ledger.close().unwrap();
+        drop(ledger);
+        with_engine(&path, |engine| {
+            check_many(engine);
+            check_pipeline(engine);
+        });
+        let found = Directory::open(&path).unwrap().verify(&mut |_, _, _| ()).unwrap();
+        assert!(found.is_sound() && found.journal.records as usize == RECORDS + 1, "{found:?}");
+    }
+}
+
+fn check_many(engine: &Engine) {
+    let ids: Vec<_> = all(engine).into_iter().map(|(id, _)| id).collect();
+    assert_eq!(ids.len(), RECORDS);
+    for told in [302, 302 + 1 + MANY_AT_ONCE] {
+        let explained = engine.explain(ids[told]).unwrap();
+        let verdict = explained.verdict.unwrap();
+        assert_eq!((verdict.effects.len(), verdict.effects[0].rule.as_str()), (3, "TOLD"));
+        let explained = engine.explain(ids[told + 777]).unwrap();
+        let ip = explained.keys.iter().find(|key| key.kind == "ip").unwrap();
+        assert_eq!(ip.piece.as_deref(), Some("198.51.100.176"));
+        assert_eq!(ip.last, Some(explained.time));
+        assert!(explained.verdict.unwrap().effects.is_empty());
+    }
+}
+
+fn all(engine: &Engine) -> Vec<(RecordId, Record)> {
+    let mut all = Vec::new();
+    let skipped = engine.journal().unwrap().scan(|id, record| {
+        all.push((id, record));
+        true
     });
+    assert!(skipped.unwrap().is_empty());
+    all
 }
 
 /// A subject's decisions go out of blocks and files by columns, and all others stay.
 #[test]
-fn one_subject_is_erased_from_format_4() {
-    let (_parent, path) = copied("data-4");
-    let (mut all, mut shingles) = (Vec::new(), HashSet::new());
+fn one_subject_is_erased() {
+    let (_parent, path) = copied();
+    let mut shingles = HashSet::new();
+    let mut before = Vec::new();
     with_engine(&path, |engine| {
-        engine
-            .journal()
-            .unwrap()
-            .scan(|id, record| {
-                all.push((id, record));
-                true
-            })
-            .unwrap();
-        let explained = engine.explain(all[302 + 777].0).unwrap();
+        before = all(engine);
+        let explained = engine.explain(before[302 + 777].0).unwrap();
         shingles.extend(explained.keys.iter().filter(|key| key.kind == "ip").map(|key| key.shingle));
     });
     let concerned = |record: &Record| match record {
@@ -509,20 +393,13 @@ fn one_subject_is_erased_from_format_4() {
     let erased = Directory::open(&path).unwrap().erase(&plan(), &shingles, false, &mut |_| ()).unwrap();
     // Of 2500 decisions at once, those whose number modulo 200 is 176, twice.
     assert_eq!((erased.records.decisions, erased.records.feedback), (24, 0));
-    all.retain(|(_, record)| !concerned(record));
+    before.retain(|(_, record)| !concerned(record));
     with_engine(&path, |engine| {
-        let mut left = Vec::new();
-        let journal = engine.journal().unwrap();
-        journal
-            .scan(|id, record| {
-                left.push((id, record));
-                true
-            })
-            .unwrap();
-        assert!(left == all, "{} of {}", left.len(), all.len());
-        let found = engine::journal::verify(&path.join("journal"), &mut |_, _| ()).unwrap();
-        assert!(found.is_sound() && found.records as usize == all.len(), "{found:?}");
+        let left = all(engine);
+        assert!(left == before, "{} of {}", left.len(), before.len());
     });
+    let found = Directory::open(&path).unwrap().verify(&mut |_, _, _| ()).unwrap();
+    assert!(found.journal.is_sound() && found.journal.records as usize == before.len(), "{found:?}");
 }
 
 /// Changes the version in a file and brings its checksum up to date, as a later release that keeps the rest would.
@@ -541,7 +418,7 @@ fn later_formats_are_refused_untouched() {
         names.sort();
         names.into_iter().map(|name| (std::fs::read(&name).unwrap(), name)).collect::<Vec<_>>()
     };
-    let (_parent, path) = copied("data-2");
+    let (_parent, path) = copied();
     let ledger = path.join("ledger");
     of_later_format(&ledger.join("00000000.seg"));
     let before = names(&ledger);

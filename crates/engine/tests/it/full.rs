@@ -36,7 +36,7 @@ fn limit(bytes: Option<u64>) {
 
 /// What the process does whose files may not grow.
 fn child(directory: &std::path::Path) {
-    let journal = Journal::open(directory, plan(), Durability::Sync).unwrap();
+    let journal = Journal::open(directory, plan(), Durability::Sync, 7).unwrap();
     let append = |number| pollster::block_on(journal.append(&[record(number)]));
     let mut number = 1;
     for round in 1..=3u64 {
@@ -68,8 +68,8 @@ fn child(directory: &std::path::Path) {
         number += 1;
     }
     drop(journal);
-    let journal = Journal::open(directory, plan(), Durability::Sync).unwrap();
-    assert_eq!(journal.torn_bytes(), 0);
+    let journal = Journal::open(directory, plan(), Durability::Sync, 7).unwrap();
+    assert_eq!(journal.losses().torn, None);
     let mut ids = Vec::new();
     journal
         .scan(|id, _| {
@@ -78,7 +78,7 @@ fn child(directory: &std::path::Path) {
         })
         .unwrap();
     assert_eq!(ids, (1..number).collect::<Vec<_>>());
-    let found = engine::journal::verify(directory, &mut |_, _| ()).unwrap();
+    let found = engine::journal::verify(directory, None, &mut |_, _| ()).unwrap();
     assert!(found.is_sound() && found.records == number - 1 && found.torn_bytes == 0, "{found:?}");
     println!("went on {number}");
 }

@@ -1,6 +1,9 @@
 //! The journal keeps what was appended, across restarts, rotation and torn tails, and gives it back as tables.
 
-use engine::journal::{Journal, Record, export};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use engine::journal::{Journal, Record, export, verify};
 use engine::{Directory, Engine, JournalPlan, RecordId};
 use event::{Span, Time};
 use stats::Durability;
@@ -44,7 +47,7 @@ fn ids(journal: &Journal) -> Vec<u64> {
 #[test]
 fn records_are_found_before_and_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
-    let journal = Journal::open(directory.path(), plan(), Durability::None).unwrap();
+    let journal = Journal::open(directory.path(), plan(), Durability::None, 7).unwrap();
     append(&journal, 1..4);
     assert_eq!(journal.find(RecordId(2)).unwrap(), Some(feedback(2).2), "not written yet");
     for start in (4..1000).step_by(83) {
@@ -53,7 +56,7 @@ fn records_are_found_before_and_after_a_restart() {
     }
     assert!(journal.census().segments > 3, "{:?}", journal.census());
     drop(journal);
-    let journal = Journal::open(directory.path(), plan(), Durability::None).unwrap();
+    let journal = Journal::open(directory.path(), plan(), Durability::None, 7).unwrap();
     assert_eq!(journal.last_id(), Some(RecordId(999)));
     for number in 1..1000 {
         assert_eq!(journal.find(RecordId(number)).unwrap(), Some(feedback(number).2), "{number}");
@@ -67,7 +70,7 @@ fn records_are_found_before_and_after_a_restart() {
 #[test]
 fn old_segments_go() {
     let directory = tempfile::tempdir().unwrap();
-    let journal = Journal::open(directory.path(), plan(), Durability::None).unwrap();
+    let journal = Journal::open(directory.path(), plan(), Durability::None, 7).unwrap();
     for start in (1..1000).step_by(100) {
         append(&journal, start..start + 100);
         journal.sync().unwrap();
@@ -88,7 +91,7 @@ fn old_segments_go() {
 fn a_journal_that_is_too_large_loses_its_oldest_segments() {
     let directory = tempfile::tempdir().unwrap();
     let plan = JournalPlan { keep_bytes: 100 << 10, ..plan() };
-    let journal = Journal::open(directory.path(), plan.clone(), Durability::None).unwrap();
+    let journal = Journal::open(directory.path(), plan.clone(), Durability::None, 7).unwrap();
     for start in (1..2000).step_by(50) {
         append(&journal, start..start + 50);
         journal.sync().unwrap();
@@ -107,60 +110,141 @@ fn a_journal_that_is_too_large_loses_its_oldest_segments() {
     assert_eq!(journal.find(RecordId(oldest - 1)).unwrap(), None);
     assert_eq!(journal.find(RecordId(oldest)).unwrap(), Some(feedback(oldest).2));
     let files = std::fs::read_dir(directory.path()).unwrap().count();
-    assert_eq!(files, after.segments);
+    assert_eq!(files, after.segments + 1, "and their list");
     drop(journal);
-    let journal = Journal::open(directory.path(), plan, Durability::None).unwrap();
+    let journal = Journal::open(directory.path(), plan, Durability::None, 7).unwrap();
     assert_eq!(ids(&journal), left);
 }
 
-#[test]
-fn a_torn_tail_costs_only_itself() {
+/// The one segment of blocks that is there.
+fn segment(directory: &Path) -> PathBuf {
+    let mut paths = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    paths.find(|path| path.extension().is_some_and(|it| it == "journal")).unwrap()
+}
+
+/// A journal of one segment with these blocks, as a killed process leaves it.
+fn killed(blocks: &[Range<u64>]) -> (tempfile::TempDir, PathBuf, Vec<u8>) {
     let directory = tempfile::tempdir().unwrap();
-    let journal = Journal::open(directory.path(), plan(), Durability::Sync).unwrap();
-    append(&journal, 1..10);
-    append(&journal, 10..20);
+    let journal = Journal::open(directory.path(), plan(), Durability::Sync, 7).unwrap();
+    let list = directory.path().join("segments.json");
+    let mut listed = Vec::new();
+    for block in blocks {
+        append(&journal, block.clone());
+        listed = std::fs::read(&list).unwrap();
+    }
     drop(journal);
-    let path =
-        std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()).next().unwrap();
+    std::fs::write(list, listed).unwrap();
+    let path = segment(directory.path());
     let whole = std::fs::read(&path).unwrap();
+    (directory, path, whole)
+}
+
+#[test]
+fn a_torn_tail_costs_only_itself_and_is_kept() {
+    let (directory, path, whole) = killed(&[1..10, 10..20]);
+    let list = directory.path().join("segments.json");
+    let listed = std::fs::read(&list).unwrap();
     for length in 0..whole.len() {
+        std::fs::write(&list, &listed).unwrap();
         std::fs::write(&path, &whole[..length]).unwrap();
-        let journal = Journal::open(directory.path(), plan(), Durability::Sync).unwrap();
+        let journal = Journal::open(directory.path(), plan(), Durability::Sync, 7).unwrap();
         let left = ids(&journal);
         assert!([vec![], (1..10).collect()].contains(&left), "cut at {length}: {left:?}");
+        assert_eq!(journal.losses().sentence(), None, "cut at {length}");
+        if let Some((kept, bytes)) = &journal.losses().torn {
+            assert_eq!(
+                std::fs::read(kept).unwrap(),
+                &whole[length - *bytes as usize..length],
+                "cut at {length}"
+            );
+        }
         append(&journal, 100..101);
         assert_eq!(ids(&journal).last(), Some(&100), "cut at {length}");
+        drop(journal);
+        // Of so many crashes the newest are kept.
+        let torn = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path());
+        assert!(torn.filter(|path| path.extension().is_some_and(|it| it == "torn")).count() <= 17);
+    }
+}
+
+/// One bit costs the block that it is in, wherever it is and whatever segment that is, and nothing behind it.
+#[test]
+fn a_flipped_bit_costs_one_block() {
+    let blocks = [1..10, 10..20, 20..40, 40..60];
+    let (directory, path, whole) = killed(&blocks);
+    let list = directory.path().join("segments.json");
+    let listed = std::fs::read(&list).unwrap();
+    for is_newest in [true, false] {
+        for at in (0..whole.len()).step_by(3) {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1 << (at % 8);
+            std::fs::write(&list, &listed).unwrap();
+            std::fs::write(&path, &flipped).unwrap();
+            let later = directory.path().join(format!("{}.journal", RecordId(500)));
+            let _ = std::fs::remove_file(&later);
+            if !is_newest {
+                std::fs::write(&later, &whole[..16]).unwrap();
+            }
+            let journal = Journal::open(directory.path(), plan(), Durability::Sync, 7).unwrap();
+            append(&journal, 600..601);
+            let left: Vec<u64> = ids(&journal).into_iter().filter(|id| *id < 600).collect();
+            let lost: Vec<&Range<u64>> = blocks.iter().filter(|block| !left.contains(&block.start)).collect();
+            assert!(lost.len() <= 1, "byte {at}: {left:?}");
+            let expected: Vec<u64> =
+                blocks.iter().filter(|block| !lost.contains(block)).flat_map(Clone::clone).collect();
+            assert_eq!(left, expected, "byte {at}");
+            // The last block of the newest segment may as well have been torn.
+            let losses = journal.losses();
+            assert!(losses.torn.is_some() || losses.sentence().is_some() || !is_newest, "byte {at}");
+            drop(journal);
+            let found = verify(directory.path(), Some(7), &mut |_, _| ()).unwrap();
+            assert!(!found.is_sound() || !found.kept.is_empty(), "a flip at {at} went unnoticed");
+            for (name, _) in &found.kept {
+                std::fs::remove_file(directory.path().join(name)).unwrap();
+            }
+        }
     }
 }
 
 #[test]
-fn damage_is_said_and_never_panics() {
+fn a_segment_that_is_gone_is_missed_until_it_is_too_old() {
     let directory = tempfile::tempdir().unwrap();
-    let journal = Journal::open(directory.path(), plan(), Durability::Sync).unwrap();
-    append(&journal, 1..40);
-    drop(journal);
-    let path =
-        std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()).next().unwrap();
-    let whole = std::fs::read(&path).unwrap();
-    // A later segment, so that the damaged one is not the tail.
-    let later = directory.path().join(format!("{}.journal", RecordId(500)));
-    std::fs::write(&later, &whole).unwrap();
-    for at in (0..whole.len()).step_by(7) {
-        let mut flipped = whole.clone();
-        flipped[at] ^= 0x10;
-        std::fs::write(&path, flipped).unwrap();
-        let journal = match Journal::open(directory.path(), plan(), Durability::Sync) {
-            Ok(journal) => journal,
-            Err(error) => {
-                assert!(
-                    at < 12,
-                    "only a damaged head keeps the journal from opening, not byte {at}: {error}"
-                );
-                continue;
-            }
-        };
-        assert!(journal.scan(|_, _| true).is_err(), "a flip at {at} went unnoticed");
+    let journal = Journal::open(directory.path(), plan(), Durability::None, 7).unwrap();
+    for start in (1..1000).step_by(100) {
+        append(&journal, start..start + 100);
+        journal.sync().unwrap();
     }
+    journal.settle();
+    drop(journal);
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(directory.path()).unwrap().map(|it| it.unwrap().path()).collect();
+    paths.sort();
+    assert!(paths.len() > 4, "{paths:?}");
+    let (oldest, newest) = (paths[0].clone(), segment(directory.path()));
+    for gone in [&oldest, &newest] {
+        let bytes = std::fs::read(gone).unwrap();
+        std::fs::remove_file(gone).unwrap();
+        let found = verify(directory.path(), Some(7), &mut |_, _| ()).unwrap();
+        assert!(
+            found.lacking.len() == 1 && found.lacking[0].is_gone && found.lacking[0].records > 0,
+            "{found:?}"
+        );
+        for _ in 0..2 {
+            let journal = Journal::open(directory.path(), plan(), Durability::None, 7).unwrap();
+            let said = journal.losses().sentence().unwrap();
+            assert!(said.contains("is missing, with"), "{said}");
+        }
+        std::fs::write(gone, bytes).unwrap();
+        assert!(verify(directory.path(), Some(7), &mut |_, _| ()).unwrap().is_sound());
+    }
+    std::fs::remove_file(&oldest).unwrap();
+    let journal = Journal::open(directory.path(), plan(), Durability::None, 7).unwrap();
+    let today = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    journal.expire(Time(i64::try_from(today.as_micros()).unwrap()) + Span::days(31)).unwrap();
+    drop(journal);
+    assert!(verify(directory.path(), Some(7), &mut |_, _| ()).unwrap().is_sound());
+    let other = Journal::open(directory.path(), plan(), Durability::None, 8).err().unwrap().to_string();
+    assert!(other.contains("belongs to another secret"), "{other}");
 }
 
 #[test]
@@ -179,7 +263,7 @@ fn decisions_are_exported_as_tables() {
 
     let journal = engine.journal().unwrap();
     let mut lines = Vec::new();
-    assert_eq!(export::ndjson(journal, &export::Filter::default(), &mut lines).unwrap(), 60);
+    assert_eq!(export::ndjson(journal, &export::Filter::default(), &mut lines).unwrap().rows, 60);
     let lines: Vec<serde_json::Value> = lines
         .split(|byte| *byte == b'\n')
         .filter(|line| !line.is_empty())
@@ -207,8 +291,8 @@ fn decisions_are_exported_as_tables() {
         ..export::Filter::default()
     };
     let mut only = Vec::new();
-    assert_eq!(export::ndjson(journal, &day(decisions[3].time), &mut only).unwrap(), 1, "a late label");
-    assert_eq!(export::ndjson(journal, &day(NOW), &mut only).unwrap(), 0);
+    assert_eq!(export::ndjson(journal, &day(decisions[3].time), &mut only).unwrap().rows, 1, "a late label");
+    assert_eq!(export::ndjson(journal, &day(NOW), &mut only).unwrap().rows, 0);
 
     // Read back by the format's own library.
     use parquet::basic::Repetition;
@@ -216,7 +300,7 @@ fn decisions_are_exported_as_tables() {
     use parquet::record::RowAccessor;
     let path = parent.path().join("table.parquet");
     let file = std::fs::File::create(&path).unwrap();
-    assert_eq!(export::parquet(journal, &export::Filter::default(), file).unwrap(), 60);
+    assert_eq!(export::parquet(journal, &export::Filter::default(), file).unwrap().rows, 60);
     let reader = parquet::file::serialized_reader::SerializedFileReader::try_from(path.as_path()).unwrap();
     let fields = reader.metadata().file_metadata().schema().get_fields().to_vec();
     for field in &fields {

@@ -21,6 +21,7 @@ mod reports;
 mod rule_messages;
 mod rules;
 mod scenarios;
+mod sweep;
 mod tables;
 mod tracks;
 mod train;

@@ -313,7 +313,7 @@ fn the_journal_tells_and_exports_them() {
 
     let mut lines = Vec::new();
     let journal = engine.journal().unwrap();
-    assert_eq!(export::ndjson(journal, &export::Filter::default(), &mut lines).unwrap(), 3);
+    assert_eq!(export::ndjson(journal, &export::Filter::default(), &mut lines).unwrap().rows, 3);
     let last = lines.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap();
     let last: serde_json::Value = serde_json::from_slice(last).unwrap();
     assert_eq!(last["user.max()"], 700);
@@ -321,7 +321,7 @@ fn the_journal_tells_and_exports_them() {
     assert_eq!(last["visitor.count()"], 2);
     assert_eq!(last["distinct('cards', '1d')"], 2);
     let mut table = Vec::new();
-    assert_eq!(export::parquet(journal, &export::Filter::default(), &mut table).unwrap(), 3);
+    assert_eq!(export::parquet(journal, &export::Filter::default(), &mut table).unwrap().rows, 3);
     let ann = pollster::block_on(engine.timeline(&engine.plan().pipelines[0], "user", "ann", NOW)).unwrap();
     assert_eq!(ann.values[1], ("sum".to_owned(), Value::Integer(1100)), "kept over a restart");
 }

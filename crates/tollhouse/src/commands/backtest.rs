@@ -6,8 +6,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use engine::backtest::{Backtest, Quality, Question, Replay, Report, Side};
-use engine::journal::Archive;
+use engine::backtest::{Backtest, Quality, Question, Replay, ReplayError, Report, Side};
+use engine::journal::{Archive, Skipped};
 use engine::{Config, Directory, Pipeline, Plan};
 use event::Time;
 use indicatif::HumanCount;
@@ -112,7 +112,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     } else {
         judge(&Backtest::new(pipeline, question, &descriptions), &archive, threads)?
     };
-    let Some(report) = report else { return Ok(Exit::Interrupted) };
+    let Some((report, skipped)) = report else { return Ok(Exit::Interrupted) };
     let rows_per_second = report.rows as f64 / started.elapsed().as_secs_f64();
     if out.is_json() {
         out.json(&Line { report: &report, rows_per_second, threads })?;
@@ -138,7 +138,11 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         crate::console::error(format_args!("{rows} decisions are of versions that nobody described"));
         help("`tollhouse verify` says which files are missing");
     }
-    let whole = report.not_logged.is_empty() && report.undescribed == 0;
+    if !skipped.is_empty() {
+        crate::console::error(format_args!("{skipped} were passed over"));
+        help("`tollhouse verify` says where files are damaged");
+    }
+    let whole = report.not_logged.is_empty() && report.undescribed == 0 && skipped.is_empty();
     Ok(if whole { Exit::Fine } else { Exit::Found })
 }
 
@@ -166,17 +170,25 @@ fn pipeline(args: &Args, directory: &Directory) -> Result<(Plan, Arc<Pipeline>),
 }
 
 /// `None` if it was interrupted.
-fn replay(mut replay: Replay, archive: &Archive) -> Result<Option<Report>, Failure> {
+fn replay(mut replay: Replay, archive: &Archive) -> Result<Option<(Report, Skipped)>, Failure> {
     let interrupt = Interrupt::watch(None);
+    let mut unread = Skipped::default();
     for block in archive.oldest_first() {
-        replay.note(&block?).map_err(Failure::new)?;
+        if let Some(block) = unread.pass(block)? {
+            unread.pass(replay.note(&block).map_err(|error| block.error(error)))?;
+        }
     }
     let (progress, bytes) = (Progress::new("bytes of the journal", Some(archive.bytes())), archive.bytes());
+    let mut skipped = Skipped::default();
     for block in archive.oldest_first() {
         if interrupt.raised() {
             return Ok(None);
         }
-        pollster::block_on(replay.take(&block?)).map_err(Failure::new)?;
+        let Some(block) = skipped.pass(block)? else { continue };
+        match pollster::block_on(replay.take(&block)) {
+            Err(ReplayError::Segment(error)) => _ = skipped.pass(Err::<(), _>(block.error(error)))?,
+            taken => taken.map_err(Failure::new)?,
+        }
         progress.set(replay.progress().1, bytes);
     }
     let lost = replay.forgotten();
@@ -186,28 +198,34 @@ fn replay(mut replay: Replay, archive: &Archive) -> Result<Option<Report>, Failu
         help("give it more with --set ledger.memory=4GiB");
     }
     let (backtest, tally) = replay.finish();
-    Ok(Some(tally.report(&backtest, archive)))
+    Ok(Some((tally.report(&backtest, archive), skipped)))
 }
 
 /// `None` if it was interrupted.
-fn judge(backtest: &Backtest, archive: &Archive, threads: usize) -> Result<Option<Report>, Failure> {
+fn judge(
+    backtest: &Backtest,
+    archive: &Archive,
+    threads: usize,
+) -> Result<Option<(Report, Skipped)>, Failure> {
     let interrupt = Interrupt::watch(None);
     let (progress, bytes) = (Progress::new("bytes of the journal", Some(archive.bytes())), archive.bytes());
     let mut tally = backtest.tally();
     let judged = |block: Result<engine::journal::Block, engine::journal::JournalError>| {
-        block.map_err(Failure::from).and_then(|block| backtest.judge(&block).map_err(Failure::new))
+        block.and_then(|block| backtest.judge(&block).map_err(|error| block.error(error)))
     };
-    let flow = map_ordered(threads, archive.newest_first(), judged, |judgement| match judgement {
-        _ if interrupt.raised() => ControlFlow::Break(None),
-        Ok(judgement) => {
-            tally.add(judgement);
-            progress.set(tally.bytes(), bytes);
-            ControlFlow::Continue(())
-        }
-        Err(failure) => ControlFlow::Break(Some(failure)),
-    });
+    let mut skipped = Skipped::default();
+    let flow =
+        map_ordered(threads, archive.newest_first(), judged, |judgement| match skipped.pass(judgement) {
+            _ if interrupt.raised() => ControlFlow::Break(None),
+            Ok(judgement) => {
+                judgement.into_iter().for_each(|judgement| tally.add(judgement));
+                progress.set(tally.bytes(), bytes);
+                ControlFlow::Continue(())
+            }
+            Err(error) => ControlFlow::Break(Some(Failure::from(error))),
+        });
     match flow {
-        ControlFlow::Continue(()) => Ok(Some(tally.report(backtest, archive))),
+        ControlFlow::Continue(()) => Ok(Some((tally.report(backtest, archive), skipped))),
         ControlFlow::Break(None) => Ok(None),
         ControlFlow::Break(Some(failure)) => Err(failure),
     }

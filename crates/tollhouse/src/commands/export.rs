@@ -71,17 +71,30 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     }
     let local = args.engine.open()?;
     let journal = local.engine().journal().ok_or(EngineError::NoJournal)?;
-    let rows = match &args.output {
+    let table = match &args.output {
         Some(path) => {
             let draft = disk::Draft::of_new(path).map_err(|error| unwritable(path, &error))?;
-            let rows = write(journal, &filter, args.format, draft.file())?;
+            let table = write(journal, &filter, args.format, draft.file())?;
             draft.place().map_err(|error| unwritable(path, &error))?;
-            rows
+            table
         }
         None => write(journal, &filter, args.format, io::stdout())?,
     };
     local.close()?;
-    say(format_args!("{} decisions exported", HumanCount(rows)));
+    say(format_args!("{} decisions exported", HumanCount(table.rows)));
+    if !table.skipped.is_empty() {
+        crate::console::error(format_args!("{} were passed over", table.skipped));
+        crate::console::help("`tollhouse verify` says where files are damaged");
+    }
+    if !table.undescribed.is_empty() {
+        let versions = table.undescribed.join(", ");
+        crate::console::error(format_args!(
+            "the facts of versions {versions} are missing: nothing says which they are"
+        ));
+    }
+    if !table.is_whole() {
+        return Ok(Exit::Found);
+    }
     Ok(Exit::Fine)
 }
 
@@ -165,18 +178,23 @@ fn cluster_plan(args: &Args, directory: &Directory) -> Result<Option<(Plan, Clus
     Ok(plan.node.cluster.clone().map(|of| (plan, of)))
 }
 
-fn write(journal: &Journal, filter: &Filter, format: Format, out: impl Write + Send) -> Result<u64, Failure> {
+fn write(
+    journal: &Journal,
+    filter: &Filter,
+    format: Format,
+    out: impl Write + Send,
+) -> Result<export::Table, Failure> {
     let mut out = BufWriter::new(out);
-    let rows = match format {
+    let table = match format {
         Format::Ndjson => export::ndjson(journal, filter, &mut out),
         Format::Parquet => export::parquet(journal, filter, &mut out),
     };
-    let rows = rows.map_err(|error| match error {
+    let table = table.map_err(|error| match error {
         ExportError::Write(error) => Failure::output(error),
         other => other.into(),
     })?;
     out.flush().map_err(Failure::output)?;
-    Ok(rows)
+    Ok(table)
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Failure {

@@ -1,5 +1,6 @@
 //! `tollhouse verify`: whether all that a data directory holds can still be read.
 
+use engine::journal::{Lack, Repaired};
 use engine::{Part, Verified};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
@@ -15,12 +16,18 @@ Examples:
   tollhouse verify --data ./data
   tollhouse verify --data ./data/snapshots/20261121T090753Z
   tollhouse verify --data ./data --json | jq .damage
+  tollhouse verify --data ./data --repair
 
-Reads all files of ledger and journal, so it takes as long as the disk needs for that. No server may
-run on the directory; a snapshot of one can be verified. Exit code 1 if anything is lost.")]
+Reads all files of ledger and journal, so it takes as long as the disk needs for that, and looks at rules,
+limits, labels and configuration. No server may run on the directory; a snapshot of one can be verified.
+--repair first writes anew what can be had of damaged segments of the journal, keeps the damaged files
+beside them, and stops missing what is gone. Exit code 1 if anything is lost.")]
 pub(crate) struct Args {
     #[command(flatten)]
     data: DataOption,
+    /// Write anew what can be had of damaged segments of the journal; the damaged files are kept
+    #[arg(long)]
+    repair: bool,
     #[command(flatten)]
     json: JsonOption,
 }
@@ -33,6 +40,15 @@ struct Line {
     records: u64,
     torn_bytes: u64,
     damage: Vec<Damage>,
+    /// Files with what was put aside before.
+    kept: Vec<Kept>,
+}
+
+/// A file that has what was cut off, or is damaged.
+#[derive(Serialize)]
+struct Kept {
+    file: String,
+    bytes: u64,
 }
 
 /// Something that is lost.
@@ -52,6 +68,10 @@ impl Damage {
         Damage { file: None, from: None, to: None, cost: cost.into() }
     }
 
+    fn file(file: String) -> Damage {
+        Damage { file: Some(file), ..Damage::of("") }
+    }
+
     fn at(file: String, from: u64, to: u64, cost: impl Into<String>) -> Damage {
         Damage { file: Some(file), from: Some(from), to: Some(to), cost: cost.into() }
     }
@@ -60,15 +80,21 @@ impl Damage {
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let mut out = Output::new(args.json.json);
     let directory = args.data.directory()?;
-    let verified = directory.verify(&mut progress()).map_err(|error| {
-        stopped(&error, "make a snapshot with `tollhouse snapshot --server URL` and verify that")
-    })?;
+    let instead = "make a snapshot with `tollhouse snapshot --server URL` and verify that";
+    if args.repair {
+        let repaired = directory.repair().map_err(|error| stopped(&error, "stop the server first"))?;
+        repaired.iter().for_each(say_repaired);
+    }
+    let verified = directory.verify(&mut progress()).map_err(|error| stopped(&error, instead))?;
     let damage = damage(&verified);
     let keys = verified.ledger.as_ref().map_or(0, |ledger| ledger.keys);
     let torn_bytes = verified.ledger_torn_bytes + verified.journal.torn_bytes;
     if out.is_json() {
         let records = verified.journal.records;
-        out.json(&Line { sound: verified.is_sound(), keys, records, torn_bytes, damage })?;
+        let kept = verified.journal.kept.iter();
+        let kept =
+            kept.map(|(file, bytes)| Kept { file: format!("journal/{file}"), bytes: *bytes }).collect();
+        out.json(&Line { sound: verified.is_sound(), keys, records, torn_bytes, damage, kept })?;
     } else {
         for damage in &damage {
             out.line(shown(damage))?;
@@ -78,7 +104,12 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     say(format_args!("{} keys and {} records read", HumanCount(keys), HumanCount(verified.journal.records)));
     if torn_bytes > 0 {
         say(format_args!(
-            "{torn_bytes} bytes at the end were torn by a crash: they had not been promised, and are cut off"
+            "{torn_bytes} bytes at the end were torn by a crash: they had not been promised, and the next start puts them aside"
+        ));
+    }
+    for (file, bytes) in &verified.journal.kept {
+        say(format_args!(
+            "journal/{file} has {bytes} bytes that were put aside; remove it if nobody needs them"
         ));
     }
     for name in &verified.ledger_made_anew {
@@ -91,6 +122,15 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         "what is intact is served on; to have the rest back restore a snapshot with `tollhouse restore`, and replace the disk",
     );
     Ok(Exit::Found)
+}
+
+fn say_repaired(repaired: &Repaired) {
+    let Repaired { kept, records, skipped } = repaired;
+    say(format_args!(
+        "{} records written anew, without {skipped}; the damaged file is {}",
+        HumanCount(*records),
+        kept.display()
+    ));
 }
 
 /// Shows how far the reading is.
@@ -125,7 +165,7 @@ fn shown(damage: &Damage) -> String {
 }
 
 fn damage(verified: &Verified) -> Vec<Damage> {
-    let Verified { secret, ledger, ledger_error, ledger_skipped, journal, .. } = verified;
+    let Verified { secret, ledger, ledger_error, ledger_skipped, journal, missing, settings, .. } = verified;
     let mut all = Vec::new();
     all.extend(secret.as_ref().map(|error| Damage::of(format!("{error}; without it no key is found"))));
     all.extend(
@@ -168,14 +208,35 @@ fn damage(verified: &Verified) -> Vec<Damage> {
     for damage in &journal.damage {
         // The end of a file by columns is for others; what is before it has records.
         let only_others = damage.segment.ends_with(".parquet") && damage.records == 0 && damage.from > 0;
-        let mut cost = match only_others {
+        let cost = match only_others {
             true => "all can be read, but not by other programs".to_owned(),
             false => format!("{} decisions or more cannot be read", HumanCount(damage.records)),
         };
-        if damage.cut {
-            cost += "; the next start cuts off the journal here";
-        }
         all.push(Damage::at(format!("journal/{}", damage.segment), damage.from, damage.to, cost));
+    }
+    for Lack { first, records, is_gone } in &journal.lacking {
+        let records = HumanCount(*records);
+        all.push(Damage::of(match is_gone {
+            true => format!("journal: segment {first} is missing, with {records} records or more"),
+            false => format!("journal: segment {first} has {records} records less than were once in it"),
+        }));
+    }
+    if journal.is_unlisted {
+        let cost = "missing or damaged: whether a segment is missing cannot be known";
+        all.push(Damage { cost: cost.to_owned(), ..Damage::file("journal/segments.json".to_owned()) });
+    }
+    if journal.is_of_another_secret {
+        all.push(Damage::of("journal: its keys were made with another secret; restore that from a backup"));
+    }
+    for file in &journal.side_files {
+        let cost = "missing or damaged: the next start writes it anew, if it is of what is in force then";
+        all.push(Damage { cost: cost.to_owned(), ..Damage::file(format!("journal/{file}")) });
+    }
+    for path in missing {
+        all.push(Damage { cost: "missing".to_owned(), ..Damage::file(path.display().to_string()) });
+    }
+    for (path, why) in settings {
+        all.push(Damage { cost: why.clone(), ..Damage::file(path.display().to_string()) });
     }
     for (version, rows) in &journal.undescribed {
         let file = Some(format!("journal/{version}.rows.json"));

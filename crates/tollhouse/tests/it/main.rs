@@ -13,6 +13,7 @@ mod full;
 mod import;
 mod kafka;
 mod keeping;
+mod kills;
 mod limits;
 mod live;
 mod program;

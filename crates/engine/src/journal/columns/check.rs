@@ -3,20 +3,10 @@
 use std::fs::File;
 
 use super::Columns;
+use super::read::Copy;
 use crate::id::RecordId;
 use crate::journal::Record;
-use crate::journal::segment::SegmentError;
-
-/// What [`check`] found damaged.
-#[derive(Debug, PartialEq, Eq)]
-pub(in crate::journal) struct Damaged {
-    /// First byte.
-    pub(in crate::journal) from: u64,
-    /// Byte behind the last.
-    pub(in crate::journal) to: u64,
-    /// Records in there.
-    pub(in crate::journal) records: u64,
-}
+use crate::journal::segment::{SegmentError, Stretch};
 
 /// Gets the records of a group.
 type EachGroup<'a> = dyn FnMut(&[(RecordId, Record)]) + 'a;
@@ -26,23 +16,25 @@ pub(in crate::journal) fn check(
     file: File,
     progress: &mut dyn FnMut(u64),
     each: &mut EachGroup<'_>,
-) -> Result<Vec<Damaged>, SegmentError> {
+) -> Result<Vec<Stretch>, SegmentError> {
     let length = file.metadata()?.len();
     let columns = match Columns::open(file) {
         Ok(columns) => columns,
         Err(SegmentError::Damaged(_) | SegmentError::Magic) => {
-            return Ok(vec![Damaged { from: 0, to: length, records: 0 }]);
+            return Ok(vec![damaged(0, length, 0)]);
         }
         Err(error) => return Err(error),
     };
-    let mut damaged = Vec::new();
+    let mut stretches = Vec::new();
+    // Where one copy is damaged the other serves.
+    stretches.extend(columns.damage_of(Copy::First)?.map(|(from, to)| damaged(from, to, 0)));
     for (number, group) in columns.index.groups.iter().enumerate() {
         progress(group.at);
         match columns.records(number, |_| true) {
             Ok(records) => each(&records),
             Err(SegmentError::Damaged(_)) => {
                 let (from, to) = (group.at, group.at + group.bytes());
-                damaged.push(Damaged { from, to, records: u64::from(group.rows) });
+                stretches.push(damaged(from, to, group.rows));
             }
             Err(error) => return Err(error),
         }
@@ -59,8 +51,15 @@ pub(in crate::journal) fn check(
     }
     if hasher.finalize() != crc {
         // Of no use to us, but other programs need it.
-        damaged.push(Damaged { from: footer, to: length, records: 0 });
+        stretches.push(damaged(footer, length, 0));
+    } else {
+        // It is found by the footer's length.
+        stretches.extend(columns.damage_of(Copy::Second)?.map(|(from, to)| damaged(from, to, 0)));
     }
     progress(length);
-    Ok(damaged)
+    Ok(stretches)
+}
+
+fn damaged(from: u64, to: u64, records: u32) -> Stretch {
+    Stretch { from, to, records: u64::from(records), is_tail: false }
 }

@@ -1,7 +1,7 @@
 //! Closed segments by columns: Parquet files that other programs read as they are, with an index of our own.
 //!
 //! ```text
-//! "PAR1"  head  column chunks, group by group  index  Parquet's footer
+//! "PAR1"  head  column chunks, group by group  index  index again  head again  Parquet's footer
 //! ```
 //!
 //! A row is a record. What a record is by itself and every fact have a column each; what has no column is in `detail`,
@@ -29,8 +29,10 @@ pub(super) use write::Writer;
 /// What a file of Parquet begins with.
 const PARQUET: [u8; 4] = *b"PAR1";
 const MAGIC: [u8; 8] = *b"TOLLJRNC";
+/// Our own head.
+const OWN_HEAD_BYTES: usize = 40;
 /// Up to here, Parquet's four bytes included.
-const HEAD_BYTES: usize = 44;
+const HEAD_BYTES: usize = 4 + OWN_HEAD_BYTES;
 /// Largest index, uncompressed.
 const INDEX_BYTES_MAX: usize = 16 << 20;
 /// Most rows of a group that is read.

@@ -11,8 +11,8 @@ use judge::Action;
 
 use super::pages::{self, Chunk, Values};
 use super::{
-    Form, Group, HEAD_BYTES, INDEX_BYTES_MAX, Index, MAGIC, NO_EFFECTS, OWN, PARQUET, ROWS_MAX, ReportDetail,
-    own,
+    Form, Group, HEAD_BYTES, INDEX_BYTES_MAX, Index, MAGIC, OWN, OWN_HEAD_BYTES, PARQUET, ROWS_MAX,
+    ReportDetail, own,
 };
 use crate::id::RecordId;
 use crate::journal::block::decompress;
@@ -23,9 +23,6 @@ use crate::journal::{Feedback, Record, Report};
 
 /// Memory that the columns of a group take while they are read, about.
 const BUDGET: usize = 512 << 20;
-
-/// The first version whose decisions have keys as [`crate::journal::keys`] has them.
-const VERSION_OF_SHORT: u32 = 3;
 
 /// What a file is read from.
 pub(in crate::journal) trait Source: Debug + Send + Sync {
@@ -57,6 +54,75 @@ impl Source for Vec<u8> {
     }
 }
 
+/// Which of the two copies of head and index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Copy {
+    First,
+    Second,
+}
+
+/// What a head and its index say.
+struct Described {
+    index: Index,
+    /// Where Parquet's footer begins, and its checksum.
+    footer: (u64, u32),
+}
+
+impl Described {
+    fn read(source: &dyn Source, bytes: u64, copy: Copy, form: Form) -> Result<Described, SegmentError> {
+        const OWN: u64 = OWN_HEAD_BYTES as u64;
+        if bytes < 2 * HEAD_BYTES as u64 {
+            return Err(SegmentError::Magic);
+        }
+        let mut magic = [0; PARQUET.len()];
+        source.read_at(&mut magic, 0)?;
+        let place = match copy {
+            Copy::First if magic == PARQUET => PARQUET.len() as u64,
+            Copy::First => return Err(SegmentError::Magic),
+            Copy::Second => {
+                // In front of the footer, whose length stands before the last four bytes.
+                let mut length = [0; 4];
+                source.read_at(&mut length, bytes - 8)?;
+                let place = (bytes - 8 - OWN).checked_sub(u64::from(u32::from_le_bytes(length)));
+                place.ok_or(SegmentError::Damaged(bytes - 8))?
+            }
+        };
+        let mut head = [0; OWN_HEAD_BYTES];
+        source.read_at(&mut head, place)?;
+        let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        if !head.starts_with(&MAGIC) {
+            return Err(SegmentError::Magic);
+        }
+        if form == Form::Sealed && crc32fast::hash(&head[..OWN_HEAD_BYTES - 4]) != word(36) {
+            return Err(SegmentError::Damaged(place));
+        }
+        if word(8) != VERSION {
+            return Err(SegmentError::Other(word(8)));
+        }
+        let at = u64::from(word(12)) | u64::from(word(16)) << 32;
+        let (length, raw) = (u64::from(word(20)), word(24) as usize);
+        let damaged = || SegmentError::Damaged(at);
+        let copies = if copy == Copy::First { 2 } else { 1 };
+        let footer = at.checked_add(copies * length + OWN).filter(|end| *end <= bytes).ok_or_else(damaged)?;
+        if raw > INDEX_BYTES_MAX || length as usize > zstd::zstd_safe::compress_bound(raw) {
+            return Err(damaged());
+        }
+        let mut index = vec![0; length as usize];
+        source.read_at(&mut index, at)?;
+        if form == Form::Sealed {
+            if crc32fast::hash(&index) != word(28) {
+                return Err(damaged());
+            }
+            index = decompress(&index, raw).map_err(|_| damaged())?;
+        }
+        let index: Index = postcard::from_bytes(&index).map_err(|_| damaged())?;
+        if !index.is_sound(at) {
+            return Err(damaged());
+        }
+        Ok(Described { index, footer: (footer, word(32)) })
+    }
+}
+
 /// A segment by columns, open to be read.
 #[derive(Debug)]
 pub(crate) struct Columns {
@@ -67,8 +133,6 @@ pub(crate) struct Columns {
     /// Length of the file.
     bytes: u64,
     form: Form,
-    /// The version of the format.
-    pub(super) version: u32,
 }
 
 impl Columns {
@@ -78,41 +142,34 @@ impl Columns {
 
     pub(in crate::journal) fn of(source: Box<dyn Source>, form: Form) -> Result<Columns, SegmentError> {
         let bytes = source.length()?;
-        let mut head = [0; HEAD_BYTES];
-        if bytes < HEAD_BYTES as u64 {
-            return Err(SegmentError::Magic);
-        }
-        source.read_at(&mut head, 0)?;
-        let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-        if !head.starts_with(&PARQUET) || head[4..12] != MAGIC {
-            return Err(SegmentError::Magic);
-        }
-        if form == Form::Sealed && crc32fast::hash(&head[4..40]) != word(40) {
-            return Err(SegmentError::Damaged(0));
-        }
-        if word(12) > VERSION {
-            return Err(SegmentError::Newer(word(12)));
-        }
-        let at = u64::from(word(16)) | u64::from(word(20)) << 32;
-        let (length, raw) = (word(24), word(28) as usize);
-        let damaged = || SegmentError::Damaged(at);
-        let footer = at.checked_add(u64::from(length)).filter(|end| *end <= bytes).ok_or_else(damaged)?;
-        if raw > INDEX_BYTES_MAX || length as usize > zstd::zstd_safe::compress_bound(raw) {
-            return Err(damaged());
-        }
-        let mut index = vec![0; length as usize];
-        source.read_at(&mut index, at)?;
-        if form == Form::Sealed {
-            if crc32fast::hash(&index) != word(32) {
-                return Err(damaged());
+        let first = Described::read(&*source, bytes, Copy::First, form);
+        let described = match first {
+            Err(SegmentError::Damaged(_) | SegmentError::Magic) if form == Form::Sealed => {
+                Described::read(&*source, bytes, Copy::Second, form).or(first)
             }
-            index = decompress(&index, raw).map_err(|_| damaged())?;
+            first => first,
+        }?;
+        let Described { index, footer } = described;
+        Ok(Columns { source, index, footer, bytes, form })
+    }
+
+    /// The bytes of one of the two copies of head and index that are not as they were written, from and to.
+    pub(super) fn damage_of(&self, copy: Copy) -> Result<Option<(u64, u64)>, SegmentError> {
+        let second = self.footer.0 - OWN_HEAD_BYTES as u64;
+        let head = match copy {
+            Copy::First => (0, HEAD_BYTES as u64),
+            Copy::Second => (second, self.footer.0),
+        };
+        match Described::read(&*self.source, self.bytes, copy, self.form) {
+            Ok(_) => Ok(None),
+            // The two indices lie in front of the second head.
+            Err(SegmentError::Damaged(at)) if at > head.1 || (copy == Copy::Second && at < second) => {
+                let copies = if copy == Copy::First { 2 } else { 1 };
+                Ok(Some((at, at + second.saturating_sub(at) / copies)))
+            }
+            Err(SegmentError::Damaged(_) | SegmentError::Magic) => Ok(Some(head)),
+            Err(error) => Err(error),
         }
-        let index: Index = postcard::from_bytes(&index).map_err(|_| damaged())?;
-        if !index.is_sound(at) {
-            return Err(damaged());
-        }
-        Ok(Columns { source, index, footer: (footer, word(36)), bytes, form, version: word(12) })
     }
 
     /// Groups of rows.
@@ -288,14 +345,9 @@ impl Columns {
     }
 
     fn decision(&self, id: RecordId, row: &[Entry<'_>], into: &mut Vec<u8>) -> Option<()> {
-        let detail = Detail::read(row[own::DETAIL].bytes()?, self.version)?;
-        let is_short = self.version >= VERSION_OF_SHORT;
-        let has_effects = detail.effects != NO_EFFECTS;
+        let detail = Detail::read(row[own::DETAIL].bytes()?)?;
         into.put_varint(id.0);
-        into.put_varint(match is_short {
-            true => encoding::SHORT,
-            false => 2 * u64::from(has_effects),
-        });
+        into.put_varint(encoding::SHORT);
         let version = row[own::VERSION].bytes()?;
         into.put_content(row[own::PIPELINE].bytes()?);
         into.put_content(version);
@@ -327,10 +379,7 @@ impl Columns {
         if extras.next().is_some() {
             return None;
         }
-        match is_short {
-            true => into.put_content(detail.keys),
-            false => into.extend_from_slice(detail.keys),
-        }
+        into.put_content(detail.keys);
         into.extend_from_slice(&row[own::SCORE].float()?.to_le_bytes());
         into.put_made(&row[own::ACTION].text()?.parse::<Action>().ok()?);
         for (rules, (count, mut reasons)) in
@@ -347,9 +396,7 @@ impl Columns {
             }
         }
         into.extend_from_slice(detail.next);
-        if is_short || has_effects {
-            into.extend_from_slice(detail.effects);
-        }
+        into.extend_from_slice(detail.effects);
         Some(())
     }
 
@@ -426,7 +473,7 @@ impl Columns {
                 }
             }
             if let Some(detail) = detail {
-                wanted[same].set_extras(detail, self.version, row).ok_or_else(damaged)?;
+                wanted[same].set_extras(detail, row).ok_or_else(damaged)?;
             }
             let Some([score, action, rules, shadow]) = verdict else { continue };
             for (rules, is_shadow) in [(rules, false), (shadow, true)] {
@@ -521,8 +568,8 @@ impl Wanted<'_> {
         self.slots.get(column).copied().flatten()
     }
 
-    fn set_extras(&self, detail: Entry<'_>, version: u32, row: &mut Facts) -> Option<()> {
-        let Detail { extras, .. } = Detail::read(detail.bytes()?, version)?;
+    fn set_extras(&self, detail: Entry<'_>, row: &mut Facts) -> Option<()> {
+        let Detail { extras, .. } = Detail::read(detail.bytes()?)?;
         for (fact, value) in extras {
             let slot = usize::try_from(fact).ok().and_then(|fact| self.facts.get(fact).copied().flatten());
             if let Some(slot) = slot {
@@ -547,18 +594,15 @@ struct Detail<'b> {
 }
 
 impl<'b> Detail<'b> {
-    /// As this version of the format has it.
-    fn read(bytes: &'b [u8], version: u32) -> Option<Detail<'b>> {
+    /// As rows have them.
+    fn read(bytes: &'b [u8]) -> Option<Detail<'b>> {
         let mut reader = Reader::new(bytes);
         let facts = reader.varint().ok().filter(|facts| *facts <= u64::from(u16::MAX))?;
         let mut extras = Vec::new();
         for _ in 0..reader.varint().ok()? {
             extras.push((reader.varint().ok()?, reader.passed(Reader::pass_value).ok()?));
         }
-        let keys = match version {
-            ..VERSION_OF_SHORT => reader.passed(Reader::pass_keys).ok()?,
-            _ => reader.content().ok()?,
-        };
+        let keys = reader.content().ok()?;
         let mut reasons = [(0, reader); 2];
         for of in &mut reasons {
             let count = reader.varint().ok()?;

@@ -22,7 +22,7 @@ use parquet::schema::types::{ColumnDescPtr, ColumnPath, SchemaDescPtr, Type as S
 
 use super::{
     Columns, DECISION, FEEDBACK, Form, Group, HEAD_BYTES, INDEX_BYTES_MAX, ITEMS_MAX, Index, Layout, MAGIC,
-    NO_EFFECTS, OWN, REPORT, ReportDetail, SIGNAL, UNCOUNTED, own,
+    NO_EFFECTS, OWN, OWN_HEAD_BYTES, REPORT, ReportDetail, SIGNAL, UNCOUNTED, own,
 };
 use crate::batch::dotted;
 use crate::id::RecordId;
@@ -225,7 +225,7 @@ impl<S: Sink> Writer<S> {
             SerializedFileWriter::new(sink, Arc::new(schema.map_err(failed)?), Arc::clone(&properties))
                 .map_err(failed)?;
         // The head is written last.
-        file.write_all(&[0; HEAD_BYTES - 4]).map_err(io_error(path))?;
+        file.write_all(&[0; OWN_HEAD_BYTES]).map_err(io_error(path))?;
         Ok(Writer {
             path: path.to_path_buf(),
             schema: Arc::new(file.schema_descr().clone()),
@@ -299,7 +299,7 @@ impl<S: Sink> Writer<S> {
     /// Adds all groups of another file as they are, if their columns are those of this one and mean the same; else
     /// nothing. Answers whether that was so.
     pub(in crate::journal) fn copy(&mut self, columns: &Columns) -> Result<bool, JournalError> {
-        if columns.version != VERSION || !self.index.layout.has_all_of(columns.layout()) {
+        if !self.index.layout.has_all_of(columns.layout()) {
             return Ok(false);
         }
         self.flush()?;
@@ -343,20 +343,29 @@ impl<S: Sink> Writer<S> {
             Form::Sealed => compress(&raw, LEVEL).map_err(io_error(&path))?,
             Form::Bare => raw.clone(),
         };
-        self.file.write_all(&index).map_err(io_error(&path))?;
+        // Twice, each with a head of its own: all groups hang on it.
+        for bytes in [&index, &index, &vec![0; OWN_HEAD_BYTES]] {
+            self.file.write_all(bytes).map_err(io_error(&path))?;
+        }
         let mut file = self.file.into_inner().map_err(|error| parquet_error(&path, error))?;
-        let footer = self.at + index.len() as u64;
+        let again = self.at + index.len() as u64;
+        let second = again + index.len() as u64;
+        let footer = second + OWN_HEAD_BYTES as u64;
         let mut written = || {
-            let mut head = Vec::with_capacity(HEAD_BYTES);
-            head.extend_from_slice(&MAGIC);
-            head.extend_from_slice(&VERSION.to_le_bytes());
-            head.extend_from_slice(&self.at.to_le_bytes());
-            head.extend_from_slice(&(index.len() as u32).to_le_bytes());
-            head.extend_from_slice(&(raw.len() as u32).to_le_bytes());
-            head.extend_from_slice(&crc32fast::hash(&index).to_le_bytes());
-            head.extend_from_slice(&file.checksum(footer)?.to_le_bytes());
-            head.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
-            file.seal(&head, super::PARQUET.len() as u64)
+            let crc = file.checksum(footer)?;
+            for (place, index_at) in [(second, again), (super::PARQUET.len() as u64, self.at)] {
+                let mut head = Vec::with_capacity(OWN_HEAD_BYTES);
+                head.extend_from_slice(&MAGIC);
+                head.extend_from_slice(&VERSION.to_le_bytes());
+                head.extend_from_slice(&index_at.to_le_bytes());
+                head.extend_from_slice(&(index.len() as u32).to_le_bytes());
+                head.extend_from_slice(&(raw.len() as u32).to_le_bytes());
+                head.extend_from_slice(&crc32fast::hash(&index).to_le_bytes());
+                head.extend_from_slice(&crc.to_le_bytes());
+                head.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
+                file.seal(&head, place)?;
+            }
+            Ok::<_, std::io::Error>(())
         };
         written().map_err(io_error(&path))?;
         Ok(file)

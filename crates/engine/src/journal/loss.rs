@@ -1,0 +1,134 @@
+//! What of a journal cannot be read any more: told by whoever finds it, and passed over.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::{Block, JournalError, Record};
+use crate::id::RecordId;
+
+/// A stretch of a file that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The file's name.
+    pub segment: String,
+    /// First byte.
+    pub from: u64,
+    /// Byte behind the last.
+    pub to: u64,
+    /// Records in it, as far as it says.
+    pub records: u64,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Damage { segment, from, to, records } = self;
+        write!(f, "{segment}: bytes {from} to {to} are damaged, with {records} records or more")
+    }
+}
+
+/// A segment that has fewer records than were once in it, or is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// The first id that it may have, which is its name.
+    pub first: RecordId,
+    /// Records that it lacks.
+    pub records: u64,
+    /// There is no such file.
+    pub is_gone: bool,
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Lack { first, records, is_gone } = self;
+        match is_gone {
+            true => write!(f, "segment {first} is missing, with {records} records or more"),
+            false => write!(f, "segment {first} lacks {records} records"),
+        }
+    }
+}
+
+/// Everything that was found wrong with a journal when it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JournalLosses {
+    /// What cannot be read, of what was looked at: all of the newest segment, the heads of others.
+    pub damage: Vec<Damage>,
+    /// What once was there.
+    pub lacking: Vec<Lack>,
+    /// The list of segments is missing or damaged, so that it cannot be known whether any is missing.
+    pub is_unlisted: bool,
+    /// The end of the newest segment that a crash tore: the file that has it now, and its bytes.
+    pub torn: Option<(PathBuf, u64)>,
+}
+
+impl JournalLosses {
+    /// What is lost in a sentence, unless nothing is. A torn tail is no loss: it was not promised.
+    pub fn sentence(&self) -> Option<String> {
+        /// As many are told one by one.
+        const TOLD: usize = 3;
+        let unlisted = self.is_unlisted.then(|| "its list of segments is missing or damaged".to_owned());
+        let damage = self.damage.iter().map(Damage::to_string);
+        let all: Vec<String> =
+            unlisted.into_iter().chain(damage).chain(self.lacking.iter().map(Lack::to_string)).collect();
+        let more = all.len().saturating_sub(TOLD);
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        let told = all.iter().take(TOLD).cloned().collect::<Vec<_>>().join("; ");
+        let mend = "all else is served; `tollhouse verify` says what is lost, and `tollhouse verify --repair` settles it";
+        (!all.is_empty()).then(|| format!("the journal is damaged: {told}{more}; {mend}"))
+    }
+}
+
+/// What a reader passed over because it is damaged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// Stretches of files.
+    pub stretches: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Records in them, as far as they say.
+    pub records: u64,
+}
+
+impl Skipped {
+    /// Hands on what could be read, and notes what is damaged, for which there is nothing.
+    ///
+    /// # Errors
+    /// Everything but damage.
+    pub fn pass<T>(&mut self, read: Result<T, JournalError>) -> Result<Option<T>, JournalError> {
+        match read {
+            Ok(read) => Ok(Some(read)),
+            Err(JournalError::Damaged(damage)) => {
+                self.stretches += 1;
+                self.bytes += damage.to - damage.from;
+                self.records += damage.records;
+                tracing::warn!(%damage, "passed over");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The records of a block, none if it is damaged.
+    ///
+    /// # Errors
+    /// Everything but damage.
+    pub fn records(
+        &mut self,
+        block: Result<Block, JournalError>,
+    ) -> Result<Vec<(RecordId, Record)>, JournalError> {
+        let Some(block) = self.pass(block)? else { return Ok(Vec::new()) };
+        let records = self.pass(block.records().map_err(|error| block.error(error)))?;
+        Ok(records.unwrap_or_default())
+    }
+
+    /// Whether nothing was passed over.
+    pub fn is_empty(&self) -> bool {
+        self.stretches == 0
+    }
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Skipped { stretches, bytes, records } = self;
+        write!(f, "{stretches} damaged stretches of the journal ({bytes} bytes, {records} records or more)")
+    }
+}

@@ -1,0 +1,128 @@
+//! The list of segments: which there are and how many records each has at least, so that one that is gone is missed, and
+//! the fingerprint of the secret that their keys were made with.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::files::{self, segments_in};
+use super::{JournalError, Lack, io_error, read_side_file};
+use crate::id::RecordId;
+
+/// The file's name.
+pub(super) const NAME: &str = "segments.json";
+
+/// The list, as it is in the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    /// The fingerprint, in hexadecimal digits.
+    secret: String,
+    /// Records by the segment's first id.
+    segments: BTreeMap<String, u64>,
+}
+
+/// What is found where the list should be.
+#[derive(Debug)]
+pub(super) enum Found {
+    Absent,
+    Damaged,
+    Sound(Manifest),
+}
+
+impl Found {
+    /// The list, or an empty one.
+    ///
+    /// # Errors
+    /// [`JournalError::Secret`] if it is of another secret.
+    pub(super) fn known(&self, secret: u64, directory: &Path) -> Result<Manifest, JournalError> {
+        let secret = format!("{secret:016x}");
+        match self {
+            Found::Sound(manifest) if manifest.secret == secret => Ok(manifest.clone()),
+            Found::Sound(_) => Err(JournalError::Secret(directory.to_path_buf())),
+            Found::Absent | Found::Damaged => Ok(Manifest { secret, segments: BTreeMap::new() }),
+        }
+    }
+
+    /// Whether there should be one, as there are segments.
+    pub(super) fn is_lost<T>(&self, segments: &[T]) -> bool {
+        match self {
+            Found::Absent => !segments.is_empty(),
+            Found::Damaged => true,
+            Found::Sound(_) => false,
+        }
+    }
+
+    /// Puts a list in its place, unless it says the same.
+    pub(super) fn replace(&self, manifest: &Manifest, directory: &Path) -> Result<(), JournalError> {
+        match self {
+            Found::Sound(found) if found == manifest => Ok(()),
+            _ => manifest.write(directory),
+        }
+    }
+}
+
+impl Manifest {
+    pub(super) fn read(directory: &Path) -> Result<Found, JournalError> {
+        match read_side_file(&path(directory)) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes).map_or(Found::Damaged, Found::Sound)),
+            Err(JournalError::Damaged(_)) => Ok(Found::Damaged),
+            Err(JournalError::Io { error, .. }) if error.kind() == ErrorKind::NotFound => Ok(Found::Absent),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn write(&self, directory: &Path) -> Result<(), JournalError> {
+        let path = path(directory);
+        let written = serde_json::to_vec_pretty(self).map_err(std::io::Error::from);
+        written.and_then(|bytes| disk::replace(&path, &disk::seal(&bytes))).map_err(io_error(&path))
+    }
+
+    /// Takes in how many records segments have; one that is known to have had more keeps that.
+    pub(super) fn add(&mut self, there: BTreeMap<RecordId, u64>) {
+        for (first, records) in there {
+            let known = self.segments.entry(first.to_string()).or_default();
+            *known = records.max(*known);
+        }
+    }
+
+    /// Segments that have fewer records than they should.
+    pub(super) fn lacking(&self, there: &BTreeMap<RecordId, u64>) -> Vec<Lack> {
+        let known = self.segments.iter().filter_map(|(first, records)| Some((first.parse().ok()?, *records)));
+        let lacks = known.map(|(first, records)| Lack {
+            first,
+            records: records.saturating_sub(there.get(&first).copied().unwrap_or_default()),
+            is_gone: !there.contains_key(&first),
+        });
+        lacks.filter(|lack| lack.records > 0).collect()
+    }
+
+    /// Drops a segment and all before it.
+    pub(super) fn forget(&mut self, up_to: RecordId) {
+        let up_to = up_to.to_string();
+        self.segments.retain(|first, _| *first > up_to);
+    }
+
+    /// Keeps these segments alone.
+    pub(super) fn keep(&mut self, paths: &[PathBuf]) {
+        let name = |path: &PathBuf| path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
+        let names: Vec<String> = paths.iter().filter_map(name).collect();
+        self.segments.retain(|first, _| names.contains(first));
+    }
+
+    /// Lists what is there now, after it was changed on purpose.
+    pub(super) fn recount(directory: &Path) -> Result<(), JournalError> {
+        let Found::Sound(Manifest { secret, .. }) = Manifest::read(directory)? else { return Ok(()) };
+        let mut manifest = Manifest { secret, segments: BTreeMap::new() };
+        for (first, path) in segments_in(directory)? {
+            let (summary, _) = files::summary(&path, false)?;
+            manifest.segments.insert(first.to_string(), summary.records);
+        }
+        manifest.write(directory)
+    }
+}
+
+fn path(directory: &Path) -> PathBuf {
+    directory.join(NAME)
+}

@@ -1,0 +1,194 @@
+//! Whatever of a data directory is damaged, it opens and serves all else, and `verify` names the file.
+//! `SWEEP=7 cargo test -p tollhouse-engine --test it sweep` flips a bit of every seventh byte, instead of some.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use engine::journal::export;
+use engine::{Directory, Engine, Verified};
+use event::Span;
+
+use crate::pipeline::{NOW, event, plan};
+
+/// Decisions of a block.
+const BLOCK: usize = 10;
+const BLOCKS: usize = 24;
+
+/// A directory with every kind of file but those of the ledger, which has simulations of its own.
+fn made(path: &Path) {
+    let directory = Directory::create(path, &[]).unwrap();
+    let mut plan = plan();
+    plan.node.journal.segment = 4 << 10;
+    let engine = Engine::open(&directory, plan).unwrap();
+    let journal = engine.journal().unwrap();
+    for block in 0..BLOCKS {
+        let prepared = (0..BLOCK).map(|number| {
+            let at = NOW + Span::minutes(block as i64);
+            let event = event(&format!("192.0.2.{block}"), &format!("user{number}@example.org"));
+            engine.prepare(&engine.plan().pipelines[0], event, at)
+        });
+        pollster::block_on(engine.decide(prepared.collect())).unwrap();
+        journal.sync().unwrap();
+    }
+    journal.settle();
+    let census = journal.census();
+    assert!(census.columnar > 1 && census.segments - census.columnar == 1, "{census:?}");
+    engine.close().unwrap();
+    disk::replace(&directory.limits_path(), &disk::seal(b"[]")).unwrap();
+}
+
+fn files(directory: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+        match entry.is_dir() {
+            true => files(&entry, into),
+            false => into.push(entry),
+        }
+    }
+    into.sort();
+}
+
+/// A name for what is done to a file, and what is left of it then.
+type Damaged = (String, Option<Vec<u8>>);
+
+fn ways(whole: &[u8]) -> Vec<Damaged> {
+    let flip = |at: usize| {
+        let mut bytes = whole.to_vec();
+        bytes[at] ^= 1 << (at % 8);
+        (format!("bit {} of byte {at}", at % 8), Some(bytes))
+    };
+    let (last, middle) = (whole.len() - 1, whole.len() / 2);
+    let step = std::env::var("SWEEP").ok().and_then(|step| step.parse().ok());
+    let places: Vec<usize> = match step {
+        Some(step) => (0..whole.len()).step_by(step).collect(),
+        None => vec![0, 9.min(last), 20.min(last), middle, last],
+    };
+    let mut ways: Vec<Damaged> = places.into_iter().map(flip).collect();
+    ways.push(("its second half".to_owned(), Some(whole[..middle].to_vec())));
+    ways.push(("all of its bytes".to_owned(), Some(Vec::new())));
+    ways.push(("zeros".to_owned(), Some(vec![0; whole.len()])));
+    ways.push(("the file".to_owned(), None));
+    ways
+}
+
+fn names(found: &Verified, name: &str) -> bool {
+    let told = format!("{found:?}");
+    let stem = name.split('.').next().unwrap_or(name);
+    !found.is_sound() && (told.contains(name) || told.contains(stem) || found.journal.is_unlisted)
+}
+
+#[test]
+fn damage_to_any_file_costs_no_more_than_what_it_had() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("data");
+    made(&path);
+    let mut all = Vec::new();
+    files(&path, &mut all);
+    let directory = Directory::open(&path).unwrap();
+    let skipped = [directory.ledger_path(), directory.config_path(), path.join("secret")];
+    all.retain(|file| !skipped.iter().any(|other| file.starts_with(other)));
+    assert!(all.len() > 8, "{all:?}");
+    let mut whole = Vec::new();
+    files(&path, &mut whole);
+    let kept: Vec<(PathBuf, Vec<u8>)> =
+        whole.into_iter().map(|file| (file.clone(), fs::read(&file).unwrap())).collect();
+    assert!(directory.verify(&mut |_, _, _| ()).unwrap().is_sound());
+    for file in &all {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        // Nothing else says that there were labels, or any exception or version at all.
+        let is_alone = ["labels.ndjson", "limits.json", "state.json"].contains(&name);
+        let before = fs::read(file).unwrap();
+        if before.is_empty() {
+            continue;
+        }
+        for (what, after) in ways(&before) {
+            let is_flip = what.starts_with("bit");
+            match &after {
+                Some(bytes) => fs::write(file, bytes).unwrap(),
+                None => fs::remove_file(file).unwrap(),
+            }
+            let found = directory.verify(&mut |_, _, _| ()).unwrap();
+            assert!(names(&found, name) || (is_alone && !is_flip), "{what} of {name} is gone: {found:?}");
+            let engine = Engine::open(&directory, plan()).unwrap_or_else(|error| panic!("{what} of {name}: {error}"));
+            let mut lines = Vec::new();
+            let table =
+                export::ndjson(engine.journal().unwrap(), &export::Filter::default(), &mut lines).unwrap();
+            let lost = BLOCKS * BLOCK - table.rows as usize;
+            let bound = match name.rsplit('.').next() {
+                Some("journal") if is_flip => BLOCK,
+                Some("journal" | "parquet") => 4 * BLOCK * 2,
+                _ => 0,
+            };
+            assert!(lost <= bound, "{what} of {name} is gone, and {lost} decisions");
+            // Nobody needs to be told of what costs nothing.
+            let is_told = !engine.health().list().is_empty() || !table.is_whole() || engine.journal().unwrap().losses().torn.is_some();
+            assert!(is_told || lost == 0, "{what} of {name} is gone, and nobody is told");
+            engine.close().unwrap();
+            drop(engine);
+            restore(&path, &kept);
+        }
+    }
+}
+
+/// Makes the directory what it was.
+fn restore(path: &Path, kept: &[(PathBuf, Vec<u8>)]) {
+    let mut there = Vec::new();
+    files(path, &mut there);
+    for file in there {
+        if !kept.iter().any(|(other, _)| *other == file) {
+            fs::remove_file(file).unwrap();
+        }
+    }
+    for (file, bytes) in kept {
+        if fs::read(file).ok().as_ref() != Some(bytes) {
+            fs::write(file, bytes).unwrap();
+        }
+    }
+}
+
+/// What can be had is written anew, the damaged file is kept, and nothing is missed any more.
+#[test]
+fn a_repair_keeps_what_can_be_had() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("data");
+    made(&path);
+    let directory = Directory::open(&path).unwrap();
+    let mut all = Vec::new();
+    files(&directory.journal_path(), &mut all);
+    let of_kind = |kind: &str| all.iter().find(|file| file.extension().is_some_and(|it| it == kind)).unwrap();
+    let (rows, columns) = (of_kind("journal"), of_kind("parquet"));
+    let segments = all.iter().filter(|file| file.extension().is_some_and(|it| it == "parquet"));
+    let gone = segments.clone().nth(1).unwrap();
+    for file in [rows, columns] {
+        let mut bytes = fs::read(file).unwrap();
+        bytes[100] ^= 1;
+        fs::write(file, bytes).unwrap();
+    }
+    fs::remove_file(gone).unwrap();
+    let before = directory.verify(&mut |_, _, _| ()).unwrap().journal;
+    assert_eq!((before.damage.len(), before.lacking.len()), (2, 1), "{before:?}");
+    let repaired = directory.repair().unwrap();
+    assert_eq!(repaired.len(), 2, "{repaired:?}");
+    for repaired in &repaired {
+        assert!(repaired.kept.exists() && repaired.skipped.stretches == 1, "{repaired:?}");
+    }
+    let after = directory.verify(&mut |_, _, _| ()).unwrap();
+    assert!(after.is_sound() && after.journal.records == before.records, "{after:?}");
+    assert_eq!(after.journal.kept.len(), 2);
+    assert_eq!(directory.repair().unwrap(), [], "once is enough");
+}
+
+/// Data of another secret is of no use under this one, and new counts would be mixed in.
+#[test]
+fn another_secret_is_refused() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("data");
+    made(&path);
+    let secret = path.join("secret");
+    let text = fs::read_to_string(&secret).unwrap();
+    let other = if text.starts_with('0') { "1" } else { "0" };
+    fs::write(&secret, other.to_owned() + &text[1..]).unwrap();
+    let directory = Directory::open(&path).unwrap();
+    let refused = Engine::open(&directory, plan()).err().unwrap().to_string();
+    assert!(refused.contains("secret"), "{refused}");
+    assert!(!directory.verify(&mut |_, _, _| ()).unwrap().is_sound());
+}

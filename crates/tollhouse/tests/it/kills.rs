@@ -1,0 +1,70 @@
+//! A server that is killed again and again has what it promised. `KILLS=100 cargo test -p tollhouse --test it kills` kills
+//! each hundred times.
+
+use rustix::process::Signal;
+
+use crate::program::{Data, Server};
+
+/// Decisions whose answers came.
+fn decided(server: &Server, count: usize, agent: &ureq::Agent) -> Vec<String> {
+    let url = format!("{}/v1/decide?pipeline=web", server.url);
+    let body = r#"{"client.ip":"192.0.2.9","http.path":"/x","http.method":"GET","http.status":200}"#;
+    let decide = |_| {
+        let answer = agent.post(&url).header("Content-Type", "application/json").send(body).unwrap();
+        let answer: serde_json::Value = serde_json::from_str(&answer.into_body().read_to_string().unwrap()).unwrap();
+        answer["id"].as_str().unwrap().to_owned()
+    };
+    (0..count).map(decide).collect()
+}
+
+/// Waits until nothing of the journal waits to be written.
+fn settled(server: &Server, agent: &ureq::Agent) {
+    let waits = || {
+        let text = agent.get(format!("{}/metrics", server.url)).call().unwrap();
+        let text = text.into_body().read_to_string().unwrap();
+        let line = text.lines().find(|line| line.starts_with("tollhouse_journal_pending_bytes")).unwrap();
+        !line.ends_with(" 0")
+    };
+    while waits() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// After each kill all that was promised is there, nothing is damaged, and what is lost is the end of what was answered.
+fn check(durability: &str) {
+    let kills = std::env::var("KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(3);
+    let data = Data::new(&["web"]);
+    let set = format!("ledger.durability={durability}");
+    let mut rounds: Vec<(usize, Vec<String>)> = Vec::new();
+    for round in 0..kills {
+        let server = Server::start(&data.path(), &["--set", &set, "--set", "journal.segment=64KiB"]);
+        let agent = ureq::Agent::new_with_defaults();
+        let mut ids = decided(&server, 20 + round % 30, &agent);
+        if durability != "sync" {
+            settled(&server, &agent);
+        }
+        let promised = ids.len();
+        ids.extend(decided(&server, 1 + round % 7, &agent));
+        let promised = if durability == "sync" { ids.len() } else { promised };
+        rounds.push((promised, ids));
+        assert_eq!(server.end(Signal::KILL), None);
+    }
+    data.run(&["verify"], "").expect(0);
+    let rows = data.run(&["export", "--format", "ndjson"], "").expect(0).stdout;
+    for (promised, ids) in rounds {
+        let is_there = |id: &String| rows.contains(&format!("\"id\":\"{id}\""));
+        let kept = ids.iter().take_while(|id| is_there(id)).count();
+        assert!(kept >= promised, "{durability}: {kept} of {promised} promised decisions");
+        assert!(!ids[kept..].iter().any(is_there), "{durability}: one was lost in the middle");
+    }
+}
+
+#[test]
+fn with_sync_nothing_that_was_answered_is_lost() {
+    check("sync");
+}
+
+#[test]
+fn with_an_interval_nothing_older_is_lost() {
+    check("1s");
+}
