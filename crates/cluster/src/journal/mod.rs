@@ -570,7 +570,10 @@ fn records(bytes: &[u8]) -> Records {
         tracing::warn!(bytes = torn, "the end of a segment of the journal is torn");
     }
     if damaged > 0 {
-        tracing::error!(bytes = damaged, "a segment of the journal is damaged, and what was in there is lost");
+        tracing::error!(
+            bytes = damaged,
+            "a segment of the journal is damaged, and what was in there is lost"
+        );
     }
     Records { list, bytes: bytes.len() as u64 }
 }

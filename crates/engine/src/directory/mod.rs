@@ -199,7 +199,8 @@ impl Directory {
         disk::exposed(&self.path).ok()??;
         let parts = [self.ledger_path(), self.journal_path(), self.rules_path(), self.cluster_path()];
         let files = [self.path.clone()].into_iter().chain(parts).filter_map(|path| fs::read_dir(path).ok());
-        let files = files.flatten().filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file());
+        let files =
+            files.flatten().filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file());
         let mut exposed = files.filter_map(|path| Some((disk::exposed(&path).ok()??, path)));
         let (mode, path) = exposed.next()?;
         let more = exposed.count();
@@ -321,7 +322,8 @@ mod tests {
         engine.close().unwrap();
         drop(engine);
         let mut found = 0;
-        for part in [path.clone(), directory.ledger_path(), directory.journal_path(), directory.rules_path()] {
+        for part in [path.clone(), directory.ledger_path(), directory.journal_path(), directory.rules_path()]
+        {
             for entry in fs::read_dir(part).unwrap().map(|entry| entry.unwrap().path()) {
                 assert_eq!(disk::exposed(&entry).unwrap(), None, "{}", entry.display());
                 found += 1;

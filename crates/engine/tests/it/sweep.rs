@@ -108,7 +108,8 @@ fn damage_to_any_file_costs_no_more_than_what_it_had() {
             }
             let found = directory.verify(&mut |_, _, _| ()).unwrap();
             assert!(names(&found, name) || (is_alone && !is_flip), "{what} of {name} is gone: {found:?}");
-            let engine = Engine::open(&directory, plan()).unwrap_or_else(|error| panic!("{what} of {name}: {error}"));
+            let engine =
+                Engine::open(&directory, plan()).unwrap_or_else(|error| panic!("{what} of {name}: {error}"));
             let mut lines = Vec::new();
             let table =
                 export::ndjson(engine.journal().unwrap(), &export::Filter::default(), &mut lines).unwrap();
@@ -120,7 +121,9 @@ fn damage_to_any_file_costs_no_more_than_what_it_had() {
             };
             assert!(lost <= bound, "{what} of {name} is gone, and {lost} decisions");
             // Nobody needs to be told of what costs nothing.
-            let is_told = !engine.health().list().is_empty() || !table.is_whole() || engine.journal().unwrap().losses().torn.is_some();
+            let is_told = !engine.health().list().is_empty()
+                || !table.is_whole()
+                || engine.journal().unwrap().losses().torn.is_some();
             assert!(is_told || lost == 0, "{what} of {name} is gone, and nobody is told");
             engine.close().unwrap();
             drop(engine);

@@ -11,7 +11,8 @@ fn decided(server: &Server, count: usize, agent: &ureq::Agent) -> Vec<String> {
     let body = r#"{"client.ip":"192.0.2.9","http.path":"/x","http.method":"GET","http.status":200}"#;
     let decide = |_| {
         let answer = agent.post(&url).header("Content-Type", "application/json").send(body).unwrap();
-        let answer: serde_json::Value = serde_json::from_str(&answer.into_body().read_to_string().unwrap()).unwrap();
+        let answer: serde_json::Value =
+            serde_json::from_str(&answer.into_body().read_to_string().unwrap()).unwrap();
         answer["id"].as_str().unwrap().to_owned()
     };
     (0..count).map(decide).collect()
