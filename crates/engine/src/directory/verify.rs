@@ -35,8 +35,6 @@ pub struct Verified {
     pub ledger_made_anew: Vec<String>,
     /// What the journal's files hold.
     pub journal: journal::Verified,
-    /// Directories that should be there, as others are.
-    pub missing: Vec<PathBuf>,
     /// Other files that are not as they were written, or cannot be used, and why.
     pub settings: Vec<(PathBuf, String)>,
 }
@@ -44,9 +42,8 @@ pub struct Verified {
 impl Verified {
     /// Whether nothing is lost.
     pub fn is_sound(&self) -> bool {
-        let Verified { secret, ledger, ledger_error, ledger_skipped, journal, missing, settings, .. } = self;
+        let Verified { secret, ledger, ledger_error, ledger_skipped, journal, settings, .. } = self;
         secret.is_none()
-            && missing.is_empty()
             && settings.is_empty()
             && ledger_error.is_none()
             && ledger.as_ref().is_none_or(stats::Verified::is_sound)
@@ -68,11 +65,6 @@ impl Directory {
         let secret = self.secret();
         let mut verified = self.verify_data(secret.as_ref().ok().map(Secret::fingerprint), progress)?;
         verified.secret = secret.err();
-        let parts = [self.ledger_path(), self.journal_path()];
-        // A directory that was never served has neither.
-        if parts.iter().any(|path| path.exists()) {
-            verified.missing.extend(parts.into_iter().filter(|path| !path.exists()));
-        }
         self.look_at_settings(&mut verified.settings);
         Ok(verified)
     }

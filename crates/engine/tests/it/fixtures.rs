@@ -346,7 +346,9 @@ fn what_was_written_says_what_it_said() {
             check_pipeline(engine);
         });
         let found = Directory::open(&path).unwrap().verify(&mut |_, _, _| ()).unwrap();
-        assert!(found.is_sound() && found.journal.records as usize == RECORDS + 1, "{found:?}");
+        let journal = &found.journal;
+        assert!(journal.is_sound() && journal.records as usize == RECORDS + 1, "{found:?}");
+        assert!(found.ledger.unwrap().is_sound());
     }
 }
 

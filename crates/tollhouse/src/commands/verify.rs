@@ -165,7 +165,7 @@ fn shown(damage: &Damage) -> String {
 }
 
 fn damage(verified: &Verified) -> Vec<Damage> {
-    let Verified { secret, ledger, ledger_error, ledger_skipped, journal, missing, settings, .. } = verified;
+    let Verified { secret, ledger, ledger_error, ledger_skipped, journal, settings, .. } = verified;
     let mut all = Vec::new();
     all.extend(secret.as_ref().map(|error| Damage::of(format!("{error}; without it no key is found"))));
     all.extend(
@@ -231,9 +231,6 @@ fn damage(verified: &Verified) -> Vec<Damage> {
     for file in &journal.side_files {
         let cost = "missing or damaged: the next start writes it anew, if it is of what is in force then";
         all.push(Damage { cost: cost.to_owned(), ..Damage::file(format!("journal/{file}")) });
-    }
-    for path in missing {
-        all.push(Damage { cost: "missing".to_owned(), ..Damage::file(path.display().to_string()) });
     }
     for (path, why) in settings {
         all.push(Damage { cost: why.clone(), ..Damage::file(path.display().to_string()) });
