@@ -420,6 +420,11 @@ pub(super) struct Wounds {
 pub(super) fn summary(path: &Path, newest: bool) -> Result<(Summary, Wounds), JournalError> {
     let (mut summary, mut wounds) = (Summary::empty(), Wounds::default());
     let Some(mut blocks) = open(path)? else { return Ok((summary, wounds)) };
+    if newest && blocks.length < HEAD_BYTES as u64 {
+        // A crash between making the file and writing its head.
+        cut(path, 0).map_err(io_error(path))?;
+        return Ok((summary, wounds));
+    }
     summary.is_closed = !blocks.has_head();
     let failed = io_error(path);
     let mut read = || {

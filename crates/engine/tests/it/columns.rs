@@ -140,14 +140,6 @@ fn columns_say_what_the_rows_said() {
 }
 
 #[test]
-fn a_later_segment_of_rows_tells_earlier_releases() {
-    let rotated = Rotated::new(|_, _| ());
-    let rows = files(&rotated.directory.journal_path(), "journal");
-    assert_eq!(rows.len(), 1);
-    assert_eq!(fs::read(&rows[0]).unwrap()[8..12], 3u32.to_le_bytes());
-}
-
-#[test]
 fn one_subject_is_erased_from_columns() {
     let rotated = Rotated::new(|_, _| ());
     let path = rotated.columns();

@@ -181,7 +181,9 @@ fn a_flipped_bit_costs_one_block() {
             std::fs::write(&list, &listed).unwrap();
             std::fs::write(&path, &flipped).unwrap();
             let later = directory.path().join(format!("{}.journal", RecordId(500)));
-            let _ = std::fs::remove_file(&later);
+            for other in [later.clone(), later.with_file_name(format!("{}.journal", RecordId(600)))] {
+                let _ = std::fs::remove_file(other);
+            }
             if !is_newest {
                 std::fs::write(&later, &whole[..16]).unwrap();
             }

@@ -254,10 +254,11 @@ fn a_start_says_what_does_not_fit_together() {
     assert!(told.contains("posted rules:3:12: error: `CAUGHT`: unknown counter `caught`"), "{told}");
     assert!(told.contains("mend its files, or remove `rules/state.json`"), "{told}");
     fs::write(home.directory.rules_path().join("state.json"), "{").unwrap();
-    let told = home.try_open().err().unwrap();
-    assert!(told.contains("state.json: ") && told.contains("restore it from a backup"), "{told}");
-    fs::remove_file(home.directory.rules_path().join("state.json")).unwrap();
-    home.open();
+    // A damaged one is put aside: the files are in force.
+    let conditions = home.open().health().list();
+    let told = &conditions.iter().find(|condition| condition.name == "settings-damaged").unwrap().detail;
+    assert!(told.contains("state.json is damaged, and put aside as "), "{told}");
+    assert!(home.directory.rules_path().join("state.json.damaged").exists());
 }
 
 #[test]

@@ -116,7 +116,9 @@ impl Described {
             index = decompress(&index, raw).map_err(|_| damaged())?;
         }
         let index: Index = postcard::from_bytes(&index).map_err(|_| damaged())?;
-        if !index.is_sound(at) {
+        // The first copy begins where the groups end.
+        let begins = if copy == Copy::First { Some(at) } else { at.checked_sub(length) };
+        if !begins.is_some_and(|begins| index.is_sound(begins)) {
             return Err(damaged());
         }
         Ok(Described { index, footer: (footer, word(32)) })
