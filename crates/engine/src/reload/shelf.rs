@@ -247,7 +247,11 @@ impl Shelf {
         }
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
-            if entry.file_name().to_str().is_some_and(|name| !named.contains(name)) {
+            if entry
+                .file_name()
+                .to_str()
+                .is_some_and(|name| !named.contains(name) && !name.ends_with(".damaged"))
+            {
                 fs::remove_file(entry.path())?;
             }
         }
