@@ -1,5 +1,6 @@
 //! What all routes share: the engine, the limits, the counters, and the clock.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -33,8 +34,9 @@ const STREAMS_MAX: usize = 64;
 
 /// Lists of decisions that may be on their way at once.
 const FEEDS_MAX: usize = 16;
-/// Time between two copies of the data.
-const SNAPSHOT_GAP: Duration = Duration::from_secs(10);
+/// Most copies of the data in [`SNAPSHOTS_IN`].
+const SNAPSHOTS_MAX: usize = 4;
+const SNAPSHOTS_IN: Duration = Duration::from_secs(60);
 /// Where the paths of batches begin, which have places of their own beside.
 const BATCHES: &str = "/v1/batch/";
 
@@ -123,8 +125,6 @@ pub(crate) struct Node {
     pub(crate) scans: Gate,
     /// Places for calls that look up one thing on disk.
     pub(crate) lookups: Gate,
-    /// When a copy of the data was made last.
-    last_snapshot: Mutex<Option<Instant>>,
     /// What connections may take of the process's descriptors.
     pub(crate) descriptors: Arc<Descriptors>,
     /// Who has named wrong tokens and passwords.
@@ -133,6 +133,8 @@ pub(crate) struct Node {
     pub(crate) intake: Arc<Semaphore>,
     /// Places in which is read what was sent.
     pub(crate) reading: ReadingPool,
+    /// When copies of the data were made last.
+    snapshots: Mutex<VecDeque<Instant>>,
     /// SHA-256 of the tokens, so that all are equally long.
     tokens: Vec<[u8; 32]>,
     stopping: AtomicBool,
@@ -171,11 +173,11 @@ impl Node {
             batches,
             scans: Gate::of_scans(),
             lookups: Gate::of_lookups(),
-            last_snapshot: Mutex::new(None),
             descriptors: Arc::new(Descriptors::of_process()),
             guesses: Guesses::default(),
             intake: Arc::new(Semaphore::new((bodies / 2).min(Semaphore::MAX_PERMITS))),
             reading: ReadingPool::of_machine(),
+            snapshots: Mutex::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             feeds: Arc::new(Semaphore::new(FEEDS_MAX)),
             readers: Readers::default(),
@@ -228,18 +230,20 @@ impl Node {
         self.room.take(caller, bytes)
     }
 
-    /// Claims the next copy of the data, unless the last one was made just now: each keeps files that would be tidied away.
+    /// Claims the next copy of the data, unless many were made just now: each keeps files that would be tidied away.
     pub(crate) fn claim_snapshot(&self) -> Result<(), Failure> {
-        let mut last = self.last_snapshot.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = last.map_or(Duration::ZERO, |last| SNAPSHOT_GAP.saturating_sub(last.elapsed()));
-        if left > Duration::ZERO {
-            let seconds = left.as_secs() + 1;
-            return Err(OVERLOADED
-                .failure(format!("a snapshot was made less than {} s ago", SNAPSHOT_GAP.as_secs()))
-                .help("try again after the time in Retry-After")
-                .retry_after(seconds));
+        let mut made = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+        while made.front().is_some_and(|first| first.elapsed() >= SNAPSHOTS_IN) {
+            made.pop_front();
         }
-        *last = Some(Instant::now());
+        if let Some(first) = made.front().filter(|_| made.len() >= SNAPSHOTS_MAX) {
+            let left = SNAPSHOTS_IN.saturating_sub(first.elapsed());
+            return Err(OVERLOADED
+                .failure(format!("{SNAPSHOTS_MAX} snapshots were made within {} s", SNAPSHOTS_IN.as_secs()))
+                .help("try again after the time in Retry-After")
+                .retry_after(left.as_secs() + 1));
+        }
+        made.push_back(Instant::now());
         Ok(())
     }
 

@@ -46,7 +46,7 @@ pub(super) async fn healthz() -> Json<api::Health> {
 
 /// Makes a copy of the data directory, in its `snapshots`. Requests go on meanwhile. Closed files are hard links where the
 /// file system can, so this is quick; the copy takes up room once the originals are tidied away. At
-/// most one is made in ten seconds.
+/// most four are made in a minute.
 #[utoipa::path(
     post,
     path = "/v1/snapshots",

@@ -38,6 +38,7 @@ use super::reading::{ReadError, Reader};
 use super::told::defers;
 use super::unpack::{UnpackError, zstd_packed};
 use super::{Body, Face, LearnError, Message, Outcome, header, unpacked};
+use crate::framing::{FoundFault, FramingFault, Watched};
 use crate::guard::names_this_host;
 use crate::listen::{Stop, Stream};
 
@@ -91,11 +92,17 @@ async fn http(reader: Reader, face: Arc<Face>, mut stop: Stop) {
     let (stream, seen) = reader.into_parts();
     let client = Client { address: stream.client(), is_here: stream.is_loopback() };
     let (read, write) = split(stream);
-    let stream = TokioIo::new(join(Cursor::new(seen).chain(read), write));
+    let found = FoundFault::default();
+    let stream = TokioIo::new(Watched::new(join(Cursor::new(seen).chain(read), write), found.clone()));
     let of = Arc::clone(&face);
     let service = service_fn(move |request| {
-        let face = Arc::clone(&of);
-        async move { Ok::<_, Infallible>(respond(&face, request, client).await) }
+        let (face, fault) = (Arc::clone(&of), found.get());
+        async move {
+            Ok::<_, Infallible>(match fault {
+                Some(fault) => misframed(fault),
+                None => respond(&face, request, client).await,
+            })
+        }
     });
     let served = http1::Builder::new()
         // It panics before 1970.
@@ -135,6 +142,13 @@ fn answer(status: StatusCode, kind: HeaderValue, body: impl Into<Bytes>) -> Answ
 /// An error as Rspamd tells it.
 fn failed(status: StatusCode, why: &str) -> Answer {
     answer(status, JSON, json!({"error": why, "error_domain": "tollhouse"}).to_string())
+}
+
+/// What a connection is told, as the last, on which a request can be read in two ways.
+fn misframed(fault: FramingFault) -> Answer {
+    let mut answer = failed(StatusCode::BAD_REQUEST, &fault.to_string());
+    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    answer
 }
 
 /// What a URL asks for.
