@@ -276,4 +276,19 @@ mod tests {
         go.notify_one();
         done.notified().await;
     }
+
+    #[tokio::test]
+    async fn work_that_counts_nothing_hears_that_nobody_waits() {
+        let node = node();
+        let done = Arc::new(Notify::new());
+        let tell = Arc::clone(&done);
+        let work = move |axum::Extension(abort): axum::Extension<Abort>| async move {
+            while !abort.is_wanted() {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+            tell.notify_one();
+        };
+        assert_eq!(ask(&node, Router::new().route("/", get(work))).await, StatusCode::SERVICE_UNAVAILABLE);
+        done.notified().await;
+    }
 }
