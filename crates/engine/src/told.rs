@@ -882,7 +882,8 @@ mod tests {
         let keys = wanted.unwrap_or(20_000);
         let address = |at: u32| std::net::Ipv4Addr::from(0x0a00_0000 + at);
         for first in (0..keys).step_by(1000) {
-            register.put((first..(first + 1000).min(keys)).map(|at| put(&address(at).to_string(), 60)).collect());
+            register
+                .put((first..(first + 1000).min(keys)).map(|at| put(&address(at).to_string(), 60)).collect());
         }
         if wanted.is_some() {
             let started = std::time::Instant::now();
