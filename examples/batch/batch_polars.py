@@ -3,7 +3,7 @@
 
     pip install polars
     tollhouse init --preset analytics --data ./data && tollhouse serve --data ./data
-    python3 batch_polars.py http://127.0.0.1:8745
+    python3 batch_polars.py http://127.0.0.1:8377
 """
 import io
 import sys

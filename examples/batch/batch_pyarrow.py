@@ -3,7 +3,7 @@
 
     pip install pyarrow
     tollhouse init --preset analytics --data ./data && tollhouse serve --data ./data
-    python3 batch_pyarrow.py http://127.0.0.1:8745
+    python3 batch_pyarrow.py http://127.0.0.1:8377
 """
 import sys
 import urllib.request

@@ -78,6 +78,8 @@ pub use told::{AddressRange, Changes, LabelSource, Register, Scope, Told};
 
 /// The rule that speaks when statistics cannot be had and the pipeline fails closed.
 pub const LEDGER_UNAVAILABLE: &str = "LEDGER_UNAVAILABLE";
+/// The name of the reason that stands for a journal that cannot be written, in pipelines that fail closed.
+pub const JOURNAL_UNAVAILABLE: &str = "JOURNAL_UNAVAILABLE";
 
 /// The ledger of an engine, by where its statistics live.
 pub enum Home {
@@ -155,8 +157,25 @@ pub struct Decision {
     pub duplicate: bool,
     /// Statistics could not be had: the event was judged without them, and not counted.
     pub uncounted: bool,
+    /// The journal could not be written: nobody can ask for it later.
+    pub unlogged: bool,
     /// Score, action and reasons.
     pub verdict: Verdict,
+}
+
+/// The pipeline's word for an event of which something failed.
+fn fail(pipeline: &Pipeline, verdict: &mut Verdict, rule: &str, what: &str) {
+    if pipeline.on_error == OnError::Open {
+        return;
+    }
+    verdict.action = pipeline.on_error.action(verdict.action);
+    verdict.next = None;
+    verdict.reasons.push(Reason {
+        rule: rule.to_owned(),
+        score: 0.0,
+        detail: format!("{what} and the pipeline fails closed"),
+        values: Vec::new(),
+    });
 }
 
 /// What verdicts ask for, to be done once all events of a batch are judged.
@@ -611,7 +630,7 @@ impl Engine {
     pub async fn decide(&self, prepared: Vec<Prepared>) -> Result<Vec<Decision>, EngineError> {
         let mut observed = self.observe_all(prepared).await;
         score::score(&mut observed);
-        self.conclude(observed).await
+        Ok(self.conclude(observed).await)
     }
 
     /// Stage 4, with the limits that rules ask for. Statistics that cannot be had are missing then, and say so.
@@ -627,7 +646,7 @@ impl Engine {
     }
 
     /// Stages 5 to 7 of events that models have scored.
-    async fn conclude(&self, observed: Observed) -> Result<Vec<Decision>, EngineError> {
+    async fn conclude(&self, observed: Observed) -> Vec<Decision> {
         let mut due = Due::default();
         let verdicts = self.judge_all(&observed, &mut due);
         // Neither waits for the other's disk: both go by what was observed and judged.
@@ -687,26 +706,14 @@ impl Engine {
         pipeline.rules.evaluate(row, outcome);
         let mut verdict = pipeline.rules.verdict(outcome);
         pipeline.rules.explain(&mut verdict, row);
-        if observed.failed && pipeline.on_error == OnError::Closed {
-            verdict.action = Action::Throttle;
-            verdict.next = None;
-            let detail = "statistics cannot be had and the pipeline fails closed".to_owned();
-            verdict.reasons.push(Reason {
-                rule: LEDGER_UNAVAILABLE.to_owned(),
-                score: 0.0,
-                detail,
-                values: Vec::new(),
-            });
+        if observed.failed {
+            fail(pipeline, &mut verdict, LEDGER_UNAVAILABLE, "statistics cannot be had");
         }
         verdict
     }
 
-    /// Stage 7.
-    async fn log(
-        &self,
-        mut observed: Observed,
-        verdicts: Vec<Verdict>,
-    ) -> Result<Vec<Decision>, EngineError> {
+    /// Stage 7. What cannot be logged is answered as the pipeline says.
+    async fn log(&self, mut observed: Observed, verdicts: Vec<Verdict>) -> Vec<Decision> {
         let decided = observed.events().zip(verdicts).map(|(observed, verdict)| {
             let row = &observed.prepared.row;
             let decision = Decision {
@@ -716,13 +723,14 @@ impl Engine {
                 time: row.time,
                 duplicate: observed.duplicate,
                 uncounted: observed.failed,
+                unlogged: false,
                 verdict,
             };
             self.compare(&observed, &decision);
             decision
         });
-        let decisions: Vec<Decision> = decided.collect();
-        let Some(journal) = &self.journal else { return Ok(decisions) };
+        let mut decisions: Vec<Decision> = decided.collect();
+        let Some(journal) = &self.journal else { return decisions };
         let mut records = self.records.take();
         for prepared in observed.prepared_mut() {
             let row = &mut prepared.row;
@@ -734,11 +742,26 @@ impl Engine {
             records.push_decision(&decided, observed.known());
             records.expect(decisions.len());
         }
-        journal.append_all(&records).await?;
-        self.metrics.journal_records.inc_by(records.len() as u64);
+        match journal.append_all(&records).await {
+            Ok(()) => _ = self.metrics.journal_records.inc_by(records.len() as u64),
+            Err(error) => {
+                tracing::error!(%error, "decisions cannot be logged");
+                self.metrics.journal_failures.inc_by(records.len() as u64);
+                for decision in &mut decisions {
+                    decision.unlogged = true;
+                    let pipeline = &decision.pipeline;
+                    fail(
+                        pipeline,
+                        &mut decision.verdict,
+                        JOURNAL_UNAVAILABLE,
+                        "the journal cannot be written",
+                    );
+                }
+            }
+        }
         records.clear();
         self.records.give(records);
-        Ok(decisions)
+        decisions
     }
 
     /// Has a candidate judge the same row. It changes nothing.

@@ -73,6 +73,7 @@ pub struct Metrics {
     pub(crate) rules_reloads: Family<ReloadLabel, Counter>,
     pub(crate) limits_taken: Family<LimitLabel, Counter>,
     pub(crate) settle_failures: Counter,
+    pub(crate) journal_failures: Counter,
     pub(crate) journal_records: Counter,
     pub(crate) feedback_given: Family<PipelineLabel, Counter>,
 }
@@ -122,6 +123,8 @@ impl Metrics {
             "Takes from limits, by what came of them",
             self.limits_taken.clone(),
         );
+        let unlogged = self.journal_failures.clone();
+        registry.register("tollhouse_journal_failures", "Decisions that could not be logged", unlogged);
         let failures = self.settle_failures.clone();
         registry.register("tollhouse_settle_failures", "Verdicts that could not be counted", failures);
         registry.register("tollhouse_judge_verdicts", "Verdicts by action", self.judge_verdicts.clone());

@@ -96,6 +96,9 @@ pub struct Decision {
     pub next: Option<Next>,
     /// An event of this id had been counted before; this one was judged, and not counted again.
     pub duplicate: bool,
+    /// The journal could not be written: nobody can ask for this decision later. Absent where all is well.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unlogged: bool,
     /// The rules that fired, the weightiest first.
     pub reasons: Vec<Reason>,
     /// The rules in shadow that fired. They have no influence.
@@ -160,6 +163,7 @@ impl From<&engine::Decision> for Decision {
             score: verdict.score,
             next: verdict.next.map(Next::from),
             duplicate: decision.duplicate,
+            unlogged: decision.unlogged,
             reasons: reasons(&verdict.reasons),
             shadow: reasons(&verdict.shadow),
         }

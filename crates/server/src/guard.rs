@@ -22,7 +22,7 @@ use tokio::time::timeout_at;
 use crate::abort::Abort;
 use crate::deadline::{Deadline, Unanswered};
 use crate::http::body;
-use crate::http::forward::{PREFIX, Peer};
+use crate::http::forward::{PREFIX, Peer, undecided};
 use crate::node::{Caller, Node};
 use crate::problem::{FORBIDDEN, Failure, INTERNAL, SLOW_ANSWER, SLOW_REQUEST, UNAUTHORIZED};
 use crate::shed::{Rest, pass_over};
@@ -44,8 +44,12 @@ pub(crate) async fn guard(State(node): State<Arc<Node>>, request: Request, next:
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let route = matched.as_ref().map_or(OTHER, MatchedPath::as_str);
     let method = request.method().clone();
-    let response =
-        admit(&node, route, request, next, started).await.unwrap_or_else(IntoResponse::into_response);
+    let asked = request.uri().path().starts_with(PREFIX).then(|| request.uri().clone());
+    let admitted = admit(&node, route, request, next, started).await;
+    let response = admitted.unwrap_or_else(|failure| {
+        // A proxy shuts the site if it gets another answer than one of its own.
+        asked.and_then(|uri| undecided(&node, &uri)).unwrap_or_else(|| failure.into_response())
+    });
     let took = started.elapsed();
     node.metrics.answered(route, response.status().as_u16(), took);
     let (status, micros) = (response.status().as_u16(), took.as_micros() as u64);
@@ -81,6 +85,10 @@ async fn admit(
     let place = match (!PROBES.contains(&path)).then(|| node.admit(path, caller)).transpose() {
         Ok(place) => place,
         Err(refusal) => {
+            if let Some(response) = is_asked_by_proxies.then(|| undecided(node, request.uri())).flatten() {
+                let (parts, body) = request.into_parts();
+                return Ok(pass_over(&parts.headers, body, response, || ()).await);
+            }
             let rest = request.extensions_mut().remove::<Rest>().unwrap_or_default();
             let (parts, body) = request.into_parts();
             return Ok(node.shed.refuse(refusal, &parts.headers, body, rest).await);

@@ -190,6 +190,8 @@ pub(crate) struct Metrics {
     requests: Family<RequestLabel, Histogram>,
     /// Requests that were refused because too many were at work.
     pub(crate) refused: Counter,
+    /// Proxies' questions that were answered by `on_error`.
+    pub(crate) forward_undecided: Counter,
     /// Requests whose handling panicked.
     pub(crate) panics: Counter,
     /// Lines of batches that were no events.
@@ -233,6 +235,7 @@ impl Metrics {
         let metrics = Metrics {
             requests,
             refused: Counter::default(),
+            forward_undecided: Counter::default(),
             panics: Counter::default(),
             bad_lines: Counter::default(),
             upkeep_failures: Counter::default(),
@@ -263,6 +266,11 @@ impl Metrics {
             "tollhouse_http_refused",
             "Requests refused at `requests_max`",
             self.refused.clone(),
+        );
+        registry.register(
+            "tollhouse_forward_undecided",
+            "Proxies' questions that were answered by `on_error`",
+            self.forward_undecided.clone(),
         );
         registry.register("tollhouse_http_panics", "Requests whose handling panicked", self.panics.clone());
         registry.register(

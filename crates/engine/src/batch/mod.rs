@@ -133,7 +133,7 @@ impl Engine {
             let mut observed = self.observe_all(self.rows(pipeline, batch, arrival)).await;
             let answer = answer::of_observed(pipeline, &observed);
             score::score(&mut observed);
-            return Ok((self.conclude(observed).await?, answer));
+            return Ok((self.conclude(observed).await, answer));
         };
         self.count_keyed(&keyed, arrival);
         // With `sync` each part would wait for the disk, so there is one.
@@ -142,7 +142,7 @@ impl Engine {
             _ => DECIDED_AT_ONCE,
         };
         let mut answers = Answers::new(pipeline, batch.rows);
-        let (mut due, mut decisions, mut failed) = (Due::default(), Vec::with_capacity(batch.rows), None);
+        let (mut due, mut decisions) = (Due::default(), Vec::with_capacity(batch.rows));
         let mut row = 0;
         while row < batch.rows {
             let rows = row..batch.rows.min(row + at_once);
@@ -151,16 +151,10 @@ impl Engine {
             answers.add_observed(&observed);
             score::score(&mut observed);
             let verdicts = self.judge_all(&observed, &mut due);
-            match self.log(observed, verdicts).await {
-                Ok(decided) => decisions.extend(decided),
-                Err(error) => _ = failed.get_or_insert(error),
-            }
+            decisions.extend(self.log(observed, verdicts).await);
         }
         self.carry_out(due).await;
-        match failed {
-            None => Ok((decisions, answers.finish())),
-            Some(error) => Err(error),
-        }
+        Ok((decisions, answers.finish()))
     }
 
     /// Each row as an event of its own.

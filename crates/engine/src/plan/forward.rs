@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use judge::{Network, Networks};
 
-use super::{Draft, Input};
+use super::{Draft, Input, OnError};
 use crate::config::{Document, Problems, View, expected};
 use crate::limit::LimitPlan;
 
@@ -34,6 +34,8 @@ pub struct ForwardPlan {
     pub pipeline: Option<String>,
     /// The status of a request that is over a limit.
     pub refuse: u16,
+    /// What a request is answered that cannot be decided on: the strictest of its limits and its pipeline.
+    pub on_error: OnError,
 }
 
 /// Those of the main file.
@@ -66,12 +68,19 @@ pub(super) fn compile(
             let help = "add `limits = [...]`, or `pipeline = ...`".to_owned();
             problems.add(view.origin("name"), format!("`{name}` lets all through"), Some(help));
         }
+        let limits_fail = limits.iter().filter(|limit| taken.iter().any(|name| **name == *limit.name));
+        let deciding = drafts.iter().filter(|draft| Some(draft.pipeline.name.as_str()) == pipeline);
+        let on_error = limits_fail
+            .map(|limit| limit.on_error)
+            .chain(deciding.map(|draft| draft.pipeline.on_error))
+            .fold(OnError::Open, OnError::or);
         plans.push(ForwardPlan {
             name: name.to_owned(),
             hops: Networks::new(hops),
             limits: taken,
             pipeline: pipeline.map(str::to_owned),
             refuse: u16::try_from(refuse).unwrap_or(429),
+            on_error,
         });
     }
     plans

@@ -40,13 +40,29 @@ impl Input {
     }
 }
 
-/// What to do when statistics cannot be had.
+/// What to do when an event cannot be decided on as it should be: statistics cannot be had, the journal cannot be written, no place is
+/// free, or the time is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
     /// Judge by what there is.
     Open,
     /// Answer `throttle`.
     Closed,
+}
+
+impl OnError {
+    /// The action of an event of which something failed; `judged` is what could be judged of it.
+    pub fn action(self, judged: Action) -> Action {
+        match self {
+            OnError::Open => judged,
+            OnError::Closed => Action::Throttle,
+        }
+    }
+
+    /// The stricter of both.
+    pub fn or(self, other: OnError) -> OnError {
+        if self == OnError::Closed { self } else { other }
+    }
 }
 
 event::columns! {

@@ -16,6 +16,7 @@ mod limits_laws;
 mod models;
 mod phrases;
 mod pipeline;
+mod ports;
 mod reload;
 mod reports;
 mod rule_messages;

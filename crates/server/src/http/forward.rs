@@ -196,15 +196,31 @@ pub(super) async fn auth(
     };
     let taken = take(&node, &plan, forward, &asked).await;
     let silent = taken.iter().any(|taken| taken.silent);
-    let mut head = fields(&taken);
+    let head = fields(&taken);
     if taken.iter().any(|taken| !taken.allowed) {
         let status = StatusCode::from_u16(forward.refuse).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
         return Ok(refused(status, StatusCode::TOO_MANY_REQUESTS, "The request is over its limit", head));
     }
     let action = match &forward.pipeline {
-        Some(name) => decide(&node, &plan, name, asked.event(ip)).await?,
+        Some(name) => decide(&node, &plan, name, asked.event(ip)).await.unwrap_or_else(|failure| {
+            tracing::error!(name, detail = failure.problem().detail, "a proxy's question is not decided on");
+            forward.on_error.action(Action::Accept)
+        }),
         None => Action::Accept,
     };
+    Ok(answered(forward, action, silent, head))
+}
+
+/// What a proxy is told whose question finds no place, or no answer in time: what the limits and the pipeline say by their `on_error`. `None` if there is no such
+/// `[[forward_auth]]`.
+pub(crate) fn undecided(node: &Node, uri: &Uri) -> Option<Response> {
+    let plan = node.engine.plan();
+    let forward = plan.forwards.iter().find(|forward| forward.name == own(uri).0)?;
+    node.metrics.forward_undecided.inc();
+    Some(answered(forward, forward.on_error.action(Action::Accept), false, HeaderMap::new()))
+}
+
+fn answered(forward: &ForwardPlan, action: Action, silent: bool, mut head: HeaderMap) -> Response {
     let meant = match action {
         Action::Reject | Action::Quarantine => StatusCode::FORBIDDEN,
         Action::Challenge => StatusCode::UNAUTHORIZED,
@@ -213,14 +229,14 @@ pub(super) async fn auth(
             if silent || action == Action::Shadow {
                 head.insert(SILENT, HeaderValue::from_static("1"));
             }
-            return Ok((StatusCode::OK, head).into_response());
+            return (StatusCode::OK, head).into_response();
         }
     };
     let status = match meant {
         StatusCode::TOO_MANY_REQUESTS => StatusCode::from_u16(forward.refuse).unwrap_or(meant),
         status => status,
     };
-    Ok(refused(status, meant, NOT_LET_THROUGH, head))
+    refused(status, meant, NOT_LET_THROUGH, head)
 }
 
 async fn take(node: &Node, plan: &Plan, forward: &ForwardPlan, asked: &Asked) -> Vec<Taken> {

@@ -184,8 +184,8 @@ impl Durability {
         decisions: &[Decision],
     ) -> Result<(), Failure> {
         let Some(Durability::Sync) = wanted else { return Ok(()) };
-        if decisions.iter().any(|decision| decision.uncounted) {
-            let failure = UNAVAILABLE.failure("statistics cannot be had: not all events were counted");
+        if decisions.iter().any(|decision| decision.uncounted || decision.unlogged) {
+            let failure = UNAVAILABLE.failure("not all events could be counted and logged");
             return Err(failure.help("send it again: what has an id counts once"));
         }
         Ok(node.engine.sync().await?)

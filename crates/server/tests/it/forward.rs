@@ -2,7 +2,10 @@
 
 use std::io::Write;
 
-use crate::harness::{Answer, Running, answer, check_problem};
+use engine::Directory;
+
+use crate::harness::{Answer, Running, answer, check_problem, configure, directory, start};
+use crate::limits::unfinished;
 use crate::quotas::with_limits;
 
 pub(crate) const SITE: &str = r#"
@@ -136,6 +139,59 @@ fn a_pipeline_can_decide() {
         let decided = server.get("/metrics").body;
         assert!(decided.contains("tollhouse_judge_verdicts_total{pipeline=\"web\""), "{decided}");
         assert!(answers.iter().all(|status| [200, 401, 403].contains(status)), "{answers:?}");
+    });
+}
+
+const UNDECIDED: &str = r#"
+[[limit]]
+name = "strict"
+number = 3
+key = ["client.ip"]
+count = 1000
+per = "1h"
+on_error = "closed"
+
+[[forward_auth]]
+name = "closed"
+limits = ["strict"]
+refuse = 403
+"#;
+
+/// A node with one place, and segments of the journal that soon are full.
+fn with_little(test: impl FnOnce(&Running, &Directory)) {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = directory(&parent.path().join("data"));
+    configure(&directory, &format!("{SITE}{UNDECIDED}"));
+    let settings = [("server.requests_max", "1"), ("journal.segment", "1KiB"), ("ledger.durability", "sync")];
+    let running = start(&directory, &settings);
+    test(&running, &directory);
+}
+
+#[test]
+fn what_finds_no_place_is_answered_by_on_error() {
+    with_little(|server, _| {
+        let asked = |name: &str| ask(server, &format!("/v1/auth/{name}"), &["X-Forwarded-For: 192.0.2.7"]);
+        let at_work = unfinished(server);
+        assert_eq!((asked("judged").status, asked("site").status), (200, 200));
+        let closed = asked("closed");
+        assert_eq!((closed.status, closed.header("tollhouse-status")), (403, Some("429")), "{}", closed.body);
+        assert_eq!(asked("nowhere").status, 503);
+        assert!(server.get("/metrics").body.contains("tollhouse_forward_undecided_total 3"));
+        drop(at_work);
+    });
+}
+
+#[test]
+fn what_cannot_be_logged_is_answered_by_on_error() {
+    with_little(|server, directory| {
+        std::fs::remove_dir_all(directory.journal_path()).unwrap();
+        let asked =
+            || ask(server, "/v1/auth/judged", &["X-Forwarded-For: 192.0.2.7", "X-Forwarded-Uri: /a"]).status;
+        let failing = || server.get("/metrics").body.contains("tollhouse_journal_failures_total 1");
+        let statuses: Vec<u16> = (0..200).map(|_| asked()).take_while(|_| !failing()).collect();
+        assert!(statuses.len() < 200, "the journal never failed");
+        assert_eq!((statuses.iter().all(|status| *status == 200), asked()), (true, 200));
+        assert_ne!(server.get("/readyz").status, 200);
     });
 }
 

@@ -178,8 +178,10 @@ fn a_broken_journal_makes_the_node_unready() {
     // The next segment cannot be made.
     std::fs::remove_dir_all(directory.journal_path()).unwrap();
     let mut answers = (0..50).map(|_| server.post("/v1/decide?pipeline=web", &[LOG], PROBE));
-    let refused = answers.find(|answer| answer.status != 200).unwrap();
-    check_problem(&refused, 503, "unavailable", "nothing can be written");
+    let unlogged = answers.find(|answer| answer.json()["unlogged"] == true).unwrap();
+    assert_eq!((unlogged.status, &unlogged.json()["action"]), (200, &"review".into()), "{}", unlogged.body);
+    let lasting = server.post("/v1/decide?pipeline=web&durability=sync", &[LOG], PROBE);
+    check_problem(&lasting, 503, "unavailable", "not all events could be counted and logged");
     check_problem(&server.get("/readyz"), 503, "unavailable", "the journal takes nothing more");
     assert_eq!(server.get("/healthz").status, 200);
 }

@@ -53,6 +53,24 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// A port on which nobody listens, and one where connections are taken and nothing is ever said, as by a process that is stopped.
+fn unanswering() -> (u16, TcpListener) {
+    (free_port(), TcpListener::bind("127.0.0.1:0").unwrap())
+}
+
+/// Every request passes to the application within the time-outs of the documentation.
+fn assert_opens(port: u16) {
+    for _ in 0..3 {
+        let page = get(port, "/page.txt", "");
+        assert!(
+            page.status == 200 && page.body.starts_with("GET /page.txt"),
+            "{} {}",
+            page.status,
+            page.body
+        );
+    }
+}
+
 /// A block of a page of the documentation: the one of this language that begins so.
 fn shown<'p>(page: &'p str, language: &str, begins: &str) -> &'p str {
     let start = format!("```{language}\n{begins}");
@@ -135,28 +153,56 @@ fn nginx_asks_and_does_as_it_is_told() {
     );
     with_limits(&site, |server| {
         let folder = tempfile::tempdir().unwrap();
-        let port = free_port();
-        let location = shown(LIMITS_PAGE, "nginx", "location / {")
-            .replace("127.0.0.1:8377", &server.address.to_string())
+        let [port, stopped, frozen, closed] = [0; 4].map(|_| free_port());
+        let (nobody, silent) = unanswering();
+        let app = application();
+        let upstream = shown(LIMITS_PAGE, "nginx", "upstream tollhouse {");
+        let locations = shown(LIMITS_PAGE, "nginx", "location / {")
             .replace("/v1/auth/site", "/v1/auth/site_nginx")
-            .replace("http://app", &format!("http://127.0.0.1:{}", application()));
+            .replace("http://app", &format!("http://127.0.0.1:{app}"));
+        // As somebody writes them who wants no request to pass that nobody has looked at.
+        let opening =
+            |line: &&str| !line.contains("proxy_intercept_errors") && !line.contains("error_page 500");
+        let closing: String = locations.lines().filter(opening).map(|line| format!("{line}\n")).collect();
+        assert_eq!(closing.lines().count() + 2, locations.lines().count());
+        let site = |port: u16, asked: &str, locations: &str| {
+            let name = format!("tollhouse_{port}");
+            let upstream = upstream.replace("tollhouse", &name).replace("127.0.0.1:8377", asked);
+            let locations = locations.replace("http://tollhouse/", &format!("http://{name}/"));
+            format!("{upstream}\nserver {{\nlisten 127.0.0.1:{port};\n{locations}\n}}\n")
+        };
+        let asked = server.address.to_string();
+        // The node need not be in a hurry here.
+        let sites = site(port, &asked, &locations.replace("250ms", "60s"))
+            + &site(stopped, &format!("127.0.0.1:{nobody}"), &locations)
+            + &site(frozen, &silent.local_addr().unwrap().to_string(), &locations)
+            + &site(closed, &format!("127.0.0.1:{nobody}"), &closing);
         let at = folder.path().display();
         let config = format!(
             "daemon off;\nmaster_process off;\npid {at}/pid;\nerror_log stderr;\n\
              events {{}}\nhttp {{\naccess_log off;\nclient_body_temp_path {at}/body;\n\
              proxy_temp_path {at}/proxy;\nfastcgi_temp_path {at}/fastcgi;\n\
              uwsgi_temp_path {at}/uwsgi;\nscgi_temp_path {at}/scgi;\n\
-             server {{\nlisten 127.0.0.1:{port};\n{location}\n}}\n}}\n"
+             {sites}\n}}\n"
         );
         let file = folder.path().join("nginx.conf");
         std::fs::write(&file, config).unwrap();
         let mut command = Command::new("nginx");
         command.arg("-p").arg(folder.path()).arg("-c").arg(file).args(["-e", "stderr"]);
-        let _nginx = Proxy::start(command, &[port], &folder.path().join("log"));
+        let _nginx = Proxy::start(command, &[port, stopped, frozen, closed], &folder.path().join("log"));
+        assert_opens(stopped);
+        assert_opens(frozen);
+        assert_eq!(get(closed, "/page.txt", "").status, 500);
         // What the client itself says of its request is not believed.
         for number in 0..2 {
             let headers = format!("X-Forwarded-Host: {number}.example\r\n{}", forged(&number.to_string()));
-            assert!(!is_silent(&get(port, "/page.txt", &headers)));
+            let page = get(port, "/page.txt", &headers);
+            assert!(!is_silent(&page));
+            assert!(
+                page.header("ratelimit").is_some() && page.header("ratelimit-policy").is_some(),
+                "{}",
+                page.head
+            );
         }
         let key = json!({"http.method": "GET", "http.host": "example.org", "http.path": "/page.txt"});
         let asked = json!({"key": key}).to_string();
@@ -175,16 +221,21 @@ fn caddy_asks_and_does_as_it_is_told() {
     let Some(caddy) = Program::find("caddy") else { return };
     with_limits(SITE, |server| {
         let folder = tempfile::tempdir().unwrap();
-        let ports = [free_port(), free_port(), free_port()];
-        let asks = shown(LIMITS_PAGE, "caddy", "forward_auth")
-            .replace("127.0.0.1:8377", &server.address.to_string());
+        let ports = [0; 6].map(|_| free_port());
+        let app = application();
+        let (nobody, silent) = unanswering();
+        let lines =
+            shown(LIMITS_PAGE, "caddy", "forward_auth").replace("app:8080", &format!("127.0.0.1:{app}"));
+        let stopped = lines.replace("127.0.0.1:8377", &format!("127.0.0.1:{nobody}"));
+        let frozen = lines.replace("127.0.0.1:8377", &silent.local_addr().unwrap().to_string());
+        let (closed, _) = stopped.split_once("handle_errors").unwrap();
+        // The node need not be in a hurry here.
+        let asks = lines.replace("127.0.0.1:8377", &server.address.to_string()).replace("250ms", "60s");
         let behind = asks.replace("# trusted_proxies 10.0.0.0/8", "trusted_proxies 127.0.0.0/8");
         let quiet = asks.replace("/v1/auth/site", "/v1/auth/quiet");
-        let app = application();
         let mut config = "{\nadmin off\nauto_https off\n}\n".to_owned();
-        for (port, asks) in ports.iter().zip([&asks, &behind, &quiet]) {
-            config +=
-                &format!("http://:{port} {{\nbind 127.0.0.1\n{asks}\nreverse_proxy 127.0.0.1:{app}\n}}\n");
+        for (port, lines) in ports.iter().zip([&asks, &behind, &quiet, &stopped, &frozen, closed]) {
+            config += &format!("http://:{port} {{\nbind 127.0.0.1\n{lines}\n}}\n");
         }
         let file = folder.path().join("Caddyfile");
         std::fs::write(&file, config).unwrap();
@@ -194,7 +245,10 @@ fn caddy_asks_and_does_as_it_is_told() {
             command.env(home, folder.path());
         }
         let _caddy = Proxy::start(command, &ports, &folder.path().join("log"));
-        let [first, second, third] = ports;
+        let [first, second, third, stopped, frozen, closed] = ports;
+        assert_opens(stopped);
+        assert_opens(frozen);
+        assert_eq!(get(closed, "/page.txt", "").status, 502);
         // Behind a proxy that it trusts: the client is who that one has seen, by its network.
         let from =
             |address: &str| get(second, "/page.txt", &format!("X-Forwarded-For: 203.0.113.9, {address}\r\n"));
@@ -508,16 +562,27 @@ fn envoy_asks_before_a_site_and_does_as_it_is_told() {
         "[[forward_auth]]\nname = \"site_envoy\"\nhops = [\"0.0.0.0/0\"]\nlimits = [\"per_ip\"]\n";
     with_limits(&format!("{SITE}{site_envoy}"), |server| {
         let folder = tempfile::tempdir().unwrap();
-        let ports = [free_port(), free_port(), free_port()];
-        let [_, loud, quiet] = ports;
-        let shown =
-            shown(LIMITS_PAGE, "yaml", "- name: envoy.filters.http.ext_authz").replace("0.25s", "60s");
+        let ports = [0; 5].map(|_| free_port());
+        let [_, loud, quiet, stopped, frozen] = ports;
+        let (nobody, silent) = unanswering();
+        let lines = shown(LIMITS_PAGE, "yaml", "- name: envoy.filters.http.ext_authz");
+        let shown = lines.replace("0.25s", "60s");
+        let unanswered =
+            |cluster: &str| lines.replace("cluster: tollhouse_http", &format!("cluster: {cluster}"));
         let filter = shown.replace("/v1/auth/site", "/v1/auth/site_envoy");
         let hidden = shown.replace("/v1/auth/site", "/v1/auth/quiet");
         let routes = "- match: { prefix: \"/\" }\n  route: { cluster: app }";
-        let sites = site(loud, &filter, routes) + &site(quiet, &hidden, routes);
-        let clusters = cluster("app", application()) + &cluster("tollhouse_http", server.address.port());
+        let sites = site(loud, &filter, routes)
+            + &site(quiet, &hidden, routes)
+            + &site(stopped, &unanswered("nobody"), routes)
+            + &site(frozen, &unanswered("silent"), routes);
+        let clusters = cluster("app", application())
+            + &cluster("tollhouse_http", server.address.port())
+            + &cluster("nobody", nobody)
+            + &cluster("silent", silent.local_addr().unwrap().port());
         let _envoy = run_envoy(&program, folder.path(), &ports, &sites, &clusters);
+        assert_opens(stopped);
+        assert_opens(frozen);
         let from = |address: &str| {
             let headers = format!("X-Forwarded-For: 203.0.113.9, {address}\r\nAuthorization: Bearer own\r\n");
             get(loud, "/page.txt?a=b", &headers)

@@ -44,7 +44,7 @@ pub(super) const TOP: Section = Section {
             "on_error",
             Shape::Choice(&["open", "closed"]),
             Some("\"open\""),
-            "When statistics cannot be had: judge without them (`open`) or answer `throttle` (`closed`)",
+            "When statistics cannot be had, the journal cannot be written, or a proxy's question finds no place or no time: judge by what there is (`open`) or answer `throttle` (`closed`)",
         ),
         setting(
             CANDIDATE,

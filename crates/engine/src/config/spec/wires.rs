@@ -129,7 +129,7 @@ pub(super) const LISTENER: Section = Section {
             "on_error",
             Shape::Choice(&["open", "closed"]),
             Some("\"open\""),
-            "What becomes of a message that could not be decided on (journal failing, `timeout`, too much at work): let it pass (`open`) or ask the client to come again (`closed`). Where statistics alone are missing, the pipeline's `on_error` says what that means",
+            "What becomes of a message that could not be decided on (`timeout`, too much at work): let it pass (`open`) or ask the client to come again (`closed`). Where statistics or the journal are missing, the pipeline's `on_error` says what that means",
         )
         .only("protocol", MAIL),
         setting("timeout", Shape::Span, Some("\"5s\""), "Longest time for one decision").only("protocol", &["milter", "policy", "rspamd", "spamc", "resp", "envoy"]),
