@@ -272,7 +272,7 @@ fn check_ledger(ledger: &Embedded) {
     };
     assert_eq!(seen(1), (Quality::Estimated, 2), "the sketch remembers");
     assert_eq!(seen(2), (Quality::Exact, 9));
-    assert_eq!(seen(3), (Quality::Exact, 0));
+    assert_eq!(seen(3), (Quality::Estimated, 0), "it may have been forgotten");
     assert!(ledger.verify(&mut |_, _| {}).unwrap().is_sound());
 }
 
