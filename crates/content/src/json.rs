@@ -26,6 +26,9 @@ const SHOWN_BYTES_MAX: usize = 40;
 /// Longest reason of a syntax error.
 const REASON_BYTES_MAX: usize = 160;
 
+/// Names of what was left out that are kept.
+const UNKNOWN_MAX: usize = 8;
+
 /// An event and what was left out of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parsed {
@@ -33,6 +36,8 @@ pub struct Parsed {
     pub event: Event,
     /// How many values had names that the schema does not have.
     pub ignored: usize,
+    /// The first of these names, cut if they are long.
+    pub unknown: Vec<String>,
 }
 
 /// Why bytes are no event.
@@ -83,7 +88,7 @@ pub fn event(bytes: &[u8], schema: &Schema) -> Result<Parsed, JsonError> {
     }
     let mut sink = Sink {
         schema,
-        parsed: Parsed { event: Event::default(), ignored: 0 },
+        parsed: Parsed { event: Event::default(), ignored: 0, unknown: Vec::new() },
         name: String::new(),
         depth: 0,
         members: 0,
@@ -113,6 +118,14 @@ struct Sink<'s> {
 }
 
 impl Sink<'_> {
+    /// Leaves the member out.
+    fn ignore(&mut self) {
+        self.parsed.ignored += 1;
+        if self.parsed.unknown.len() < UNKNOWN_MAX {
+            self.parsed.unknown.push(truncate(&self.name, SHOWN_BYTES_MAX).to_owned());
+        }
+    }
+
     /// Stops the reading.
     fn refuse<E: serde::de::Error>(&mut self, error: JsonError) -> E {
         self.error = Some(error);
@@ -158,7 +171,7 @@ impl Sink<'_> {
             },
             name => {
                 let Some(slot) = self.schema.slot(name) else {
-                    self.parsed.ignored += 1;
+                    self.ignore();
                     return Ok(());
                 };
                 if matches!(&value, Value::String(text) if text.len() > STRING_BYTES_MAX) {
@@ -298,7 +311,7 @@ impl<'de> Visitor<'de> for Member<'_, '_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let sink = self.0;
         if sink.schema.slot(&sink.name).is_none() {
-            sink.parsed.ignored += 1;
+            sink.ignore();
             while items.next_element::<IgnoredAny>()?.is_some() {}
             return Ok(());
         }

@@ -26,6 +26,7 @@ mod stage;
 mod teach;
 mod told;
 mod track;
+mod unknown;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -59,13 +60,13 @@ pub use json::json_value;
 pub use judge::Severity;
 pub use metrics::Metrics;
 use metrics::{ActionLabel, DisagreementLabel, NotifyLabel, PipelineLabel, RuleLabel};
-pub use plan::OnError;
 pub use plan::{
     Acting, Class, ClassifierPlan, ClusterPlan, DistinctPlan, DnsListPlan, DnsPlan, Endpoint, EndpointError,
     EnvoyPlan, FORWARD_FIELDS, Failing, ForwardPlan, Input, JournalPlan, KindPlan, LabelPlan, ListenerPlan,
     MailReply, Meaning, ModelPlan, NodePlan, PhrasePlan, Pipeline, Plan, Protocol, Replies, ReportsPlan,
     ServerPlan, Side, Tested,
 };
+pub use plan::{OnError, OnUnknown};
 pub use reload::{Change, Proposal, ReloadError, Reloaded, RulesInfo, VersionInfo};
 use reload::{Shelf, State};
 pub use report::{FeedbackOutcome, Said, Standing};
@@ -75,6 +76,7 @@ use stage::observe::{Observed, ObservedEvent, What};
 use stage::{features, fields, keys, observe, ranges, score, settle};
 pub use teach::LearnedTotal;
 pub use told::{AddressRange, Changes, LabelSource, Register, Scope, Told};
+pub use unknown::EventError;
 
 /// The rule that speaks when statistics cannot be had and the pipeline fails closed.
 pub const LEDGER_UNAVAILABLE: &str = "LEDGER_UNAVAILABLE";
@@ -137,6 +139,8 @@ pub struct Engine {
     told: Register,
     /// The latest arrival of an event, in microseconds.
     latest: AtomicI64,
+    /// When the log was told of unknown fields.
+    told_unknown: unknown::ToldUnknown,
     metrics: Metrics,
     /// What is wrong with it now.
     health: Conditions,
@@ -413,6 +417,7 @@ impl Engine {
             records: batch::Pool::default(),
             told: Register::open(&directory.told_path()).map_err(OpenError::Device)?,
             latest: AtomicI64::new(i64::MIN),
+            told_unknown: unknown::ToldUnknown::default(),
             metrics: Metrics::default(),
             health,
         })
@@ -444,6 +449,7 @@ impl Engine {
             records: batch::Pool::default(),
             told: Register::default(),
             latest: AtomicI64::new(i64::MIN),
+            told_unknown: unknown::ToldUnknown::default(),
             metrics: Metrics::default(),
             health: Conditions::default(),
         })

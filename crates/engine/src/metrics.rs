@@ -62,6 +62,7 @@ pub struct Metrics {
     pub(crate) fields_events: Family<PipelineLabel, Counter>,
     pub(crate) fields_clamped: Family<PipelineLabel, Counter>,
     pub(crate) fields_ignored: Family<PipelineLabel, Counter>,
+    pub(crate) unknown_events: Family<PipelineLabel, Counter>,
     pub(crate) keys_derived: Family<PipelineLabel, Counter>,
     pub(crate) observe_duplicates: Family<PipelineLabel, Counter>,
     pub(crate) observe_failures: Family<PipelineLabel, Counter>,
@@ -94,6 +95,11 @@ impl Metrics {
             "tollhouse_fields_ignored",
             "Fields that were unknown or of the wrong type",
             &self.fields_ignored,
+        );
+        register(
+            "tollhouse_events_unknown",
+            "Events with a field that the pipeline does not know, or with none that it knows",
+            &self.unknown_events,
         );
         register("tollhouse_keys_derived", "Keys that events were counted under", &self.keys_derived);
         register(

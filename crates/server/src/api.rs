@@ -103,6 +103,9 @@ pub struct Decision {
     pub reasons: Vec<Reason>,
     /// The rules in shadow that fired. They have no influence.
     pub shadow: Vec<Reason>,
+    /// Fields of the event that the pipeline does not know, each with the nearest that it knows; or that it has none that is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// The next band above a score.
@@ -166,6 +169,7 @@ impl From<&engine::Decision> for Decision {
             unlogged: decision.unlogged,
             reasons: reasons(&verdict.reasons),
             shadow: reasons(&verdict.shadow),
+            warnings: Vec::new(),
         }
     }
 }
@@ -712,6 +716,16 @@ pub struct Said {
     /// What the same reporter had said of the same before, and was taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<String>,
+}
+
+/// One line of the answer to a batch of feedback, in the order of its lines.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum SaidLine {
+    /// What the line did.
+    Said(Said),
+    /// The line could not be taken in. The others are not affected.
+    Error(BatchError),
 }
 
 impl Said {

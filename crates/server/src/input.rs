@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use content::json::JsonError;
 use content::message::Envelope;
 use content::text::received;
-use engine::{Input, Pipeline, Prepared};
+use engine::{Engine, EventError, Input, Pipeline, Prepared};
 use event::{Event, Time};
 use serde::Deserialize;
 use utoipa::openapi::Required;
@@ -99,7 +99,7 @@ fn parameter((name, description): Named) -> Parameter {
 }
 
 /// The content type without its parameters, lower case.
-fn media_type(headers: &HeaderMap) -> Option<String> {
+pub(crate) fn media_type(headers: &HeaderMap) -> Option<String> {
     let value = received(headers.get(header::CONTENT_TYPE)?.as_bytes());
     let essence = value.split_once(';').map_or(&*value, |(essence, _)| essence);
     Some(essence.trim().to_ascii_lowercase())
@@ -191,6 +191,8 @@ pub(crate) struct Submitted {
     /// The caller's name for it.
     pub(crate) id: Option<String>,
     pub(crate) prepared: Prepared,
+    /// What its answer has to warn of.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// Whether an event is looked up before its keys are made.
@@ -214,10 +216,12 @@ pub(crate) async fn submitted(
     let form = form(node, pipeline, headers, SINGLE)?;
     let said = Said::of(headers, form, reading)?;
     let arrival = node.now();
-    let (of, bytes) = (Arc::clone(pipeline), body.len());
-    let work = move || said.event(&of, form, &body);
-    let event = if bytes > INLINE_BYTES_MAX { node.reading.read(bytes, |_| work()).await? } else { work() }?;
-    Ok(Submitted { id: event.id.clone(), prepared: node.prepare(pipeline, event, arrival, lookups).await? })
+    let (of, engine, bytes) = (Arc::clone(pipeline), Arc::clone(&node.engine), body.len());
+    let work = move || said.event(&engine, &of, form, &body, arrival);
+    let (event, warnings) =
+        if bytes > INLINE_BYTES_MAX { node.reading.read(bytes, |_| work()).await? } else { work() }?;
+    let id = event.id.clone();
+    Ok(Submitted { id, prepared: node.prepare(pipeline, event, arrival, lookups).await?, warnings })
 }
 
 /// The envelope that the headers of a request with a message tell.
@@ -283,12 +287,22 @@ impl Said {
         Ok(Said { reading, envelope, id, time: time.transpose()? })
     }
 
-    /// The event of a body. Linear in it.
-    pub(crate) fn event(self, pipeline: &Pipeline, form: Form, body: &[u8]) -> Result<Event, Failure> {
+    /// The event of a body, and what its answer has to warn of. Linear in the body.
+    pub(crate) fn event(
+        self,
+        engine: &Engine,
+        pipeline: &Pipeline,
+        form: Form,
+        body: &[u8],
+        arrival: Time,
+    ) -> Result<(Event, Vec<String>), Failure> {
+        let mut warnings = Vec::new();
         let mut event = match form {
             // Batches are cut into events before these are read.
             Form::Json | Form::JsonArray | Form::Arrow => {
-                content::json::event(body, &pipeline.schema).map_err(not_json)?.event
+                let event;
+                (event, warnings) = engine.read_json(pipeline, body, arrival).map_err(not_json)?;
+                event
             }
             Form::LogLine => log_line(body)?,
             Form::Message => {
@@ -309,7 +323,7 @@ impl Said {
         };
         event.id = self.id.or(event.id);
         event.time = self.time.or(event.time);
-        Ok(event)
+        Ok((event, warnings))
     }
 
     fn full_envelope(&self, message: &[u8]) -> Envelope {
@@ -330,10 +344,13 @@ impl Said {
     }
 }
 
-fn not_json(error: JsonError) -> Failure {
+fn not_json(error: EventError) -> Failure {
     match error {
-        JsonError::Syntax(_) => INVALID_BODY.failure(error.to_string()),
-        JsonError::Type { .. } | JsonError::Limit { .. } => INVALID_EVENT.failure(error.to_string()),
+        EventError::Json(JsonError::Syntax(_)) => INVALID_BODY.failure(error.to_string()),
+        EventError::Json(_) => INVALID_EVENT.failure(error.to_string()),
+        EventError::Unknown(_) => INVALID_EVENT.failure(error.to_string()).help(
+            "send the fields that the pipeline has; with `unknown = \"warn\"` it judges without the others",
+        ),
     }
 }
 

@@ -1,8 +1,9 @@
 //! The uppermost layers: the environment, and above it flags.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::problem::{Origin, Problems, Source, SourceKind, expected};
+use super::problem::{Origin, Problems, Source, SourceKind, expected, nearest};
 use super::spec::{self, Form, SECTIONS, Shape};
 use super::tree::{self, Entry, Node, Table, Tree};
 
@@ -17,15 +18,15 @@ pub struct Overrides {
 
 /// Environment, then flags, as layers of their own.
 pub(super) fn override_layers(main: bool, overrides: &Overrides, problems: &mut Problems) -> Vec<Table> {
-    let mut layers = Vec::new();
+    let (mut layers, mut known) = (Vec::new(), HashSet::new());
     if !main {
         return layers;
     }
     for section in SECTIONS.iter().filter(|section| matches!(section.form, Form::Top | Form::Table)) {
         for setting in section.settings {
-            let path = [section.name, setting.key].join("_");
-            let variable = format!("TOLLHOUSE_{}", path.trim_start_matches('_').to_uppercase());
+            let variable = variable(&path_of(section, setting));
             if let Some((_, text)) = overrides.environment.iter().find(|(name, _)| *name == variable) {
+                known.insert(variable.clone());
                 let source = Source { kind: SourceKind::Environment, name: variable, text: text.clone() };
                 layers.push(override_layer(section, "", setting, source, problems));
             }
@@ -43,11 +44,24 @@ pub(super) fn override_layers(main: bool, overrides: &Overrides, problems: &mut 
             let named =
                 section.settings.iter().filter_map(named).max_by_key(|(_, setting)| setting.key.len());
             if let Some((name, setting)) = named {
+                known.insert(variable.clone());
                 let source =
                     Source { kind: SourceKind::Environment, name: variable.clone(), text: text.clone() };
                 layers.push(override_layer(section, name, setting, source, problems));
             }
         }
+    }
+    let others = overrides.environment.iter().filter(|(name, _)| !known.contains(name));
+    for (name, text) in others.filter(|(name, _)| is_meant(name)) {
+        let source = Source { kind: SourceKind::Environment, name: name.clone(), text: text.clone() };
+        let origin = Origin { range: 0..text.len(), source: Arc::new(source) };
+        let variables: Vec<String> = paths().iter().map(|path| variable(path)).collect();
+        let near = nearest(name, variables.iter().map(String::as_str));
+        let help = near.map_or_else(
+            || "variables are called TOLLHOUSE_<SECTION>_<KEY>: see the reference of settings".to_owned(),
+            |near| format!("did you mean `{near}`?"),
+        );
+        problems.add(&origin, format!("there is no setting for the variable `{name}`"), Some(help));
     }
     for (path, text) in &overrides.flags {
         let (section_name, key) = path.rsplit_once('.').unwrap_or(("", path));
@@ -66,12 +80,7 @@ pub(super) fn override_layers(main: bool, overrides: &Overrides, problems: &mut 
                 layers.push(override_layer(section, name, setting, source, problems));
             }
             None => {
-                let paths: Vec<String> = SECTIONS
-                    .iter()
-                    .filter(|section| matches!(section.form, Form::Top | Form::Table))
-                    .flat_map(|section| section.settings.iter().map(|setting| (section.name, setting.key)))
-                    .map(|(section, key)| [section, key].join(".").trim_start_matches('.').to_owned())
-                    .collect();
+                let paths = paths();
                 let origin = Origin { range: 0..text.len(), source: Arc::new(source) };
                 let help = expected(path, paths.iter().map(String::as_str));
                 problems.add(&origin, format!("there is no setting `{path}`"), Some(help));
@@ -79,6 +88,36 @@ pub(super) fn override_layers(main: bool, overrides: &Overrides, problems: &mut 
         }
     }
     layers
+}
+
+/// The name of a setting outside files: `section.key`.
+fn path_of(section: &spec::Section, setting: &spec::Setting) -> String {
+    [section.name, setting.key].join(".").trim_start_matches('.').to_owned()
+}
+
+/// All that are no entries of a list.
+fn paths() -> Vec<String> {
+    let tables = SECTIONS.iter().filter(|section| matches!(section.form, Form::Top | Form::Table));
+    tables.flat_map(|section| section.settings.iter().map(move |setting| path_of(section, setting))).collect()
+}
+
+/// The environment variable of such a name.
+fn variable(path: &str) -> String {
+    format!("TOLLHOUSE_{}", path.replace('.', "_").to_uppercase())
+}
+
+/// Whether a variable can have been meant to be a setting. The program's own are none, and neither are those that
+/// Kubernetes and Docker set for a service which is called `tollhouse`.
+fn is_meant(name: &str) -> bool {
+    const OWN: [&str; 2] = ["DATA", "TOKEN"];
+    let Some(rest) = name.strip_prefix("TOLLHOUSE_") else { return false };
+    let is_of_service = rest == "PORT"
+        || rest == "NAME"
+        || rest == "SERVICE_HOST"
+        || rest.starts_with("SERVICE_PORT")
+        || rest.starts_with("PORT_")
+        || rest.starts_with("ENV_");
+    !OWN.contains(&rest) && !is_of_service
 }
 
 /// Whether entries of a section can be given from outside by their name. Pipelines are what their files say.

@@ -233,7 +233,7 @@ impl fmt::Display for Problems {
 impl std::error::Error for Problems {}
 
 /// "did you mean": the candidate nearest to a misspelt name, if any is near.
-fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     candidates
         .into_iter()
         .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))

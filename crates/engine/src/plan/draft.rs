@@ -11,7 +11,7 @@ use judge::{Action, Library, ReadingRequest, RuleSet, Scope, ScopeError, TrackVa
 use stats::{IsOver, LayoutError, Tier};
 
 use super::columns::{columns, fact};
-use super::pipeline::{DistinctPlan, Input, KindPlan, OnError, Pipeline};
+use super::pipeline::{DistinctPlan, Input, KindPlan, OnError, OnUnknown, Pipeline};
 use super::scope::{PlanScope, report, scope_error};
 use super::statistic::{Kept, StatisticDraft};
 use super::{Tested, entries, judging, phrases};
@@ -75,6 +75,11 @@ impl<'a> Draft<'a> {
                 space: Space(top.integer("space").and_then(|number| u16::try_from(number).ok()).unwrap_or(0)),
                 input,
                 on_error: if top.str("on_error") == Some("closed") { OnError::Closed } else { OnError::Open },
+                unknown: match top.str("unknown") {
+                    Some("error") => OnUnknown::Error,
+                    Some("ignore") => OnUnknown::Ignore,
+                    _ => OnUnknown::Warn,
+                },
                 version: crate::content_hash(canonical.as_bytes()),
                 canonical,
                 preset: top.str("preset").and_then(preset::find),

@@ -46,7 +46,7 @@ pub use model::ModelPlan;
 pub use node::{JournalPlan, NodePlan, ServerPlan};
 pub use phrases::PhrasePlan;
 pub(crate) use pipeline::{ContentColumns, ReadingColumn, ReadingSource};
-pub use pipeline::{DistinctPlan, Input, KindPlan, LabelPlan, OnError, Pipeline};
+pub use pipeline::{DistinctPlan, Input, KindPlan, LabelPlan, OnError, OnUnknown, Pipeline};
 pub use reports::{Class, ReportsPlan, Side};
 pub(crate) use reports::{REPORT, REPORTER, Sort};
 use scope::{PlanScope, report};

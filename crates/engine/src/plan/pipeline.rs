@@ -65,6 +65,17 @@ impl OnError {
     }
 }
 
+/// What to do with an event that has a field which the pipeline does not know, or none that it knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnUnknown {
+    /// Refuse it.
+    Error,
+    /// Judge it without, and say so.
+    Warn,
+    /// Judge it without.
+    Ignore,
+}
+
 event::columns! {
     /// What every event has.
     pub struct EventColumns {
@@ -84,6 +95,8 @@ pub struct Pipeline {
     pub input: Input,
     /// When statistics cannot be had.
     pub on_error: OnError,
+    /// When an event has a field that the pipeline does not know.
+    pub unknown: OnUnknown,
     /// Hash of everything that its verdicts depend on: 16 hexadecimal digits.
     pub version: String,
     /// What [`Pipeline::version`] is the hash of, one setting a line.

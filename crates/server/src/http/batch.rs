@@ -242,22 +242,32 @@ impl Work<'_> {
             Form::JsonArray => items(&body, max)?,
             _ => lines(&body, max)?,
         };
-        let (mut events, mut failures) = (Vec::with_capacity(parts.len()), Vec::with_capacity(parts.len()));
+        let (mut events, mut read) = (Vec::with_capacity(parts.len()), Vec::with_capacity(parts.len()));
         for part in &parts {
             self.in_time()?;
-            let event = Said::default().event(self.pipeline, Form::Json, part);
-            failures.push(event.map(|event| events.push(event)).err());
+            let engine = &self.node.engine;
+            let event = Said::default().event(engine, self.pipeline, Form::Json, part, self.arrival);
+            read.push(event.map(|(event, warnings)| {
+                events.push(event);
+                warnings
+            }));
         }
-        self.node.metrics.bad_lines.inc_by(failures.iter().flatten().count() as u64);
+        let bad = read.iter().filter(|read| read.is_err()).count();
+        self.node.metrics.bad_lines.inc_by(bad as u64);
         let (decisions, answer) = self.ask(Batch::of_events(events), 0).await?;
         let mut rows = 0..answer.rows;
         let mut all = String::new();
         let is_array = form == Form::JsonArray;
-        for (failure, number) in failures.into_iter().zip(1..) {
-            let value = match failure {
-                Some(failure) => json!({"line": number, "error": failure.problem()}),
-                None => {
-                    Value::Object(rows.next().map(|row| object(&decisions, &answer, row)).unwrap_or_default())
+        for (read, number) in read.into_iter().zip(1..) {
+            let value = match read {
+                Err(failure) => json!({"line": number, "error": failure.problem()}),
+                Ok(warnings) => {
+                    let row = rows.next().map(|row| object(&decisions, &answer, row));
+                    let mut row = row.unwrap_or_default();
+                    if !warnings.is_empty() {
+                        row.insert("warnings".to_owned(), json!(warnings));
+                    }
+                    Value::Object(row)
                 }
             };
             let before = match (is_array, number) {

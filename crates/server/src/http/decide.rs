@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use engine::Pipeline;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
 use super::{Durability, Params};
@@ -81,7 +81,7 @@ pub(super) async fn decide(
     let decisions = node.engine.decide(vec![event.prepared]).await?;
     Durability::hold(params.durability, &node, &decisions).await?;
     let decision = decisions.first().ok_or_else(|| INTERNAL.failure("the event was not decided"))?;
-    Ok(Json(api::Decision::from(decision)))
+    Ok(Json(api::Decision { warnings: event.warnings, ..decision.into() }))
 }
 
 /// Counts one event and answers what was known of its keys before; nothing is judged and nothing logged.
@@ -217,28 +217,33 @@ async fn decide_lines(
     let (of, lines) = (Arc::clone(pipeline), lines.to_vec());
     let bytes = lines.iter().map(Bytes::len).sum();
     let reading = node.reading.read(bytes, move |cancellation| {
-        let (mut prepared, mut failures) = (Vec::with_capacity(lines.len()), Vec::with_capacity(lines.len()));
+        let (mut prepared, mut read) = (Vec::with_capacity(lines.len()), Vec::with_capacity(lines.len()));
         for line in lines.iter().take_while(|_| !cancellation.is_cancelled()) {
-            let event = Said::default().event(&of, form, line);
-            let read = event.map(|event| engine.read(&of, event, arrival, cancellation));
-            failures.push(read.map(|read| prepared.push(engine.key(read))).err());
+            let event = Said::default().event(&engine, &of, form, line, arrival);
+            read.push(event.map(|(event, warnings)| {
+                prepared.push(engine.key(engine.read(&of, event, arrival, cancellation)));
+                warnings
+            }));
         }
-        (prepared, failures)
+        (prepared, read)
     });
-    let (prepared, failures) = reading.await?;
+    let (prepared, read) = reading.await?;
     let decisions = node.engine.decide(prepared).await?;
     Durability::hold(durability, node, &decisions).await?;
-    let bad = failures.iter().flatten().count();
+    let bad = read.iter().filter(|read| read.is_err()).count();
     node.metrics.bad_lines.inc_by(bad as u64);
     Ok(blocking(move || {
         let mut decisions = decisions.iter();
         let mut answers = Vec::new();
-        for (failure, line) in failures.into_iter().zip(number..) {
-            let answer = match failure {
-                Some(failure) => {
+        for (read, line) in read.into_iter().zip(number..) {
+            let answer = match read {
+                Err(failure) => {
                     Some(api::BatchLine::Error(api::BatchError { line, error: failure.problem() }))
                 }
-                None => decisions.next().map(|decision| api::BatchLine::Decision(Box::new(decision.into()))),
+                Ok(warnings) => decisions.next().map(|decision| {
+                    let decision = api::Decision { warnings, ..decision.into() };
+                    api::BatchLine::Decision(Box::new(decision))
+                }),
             };
             answer.iter().for_each(|answer| write(&mut answers, answer));
         }
@@ -247,7 +252,8 @@ async fn decide_lines(
     .await)
 }
 
-fn write(answer: &mut Vec<u8>, line: &api::BatchLine) {
+/// Appends a line.
+pub(super) fn write(answer: &mut Vec<u8>, line: &impl Serialize) {
     // Writing to a vector cannot fail, and no type here refuses to be written.
     if serde_json::to_writer(&mut *answer, line).is_ok() {
         answer.push(b'\n');

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use engine::Pipeline;
-use event::Event;
+use engine::{Engine, Pipeline};
+use event::{Event, Time};
 use serde_json::{Map, Value};
 
 use super::answer::quoted;
@@ -18,7 +18,9 @@ const RAW: &[u8] = b"raw";
 /// # Errors
 /// What is wrong with them, for an answer.
 pub(super) fn event<'a>(
+    engine: &Engine,
     pipeline: &Arc<Pipeline>,
+    arrival: Time,
     mut words: impl Iterator<Item = &'a [u8]>,
 ) -> Result<Event, String> {
     let mut members: Map<String, Value> = Map::new();
@@ -49,8 +51,12 @@ pub(super) fn event<'a>(
     }
     // Through JSON, so that limits, types and errors are the same as there.
     let json = Value::Object(members).to_string();
-    let parsed = content::json::event(json.as_bytes(), &pipeline.schema);
-    let mut event = parsed.map_err(|error| format!("ERR {error}"))?.event;
+    // Its message is no member here: without any other field it is an event all the same.
+    let read = match raw {
+        Some(_) if json == "{}" => Ok((Event::default(), Vec::new())),
+        _ => engine.read_json(pipeline, json.as_bytes(), arrival),
+    };
+    let (mut event, _) = read.map_err(|error| format!("ERR {error}"))?;
     if let Some(raw) = raw {
         event.raw = Some(raw.into());
     }

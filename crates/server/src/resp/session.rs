@@ -378,20 +378,21 @@ impl<'f> Session<'f> {
         lookups: Lookups,
     ) -> Result<(Arc<Pipeline>, Option<String>, Prepared), String> {
         let pipeline = self.pipeline(command.get(1).unwrap_or_default())?;
-        let node = &self.face.node;
+        let (node, arrival) = (&self.face.node, self.face.node.now());
         let reading = async {
             let bytes = command.from(from).map(<[u8]>::len).sum();
             let event = if bytes <= INLINE_BYTES_MAX {
-                event::event(&pipeline, command.from(from))
+                event::event(&node.engine, &pipeline, arrival, command.from(from))
             } else {
                 let words: Vec<Box<[u8]>> = command.from(from).map(Box::from).collect();
-                let of = Arc::clone(&pipeline);
-                let read =
-                    node.reading.read(bytes, move |_| event::event(&of, words.iter().map(|word| &word[..])));
+                let (of, engine) = (Arc::clone(&pipeline), Arc::clone(&node.engine));
+                let read = node.reading.read(bytes, move |_| {
+                    event::event(&engine, &of, arrival, words.iter().map(|word| &word[..]))
+                });
                 read.await.map_err(late)?
             }?;
             let id = event.id.clone();
-            let prepared = node.prepare(&pipeline, event, node.now(), lookups).await.map_err(late)?;
+            let prepared = node.prepare(&pipeline, event, arrival, lookups).await.map_err(late)?;
             Ok::<_, String>((id, prepared))
         };
         let (id, prepared) = self.face.deadline().bound(reading).await?;

@@ -1,6 +1,8 @@
 use serde_json::{Value, json};
 
-use crate::harness::{JSON, JSON_LINES, LOG, MAIL, MESSAGE, PROBE, check_problem, with_server};
+use crate::harness::{
+    JSON, JSON_LINES, LOG, MAIL, MESSAGE, PROBE, check_problem, directory, start, with_server,
+};
 
 /// Names of the rules in reasons.
 fn names(decision: &Value) -> Vec<&str> {
@@ -257,4 +259,41 @@ fn a_batch_is_answered_line_by_line() {
             "reads message",
         );
     });
+}
+
+#[test]
+fn fields_that_nobody_knows_are_said_or_refused() {
+    for (unknown, status) in [("warn", 200), ("error", 422), ("ignore", 200)] {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = directory(&parent.path().join("data"));
+        std::fs::write(directory.config_path(), format!("preset = \"web\"\nunknown = \"{unknown}\"\n"))
+            .unwrap();
+        let server = start(&directory, &[]);
+        {
+            let decide = |body: &str| server.post("/v1/decide", &[JSON], body);
+            assert_eq!(decide(r#"{"http.path": "/"}"#).json().get("warnings"), None);
+            for (body, says) in [
+                (
+                    r#"{"http.path": "/", "http.pth": "/a"}"#,
+                    "`http.pth` is no field of the pipeline `web`: did you mean `http.path`?",
+                ),
+                (r#"{"usr": {"a": 1, "b": [2]}}"#, "`usr.a` is no field"),
+                ("{}", "has no field that the pipeline `web` knows"),
+            ] {
+                let answer = decide(body);
+                assert_eq!(answer.status, status, "{}", answer.body);
+                assert_eq!(answer.body.contains(says), unknown != "ignore", "{}", answer.body);
+                // The same of a line and of a row.
+                for path in ["/v1/decide/batch", "/v1/batch/decide"] {
+                    let answer = server.post(path, &[JSON_LINES], body);
+                    assert_eq!(answer.status, 200, "{}", answer.body);
+                    assert_eq!(answer.body.contains(says), unknown != "ignore", "{}", answer.body);
+                    assert_eq!(answer.body.contains("\"error\""), unknown == "error", "{}", answer.body);
+                }
+            }
+            let metrics = server.get("/metrics").body;
+            assert!(metrics.contains("tollhouse_events_unknown_total{pipeline=\"web\"} 9"), "{metrics}");
+        }
+        server.stop();
+    }
 }

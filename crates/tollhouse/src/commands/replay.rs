@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::preset::Preset;
-use engine::{Input, Pipeline, Prepared};
+use engine::{Engine, Input, Pipeline, Prepared};
 use judge::Action;
 use serde::Serialize;
 use server::api::{BatchLine, Decision};
@@ -207,12 +207,12 @@ impl<I: Iterator<Item = io::Result<Numbered>>> Iterator for Batches<I> {
 
 const TOO_LONG: &str = "the line is longer than any event may be";
 
-fn parse(pipeline: &Pipeline, form: LineForm, line: &Line) -> Result<event::Event, String> {
+fn parse(engine: &Engine, pipeline: &Pipeline, form: LineForm, line: &Line) -> Result<event::Event, String> {
     let Line::Bytes(bytes) = line else { return Err(TOO_LONG.to_owned()) };
     match form {
         LineForm::Json => {
-            let parsed = content::json::event(bytes, &pipeline.schema);
-            parsed.map(|parsed| parsed.event).map_err(|error| error.to_string())
+            let read = engine.read_json(pipeline, bytes, clock::now());
+            read.map(|(event, _)| event).map_err(|error| error.to_string())
         }
         LineForm::AccessLog => content::log::event(bytes).map_err(|error| error.to_string()),
     }
@@ -271,7 +271,7 @@ pub(super) fn each_batch(
 ) -> Result<Exit, Failure> {
     let prepare = |batch: io::Result<Vec<Numbered>>| -> io::Result<Batch> {
         let prepared = batch?.into_iter().map(|(number, line)| {
-            let event = parse(pipeline, form, &line);
+            let event = parse(local.engine(), pipeline, form, &line);
             let prepared = event.map(|event| {
                 let arrival = event.time.unwrap_or_else(clock::now);
                 local.engine().prepare(pipeline, event, arrival)

@@ -47,6 +47,12 @@ pub(super) const TOP: Section = Section {
             "When statistics cannot be had, the journal cannot be written, or a proxy's question finds no place or no time: judge by what there is (`open`) or answer `throttle` (`closed`)",
         ),
         setting(
+            "unknown",
+            Shape::Choice(&["error", "warn", "ignore"]),
+            Some("\"warn\""),
+            "What becomes of a JSON object with a field that the pipeline does not know, or with none that it knows: it is refused (`error`), or judged without, which its answer, a metric and the log say (`warn`), or only the metric (`ignore`)",
+        ),
+        setting(
             CANDIDATE,
             Shape::Text,
             None,
