@@ -9,7 +9,7 @@ use event::{Span, Time};
 use serde::de::DeserializeOwned;
 use server::api::{
     BatchError, BatchLine, Comparison, Decision, Explanation, Feedback, Problem, Reloaded, Reported,
-    Rollback, Rules, Said, Snapshot, Timeline, Top,
+    Rollback, Rules, Said, SaidLine, Snapshot, Timeline, Top,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
@@ -232,10 +232,12 @@ impl Client {
         let mut answer =
             self.exchange(Method::POST, "/v1/decide/batch", &query, &[("content-type", media)], lines)?;
         let text = self.read(&mut answer)?;
-        serde_json::Deserializer::from_slice(&text)
-            .into_iter()
-            .collect::<Result<_, _>>()
-            .map_err(|error| self.odd(&error))
+        self.each_line(&text)
+    }
+
+    fn each_line<T: DeserializeOwned>(&self, text: &[u8]) -> Result<Vec<T>, CallError> {
+        let lines = serde_json::Deserializer::from_slice(text).into_iter().collect::<Result<_, _>>();
+        lines.map_err(|error| self.odd(&error))
     }
 
     /// Hands over a mail in which somebody reports mail. The headers tell its envelope.
@@ -254,6 +256,20 @@ impl Client {
         let said = Feedback { id: id.to_owned(), class: class.to_owned(), by: None };
         let body = serde_json::to_vec(&said).map_err(|error| CallError::Failed(Failure::new(error)))?;
         self.call(Method::POST, "/v1/feedback", &[], &[("content-type", "application/json")], &body)
+    }
+
+    /// Says of past decisions what the events were. The answers are in their order.
+    pub(crate) fn feedback_all(&self, said: &[Feedback]) -> Result<Vec<SaidLine>, CallError> {
+        let mut lines = Vec::new();
+        for said in said {
+            serde_json::to_writer(&mut lines, said)
+                .map_err(|error| CallError::Failed(Failure::new(error)))?;
+            lines.push(b'\n');
+        }
+        let headers = [("content-type", "application/x-ndjson")];
+        let mut answer = self.exchange(Method::POST, "/v1/feedback/batch", &[], &headers, &lines)?;
+        let text = self.read(&mut answer)?;
+        self.each_line(&text)
     }
 
     /// A past decision laid open.

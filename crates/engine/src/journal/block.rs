@@ -1,6 +1,7 @@
 //! A block of records, in whichever form its segment has them. All that reads the journal reads blocks.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -142,25 +143,32 @@ impl Block {
 
     /// The record of this id, if it is here.
     pub(super) fn find(&self, id: RecordId) -> Result<Option<Record>, SegmentError> {
-        if !(self.head.first..=self.head.last).contains(&id) {
-            return Ok(None);
+        let found = self.find_all(&BTreeSet::from([id]))?;
+        Ok(found.into_iter().next().map(|(_, record)| record))
+    }
+
+    /// The records of these ids that are here, for one reading of the block.
+    pub(super) fn find_all(&self, ids: &BTreeSet<RecordId>) -> Result<Vec<(RecordId, Record)>, SegmentError> {
+        let may_hold = |first, last| ids.range(first..=last).next().is_some();
+        if self.head.first > self.head.last || !may_hold(self.head.first, self.head.last) {
+            return Ok(Vec::new());
         }
-        let records = match &self.content {
-            Content::Rows(..) => self.records()?,
-            Content::Columns(columns, number) => columns.records(*number, |other| other == id)?,
+        let wanted = |id: RecordId| ids.contains(&id);
+        match &self.content {
+            Content::Rows(..) => Ok(self.records()?.into_iter().filter(|(id, _)| wanted(*id)).collect()),
+            Content::Columns(columns, number) => columns.records(*number, wanted),
             Content::File(columns) => {
-                let may_hold = |number: &usize| {
-                    columns.group(*number).is_some_and(|group| (group.first..=group.last).contains(&id))
-                };
                 let mut found = Vec::new();
-                for number in (0..columns.groups()).filter(may_hold) {
-                    let records = columns.records(number, |other| other == id);
-                    found.extend(records.map_err(|_| self.damaged())?);
+                for number in 0..columns.groups() {
+                    let group = columns.group(number).filter(|group| group.first <= group.last);
+                    if group.is_some_and(|group| may_hold(group.first, group.last)) {
+                        let records = columns.records(number, wanted);
+                        found.extend(records.map_err(|_| self.damaged())?);
+                    }
                 }
-                found
+                Ok(found)
             }
-        };
-        Ok(records.into_iter().find(|(other, _)| *other == id).map(|(_, record)| record))
+        }
     }
 
     /// Shows the records to `look`, and reads no more than that wants.

@@ -29,7 +29,7 @@ mod snapshot;
 mod verify;
 mod writer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -68,6 +68,8 @@ const BLOCK_BYTES: usize = 256 << 10;
 const GROUP_BYTES: usize = 4 << 20;
 /// Bytes of records that may wait for the writer; above it callers wait, too.
 const PENDING_BYTES_MAX: usize = 32 << 20;
+/// Records of a segment that are looked up one by one: for more all its blocks are gone through.
+const FEW: usize = 4;
 /// Largest stored schema or configuration that is read back.
 const SIDE_FILE_BYTES_MAX: u64 = 64 << 20;
 
@@ -446,6 +448,46 @@ impl Journal {
             }
         }
         Ok(None)
+    }
+
+    /// The records of these ids, as far as there are any. Each block that has some of them is read once.
+    pub fn find_all(&self, ids: &BTreeSet<RecordId>) -> Result<HashMap<RecordId, Record>, JournalError> {
+        let mut found = HashMap::new();
+        let (waiting, mut segments) = {
+            let state = self.shared.lock();
+            let waiting = state.waiting(|part| ids.iter().any(|id| part.extent.holds(*id)));
+            let mut segments: BTreeMap<PathBuf, BTreeSet<RecordId>> = BTreeMap::new();
+            for id in ids {
+                let after = state.segments.partition_point(|segment| segment.first <= *id);
+                for segment in state.segments[..after].iter().rev().take(2) {
+                    segments.entry(segment.path.clone()).or_default().insert(*id);
+                }
+            }
+            (waiting, segments)
+        };
+        for bytes in waiting {
+            found.extend(Record::decode_all(&bytes).into_iter().filter(|(id, _)| ids.contains(id)));
+        }
+        while let Some((path, wanted)) = segments.pop_first() {
+            let wanted: BTreeSet<RecordId> =
+                wanted.into_iter().filter(|id| !found.contains_key(id)).collect();
+            if wanted.len() <= FEW {
+                for id in wanted {
+                    found.extend(self.find(id)?.map(|record| (id, record)));
+                }
+                continue;
+            }
+            let Some(blocks) = files::SegmentBlocks::open(&path, segments.is_empty())? else { continue };
+            for block in blocks.forwards() {
+                match block.and_then(|block| block.find_all(&wanted).map_err(|error| block.error(error))) {
+                    Ok(records) => found.extend(records),
+                    // Passed over, as where one record is looked for.
+                    Err(JournalError::Damaged(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Every block, the oldest first. What is not written yet is written first. What is damaged is an error in its place,

@@ -27,7 +27,10 @@ mod standing;
 mod ticket;
 mod word;
 
+use std::collections::BTreeMap;
+
 use event::{Key, Shingle, Time};
+use futures_util::future::join_all;
 use stats::{Add, Amounts, Column, Observation, Once, Reading, Request};
 
 use crate::journal::{KeyReading, Record, Replaced, Report, Row};
@@ -47,6 +50,8 @@ pub(crate) use word::{WEIGHT_MAX, tag};
 pub const WITHDRAWN: &str = "none";
 /// Most keys that a report adds to: an event's first. What it adds and what it takes back fit into one request.
 const KEYS_MAX: usize = 1900;
+/// Words that are taken in together: so many decisions are in memory.
+const AT_ONCE: usize = 256;
 /// How often a report is begun anew because the same reporter said something else of the same event meanwhile.
 const TRIES: usize = 8;
 
@@ -142,9 +147,62 @@ impl Engine {
         said: impl Into<Said<'_>>,
         now: Time,
     ) -> Result<FeedbackOutcome, EngineError> {
-        let said = said.into();
         let journal = self.journal.as_ref().ok_or(EngineError::NoJournal)?;
-        let Some(Record::Decision(row)) = journal.find(id)? else { return Err(EngineError::NoDecision(id)) };
+        self.feedback_on(id, journal.find(id)?, said.into(), now).await
+    }
+
+    /// Takes in what is said of many decisions, which are looked up together. What is said of one decision counts in the
+    /// order given. The answers are in that order, too. Blocks.
+    ///
+    /// # Errors
+    /// If the journal cannot be read: then nothing was taken in.
+    pub async fn feedback_all(
+        &self,
+        said: &[(RecordId, Said<'_>)],
+        now: Time,
+    ) -> Result<Vec<Result<FeedbackOutcome, EngineError>>, EngineError> {
+        let journal = self.journal.as_ref().ok_or(EngineError::NoJournal)?;
+        let mut answers: Vec<Option<Result<FeedbackOutcome, EngineError>>> =
+            said.iter().map(|_| None).collect();
+        let numbers: Vec<usize> = (0..said.len()).collect();
+        for part in numbers.chunks(AT_ONCE) {
+            let of = |number: &usize| said.get(*number).map(|(id, _)| *id);
+            let known = journal.find_all(&part.iter().filter_map(of).collect())?;
+            let mut by_decision: BTreeMap<RecordId, Vec<usize>> = BTreeMap::new();
+            for number in part {
+                by_decision.entry(of(number).unwrap_or(RecordId(0))).or_default().push(*number);
+            }
+            // Those of different decisions share what they wait for.
+            let all = by_decision.into_iter().map(|(id, numbers)| {
+                let known = &known;
+                async move {
+                    let mut outcomes = Vec::with_capacity(numbers.len());
+                    for number in numbers {
+                        let outcome =
+                            self.feedback_on(id, known.get(&id).cloned(), said[number].1, now).await;
+                        outcomes.push((number, outcome));
+                    }
+                    outcomes
+                }
+            });
+            for (number, outcome) in join_all(all).await.into_iter().flatten() {
+                answers[number] = Some(outcome);
+            }
+        }
+        let answers = answers.into_iter().zip(said);
+        Ok(answers.map(|(answer, (id, _))| answer.unwrap_or(Err(EngineError::NoDecision(*id)))).collect())
+    }
+
+    /// Takes in what is said of a decision, of which this is known.
+    async fn feedback_on(
+        &self,
+        id: RecordId,
+        known: Option<Record>,
+        said: Said<'_>,
+        now: Time,
+    ) -> Result<FeedbackOutcome, EngineError> {
+        let journal = self.journal.as_ref().ok_or(EngineError::NoJournal)?;
+        let Some(Record::Decision(row)) = known else { return Err(EngineError::NoDecision(id)) };
         let plan = self.plan();
         let pipeline = plan
             .pipeline(Some(&row.pipeline))

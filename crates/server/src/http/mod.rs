@@ -80,6 +80,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .routes(routes!(decisions::stream))
         .routes(routes!(decisions::ips))
         .routes(routes!(said::feedback))
+        .routes(routes!(said::feedback_batch))
         .routes(routes!(said::learn))
         .routes(routes!(report::report))
         .routes(routes!(statistics::timeline))

@@ -4,19 +4,20 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::{Path, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use engine::RecordId;
 use serde::Deserialize;
 use tokio::runtime::Handle;
 use utoipa::IntoParams;
 
-use super::{Object, Params};
+use super::{Durability, Object, Params, decide};
 use crate::abort::Abort;
 use crate::api;
-use crate::input::{self, EnvelopeSource, EventHeaders, Lookups, Reading};
+use crate::input::{self, EnvelopeSource, EventHeaders, JSON_LINES, Lookups, Reading};
 use crate::node::{Node, blocking};
-use crate::problem::{Failure, INVALID_PARAMETER, Problems};
+use crate::problem::{Failure, INTERNAL, INVALID_BODY, INVALID_PARAMETER, Problems, UNSUPPORTED_TYPE, shown};
 
 fn record_id(text: &str) -> Result<RecordId, Failure> {
     text.parse().map_err(|error: engine::RecordIdError| INVALID_PARAMETER.failure(format!("id: {error}")))
@@ -63,6 +64,99 @@ pub(super) async fn feedback(
         Handle::current().block_on(engine.feedback(id, said, now))
     });
     Ok(Json(api::Said::new(id.to_string(), said.class, outcome.await?)))
+}
+
+/// How a batch of feedback is taken in.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct FeedbackParams {
+    /// `sync`: the answer comes once what was added is on disk, whatever `[ledger] durability` says.
+    #[param(inline)]
+    durability: Option<Durability>,
+}
+
+/// Takes in what is said of many past decisions: one a line, answered one a line in the same order. A line that cannot be
+/// taken in gets an error line and spoils no other.
+#[utoipa::path(
+    post,
+    path = "/v1/feedback/batch",
+    tag = "said",
+    operation_id = "feedback_batch",
+    params(FeedbackParams),
+    request_body(
+        description = "Objects as for /v1/feedback, one a line, at most `batch_max` of them",
+        content((api::Feedback = "application/x-ndjson")),
+    ),
+    responses(
+        (
+            status = 200,
+            description = "What each line did, or why it could not be taken in",
+            body = api::SaidLine,
+            content_type = "application/x-ndjson",
+        ),
+        Problems,
+    ),
+)]
+pub(super) async fn feedback_batch(
+    State(node): State<Arc<Node>>,
+    Params(params): Params<FeedbackParams>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Failure> {
+    let is_lines = input::media_type(&headers).is_some_and(|media| media.eq_ignore_ascii_case(JSON_LINES));
+    if !is_lines {
+        let failure = UNSUPPORTED_TYPE.failure(format!("Content-Type: expected `{JSON_LINES}`"));
+        return Err(failure.help("send one JSON object a line"));
+    }
+    let lines = decide::lines(&body, node.plan().batch_max)?;
+    let (engine, now) = (Arc::clone(&node.engine), node.now());
+    // Decisions are read from the journal, which blocks.
+    let answer = blocking(move || {
+        let read: Vec<Result<Word, Failure>> = lines.iter().map(|line| Word::read(line)).collect();
+        let said: Vec<(RecordId, engine::Said<'_>)> =
+            read.iter().flatten().map(|word| (word.id, word.said())).collect();
+        let outcomes = Handle::current().block_on(engine.feedback_all(&said, now))?;
+        let mut outcomes = outcomes.into_iter();
+        let mut answer = Vec::new();
+        for (word, line) in read.into_iter().zip(1..) {
+            let came = word.and_then(|word| match outcomes.next() {
+                Some(outcome) => Ok(api::Said::new(word.id.to_string(), word.class, outcome?)),
+                None => Err(INTERNAL.failure("the line was not taken in")),
+            });
+            decide::write(
+                &mut answer,
+                &match came {
+                    Ok(said) => api::SaidLine::Said(said),
+                    Err(failure) => api::SaidLine::Error(api::BatchError { line, error: failure.problem() }),
+                },
+            );
+        }
+        Ok::<_, Failure>(answer)
+    });
+    let answer = answer.await?;
+    Durability::hold(params.durability, &node, &[]).await?;
+    Ok(([(header::CONTENT_TYPE, JSON_LINES)], answer).into_response())
+}
+
+/// What a line of a batch says.
+struct Word {
+    id: RecordId,
+    class: String,
+    by: Option<String>,
+}
+
+impl Word {
+    fn read(line: &[u8]) -> Result<Word, Failure> {
+        let said: api::Feedback = serde_json::from_slice(line).map_err(|error| {
+            INVALID_BODY.failure(shown(&error.to_string())).help("`/openapi.json` shows the shape")
+        })?;
+        Ok(Word { id: record_id(&said.id)?, by: reporter(said.by)?, class: said.class })
+    }
+
+    fn said(&self) -> engine::Said<'_> {
+        engine::Said { class: &self.class, by: self.by.as_deref() }
+    }
 }
 
 /// The name of a reporter, if it is one.

@@ -10,6 +10,7 @@ mod demo;
 mod erase;
 mod explain;
 mod export;
+mod feedback;
 mod follow;
 mod import;
 pub(crate) mod init;
@@ -62,6 +63,7 @@ enum Command {
     Compare(compare::Args),
     Learn(learn::Args),
     Report(report::Args),
+    Feedback(feedback::Args),
     Replay(replay::Args),
     Follow(follow::Args),
     Explain(explain::Args),
@@ -94,6 +96,7 @@ impl Cli {
             Command::Compare(args) => compare::run(args),
             Command::Learn(args) => learn::run(args),
             Command::Report(args) => report::run(args),
+            Command::Feedback(args) => feedback::run(args),
             Command::Replay(args) => replay::run(args),
             Command::Follow(args) => follow::run(args),
             Command::Explain(args) => explain::run(args),

@@ -8,6 +8,7 @@ mod data;
 mod descriptors;
 mod documents;
 mod explain;
+mod feedback;
 mod follow;
 mod full;
 mod import;
