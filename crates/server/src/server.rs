@@ -50,7 +50,7 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address cannot be listened on.
-    #[error("cannot listen on {listen}: {error}; is another node running there?")]
+    #[error("cannot listen on {listen}: {error}{}", mend(.error))]
     Listen {
         /// The address.
         listen: Endpoint,
@@ -60,6 +60,19 @@ pub enum ServeError {
     /// Not everything could be written at the end.
     #[error("not everything could be written: {0}")]
     Close(#[from] EngineError),
+}
+
+/// What to do about an address that cannot be listened on.
+fn mend(error: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
+    match error.kind() {
+        AddrInUse => "; is another node running there?",
+        AddrNotAvailable => "; this machine has no such address",
+        PermissionDenied => {
+            "; ports below 1024 are the administrator's: take another, or give the program CAP_NET_BIND_SERVICE"
+        }
+        _ => "",
+    }
 }
 
 /// Listeners with an engine behind them.

@@ -49,8 +49,13 @@ pub(crate) struct MessageOptions {
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct ThreadsOption {
     /// Threads that read and prepare ahead of the one that decides; 1 does everything on one [default: all cores]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     threads: Option<NonZeroUsize>,
+}
+
+fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
+    let number: usize = text.parse().map_err(|_| "expected a number of threads".to_owned())?;
+    NonZeroUsize::new(number).ok_or_else(|| "at least one thread has to do the work".to_owned())
 }
 
 impl ThreadsOption {

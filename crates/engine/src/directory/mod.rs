@@ -32,6 +32,12 @@ pub enum DirectoryError {
     /// There is nothing to open.
     #[error("{0} is no data directory: it has no `secret`; make one with `tollhouse init --data {0}`")]
     Absent(PathBuf),
+    /// Its secret is gone.
+    #[error(
+        "{0} has lost its `secret`, without which nothing of what was counted there can be found: restore that file from a \
+         backup or a snapshot; a new one would make every key unknown"
+    )]
+    Lost(PathBuf),
     /// There is one already.
     #[error(
         "{0} already is a data directory; its secret is never replaced, as all that was counted hangs on it"
@@ -125,8 +131,10 @@ impl Directory {
     /// one.
     pub fn create(path: &Path, presets: &[&Preset]) -> Result<Directory, DirectoryError> {
         let directory = Directory { path: path.to_path_buf() };
-        if directory.secret_path().exists() {
-            return Err(DirectoryError::Present(path.to_path_buf()));
+        match directory.look() {
+            Ok(()) => return Err(DirectoryError::Present(path.to_path_buf())),
+            Err(DirectoryError::Absent(_)) => {}
+            Err(error) => return Err(error),
         }
         disk::create_directories(path).map_err(io_error(path))?;
         let (main, others) =
@@ -145,10 +153,25 @@ impl Directory {
     /// Opens a data directory; does not lock it yet.
     pub fn open(path: &Path) -> Result<Directory, DirectoryError> {
         let directory = Directory { path: path.to_path_buf() };
-        if !directory.secret_path().exists() {
-            return Err(DirectoryError::Absent(path.to_path_buf()));
-        }
+        directory.look()?;
         Ok(directory)
+    }
+
+    /// Whether it is there: that it cannot be looked into, or has data and no secret, is something else than its absence.
+    fn look(&self) -> Result<(), DirectoryError> {
+        let secret = self.secret_path();
+        match fs::metadata(&secret) {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let has = |path: &Path| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
+                let has_data = [self.ledger_path(), self.cluster_path(), self.journal_path()];
+                Err(match has_data.iter().any(|path| has(path)) {
+                    true => DirectoryError::Lost(self.path.clone()),
+                    false => DirectoryError::Absent(self.path.clone()),
+                })
+            }
+            Err(error) => Err(io_error(&secret)(error)),
+        }
     }
 
     fn write(&self, name: &str, text: &str) -> Result<(), DirectoryError> {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use engine::{Directory, RestoreError};
+use engine::{Directory, DirectoryError, RestoreError};
 
 use super::verify;
 use crate::console::{BOLD, say};
@@ -34,6 +34,10 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     restored.map_err(|error| {
         let failure = Failure::new(&error);
         match &error {
+            RestoreError::Directory(DirectoryError::Absent(_)) => {
+                Failure::new(format_args!("{snapshot} is no snapshot: there is no `secret` in it"))
+                    .help("`tollhouse snapshot` makes one; those of a server are in `snapshots` of its data directory")
+            }
             RestoreError::NotEmpty(_) => failure.help("name another directory, or move that one away"),
             RestoreError::Damaged(verified) => {
                 verify::say_damage(verified);

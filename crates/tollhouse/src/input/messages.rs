@@ -104,6 +104,12 @@ impl Messages {
             }
             let mut bytes = Vec::new();
             reader.take(MESSAGE_BYTES_MAX as u64).read_to_end(&mut bytes)?;
+            if bytes.is_empty() {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "it is empty: there is no message in it",
+                ));
+            }
             Ok(Some(Stored::bare(bytes)))
         })();
         match read {

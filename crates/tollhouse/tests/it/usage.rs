@@ -24,6 +24,98 @@ fn misuse_is_told_apart_from_trouble_with_data() {
     run(["--version"], "").expect(0);
 }
 
+/// What a command says: its code, and all of these words.
+#[track_caller]
+fn says(args: &[&str], code: i32, words: &[&str]) {
+    let ran = run(args, "").expect(code);
+    let found: Vec<_> = words.iter().filter(|word| !ran.stderr.contains(**word)).collect();
+    assert!(found.is_empty(), "{args:?} says {}, and not {found:?}", ran.stderr);
+}
+
+#[test]
+fn messages_say_what_where_and_the_mend() {
+    let data = Data::new(&["mail", "web"]);
+    let here = data.path();
+    let here = here.to_str().unwrap();
+    let empty = data.file("empty.eml", "");
+    let nowhere = format!("{here}-nowhere");
+    let missing = format!("{nowhere}/x");
+    says(&["restore", &nowhere, "--data", &missing], 2, &[&nowhere, "is no snapshot", "tollhouse snapshot"]);
+    says(&["verify", "--data", &nowhere], 2, &[&nowhere, "is no data directory", "tollhouse init"]);
+    says(&["follow", "--server", "http://127.0.0.1:1", &missing], 2, &[&missing, "there is no directory"]);
+    says(&["follow", "--server", "http://127.0.0.1:1", here], 2, &[here, "is a directory"]);
+    let once = ["follow", "--once", "--server", "http://127.0.0.1:1"];
+    says(&[&once[..], &[&nowhere]].concat(), 2, &[&nowhere, "is not there", "--once"]);
+    says(&[&once[..], &[&empty]].concat(), 2, &[&empty, "no whole line", "--once"]);
+    says(&["check", "--threads", "0", &empty], 2, &["--threads", "at least one thread"]);
+    says(&["check", "--threads", "x", &empty], 2, &["--threads", "expected a number"]);
+    says(&["check", &empty], 1, &[&empty, "is empty", "no message in it"]);
+    says(&["learn", "--class", "spam", "--data", here, &empty], 1, &[&empty, "is empty"]);
+    says(&["check", &nowhere], 1, &[&nowhere]);
+    says(&["serve", "--data", here, "--listen", "192.0.2.1:0"], 2, &["192.0.2.1:0", "no such address"]);
+    for kind in [["rspamd", "http://127.0.0.1:1"], ["spamd", "127.0.0.1:1"]] {
+        let args = ["compare", kind[0], kind[1], &crate::program::corpus("mail.mbox")];
+        says(&args, 2, &["nothing answers at 127.0.0.1:1", "is the filter running"]);
+    }
+    says(&["feedback", "--data", here, "--file", &nowhere], 2, &[&nowhere]);
+    says(&["feedback", "--data", here, "nothing", "spam"], 2, &["ID", "expected a decision id"]);
+    says(&["feedback", "--data", here, "0000000000000", "spam"], 1, &["there is no decision 0000000000000"]);
+    says(&["replay", "--data", here, &nowhere], 2, &[&nowhere]);
+    says(&["backtest", "--data", here, "--rules", &nowhere], 2, &[&nowhere]);
+    says(&["report", "--server", "http://127.0.0.1:1", &nowhere], 2, &[&nowhere]);
+    says(
+        &["stats", "from", "a@example.org", "--server", "http://127.0.0.1:1"],
+        2,
+        &["127.0.0.1:1", "tollhouse serve"],
+    );
+}
+
+#[test]
+fn variables_that_are_no_settings_are_errors() {
+    let data = Data::new(&["mail"]);
+    let with = |name: &str, value: &str| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_tollhouse"))
+            .args(["config", "check", "--data"])
+            .arg(data.path())
+            .env(name, value)
+            .output()
+            .unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    };
+    let (code, said) = with("TOLLHOUSE_LEDGER_MEMRY", "1");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("`TOLLHOUSE_LEDGER_MEMRY`"), "{said}");
+    assert!(said.contains("did you mean `TOLLHOUSE_LEDGER_MEMORY`?"), "{said}");
+    let (code, said) = with("TOLLHOUSE_LISTENER_MX_LISTN", "127.0.0.1:1");
+    assert_eq!(code, Some(1), "{said}");
+    // What others set for a service of this name, and the program's own.
+    for name in ["TOLLHOUSE_SERVICE_HOST", "TOLLHOUSE_PORT", "TOLLHOUSE_PORT_8377_TCP", "TOLLHOUSE_TOKEN"] {
+        let (code, said) = with(name, "tcp://10.0.0.1:8377");
+        assert_eq!(code, Some(0), "{name}: {said}");
+    }
+}
+
+#[test]
+fn a_directory_that_lost_its_secret_is_not_made_anew() {
+    let data = Data::new(&["mail"]);
+    data.run(&["check", "-"], MESSAGE).expect(0);
+    let secret = data.path().join("secret");
+    let kept = std::fs::read(&secret).unwrap();
+    std::fs::remove_file(&secret).unwrap();
+    for args in [["verify"].as_slice(), &["stats", "from", "a@example.org"], &["init"]] {
+        let ran = data.run(args, "").expect(2);
+        assert!(
+            ran.stderr.contains("has lost its `secret`") && ran.stderr.contains("backup"),
+            "{}",
+            ran.stderr
+        );
+        assert!(!ran.stderr.contains("tollhouse init"), "{}", ran.stderr);
+    }
+    assert!(!secret.exists());
+    std::fs::write(&secret, kept).unwrap();
+}
+
 #[test]
 fn the_environment_names_the_data_directory() {
     let data = Data::new(&["mail"]);

@@ -106,6 +106,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let started = std::time::Instant::now();
     let mut out = Output::new(args.json.json);
     let peer = Peer::new(args.kind, &args.address)?;
+    peer.knock()?;
     let local = args.engine.open_or_ephemeral(args.preset, "mail")?;
     let options = MessageOptions { message_time: true, ..args.messages.clone() };
     let pipeline = message_pipeline(&local, options.pipeline.as_deref())?;

@@ -8,6 +8,7 @@ use content::message::Envelope;
 use serde::Serialize;
 use serde_json::Value;
 use ureq::Agent;
+use ureq::http::Uri;
 
 use crate::exit::Failure;
 
@@ -109,6 +110,23 @@ impl Peer {
                     .help("expected host and port such as 127.0.0.1:783")),
             },
         }
+    }
+
+    /// Whether anything listens there, before messages are judged in vain.
+    pub(super) fn knock(&self) -> Result<(), Failure> {
+        let address = match self {
+            Peer::Rspamd { url, .. } => {
+                let uri: Option<Uri> = url.parse().ok();
+                let authority = uri.as_ref().and_then(|uri| uri.authority());
+                let place = authority.map(|it| (it.host().to_owned(), it.port_u16().unwrap_or(80)));
+                place.map(|(host, port)| format!("{host}:{port}")).unwrap_or_default()
+            }
+            Peer::Spamd { address } => address.clone(),
+        };
+        TcpStream::connect(&address).map(drop).map_err(|error| {
+            Failure::new(format_args!("nothing answers at {address}: {error}"))
+                .help("is the filter running there, and may this host ask it?")
+        })
     }
 
     /// What it says of a message. The error is for people.

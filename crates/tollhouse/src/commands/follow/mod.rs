@@ -237,6 +237,7 @@ impl Follow<'_> {
     }
 
     fn file(&mut self, path: &Path) -> Result<Exit, Failure> {
+        self.is_file_to_be(path)?;
         let kept = self.args.position.as_deref().map(read_position).transpose()?.flatten();
         let mut start_at_end = kept.is_none() && !self.args.once && self.args.position.is_none();
         let mut kept = kept.unwrap_or_default();
@@ -247,7 +248,9 @@ impl Follow<'_> {
         loop {
             let Some(opened) = self.open(path)? else {
                 if self.args.once {
-                    return Err(self.unreadable(&ErrorKind::NotFound.into()));
+                    let what = if path.exists() { "has no whole line yet" } else { "is not there" };
+                    return Err(Failure::new(format_args!("{} {what}", path.display()))
+                        .help("without --once it is waited for"));
                 }
                 if self.interrupt.raised() {
                     return Ok(self.ended());
@@ -266,6 +269,28 @@ impl Follow<'_> {
             if ended || self.args.once {
                 return Ok(self.ended());
             }
+        }
+    }
+
+    /// Says so if there is no file yet; that there can never be one is an error.
+    fn is_file_to_be(&self, path: &Path) -> Result<(), Failure> {
+        match fs::metadata(path) {
+            Ok(found) if found.is_dir() => {
+                Err(Failure::new(format_args!("{} is a directory", path.display()))
+                    .help("name one of its files"))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+                if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
+                    let message = format!("{}: there is no directory {}", path.display(), parent.display());
+                    return Err(Failure::new(message).help("is it written correctly?"));
+                }
+                if !self.args.once {
+                    say(format_args!("{} is not there: it is followed as soon as it is", path.display()));
+                }
+                Ok(())
+            }
+            _ => Ok(()),
         }
     }
 
