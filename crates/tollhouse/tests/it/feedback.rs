@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::program::{Data, MESSAGE, Server, run};
@@ -46,7 +47,7 @@ fn labels_are_said_one_by_one_and_by_files() {
     assert_eq!((told.len(), &told[0]["standing"], &told[1]["duplicate"]), (2, &json!("new"), &json!(true)));
     assert!(ran.stderr.contains("line 3: there is no decision 0000000000000"), "{}", ran.stderr);
     run(["feedback", "--server", &server.url, &ids[3], "ham", "--by", "bob"], "").expect(0);
-    drop(server);
+    assert_eq!(server.end(Signal::TERM), Some(0));
     let mut known = labels();
     known.sort_unstable();
     assert_eq!(known, ["-", "ham", "ham", "spam", "spam"]);

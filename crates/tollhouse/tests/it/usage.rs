@@ -1,6 +1,8 @@
 //! Usage: exit codes, help, presets, generated files.
 
-use crate::program::{Data, MESSAGE, run};
+use std::ffi::OsStr;
+
+use crate::program::{Data, MESSAGE, command, run};
 
 #[test]
 fn misuse_is_told_apart_from_trouble_with_data() {
@@ -52,7 +54,10 @@ fn messages_say_what_where_and_the_mend() {
     says(&["check", &empty], 1, &[&empty, "is empty", "no message in it"]);
     says(&["learn", "--class", "spam", "--data", here, &empty], 1, &[&empty, "is empty"]);
     says(&["check", &nowhere], 1, &[&nowhere]);
-    says(&["serve", "--data", here, "--listen", "192.0.2.1:0"], 2, &["192.0.2.1:0", "no such address"]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let holder = std::net::TcpListener::bind(&taken).unwrap();
+    says(&["serve", "--data", here, "--listen", &taken], 2, &[&taken, "is another node running there?"]);
+    drop(holder);
     for kind in [["rspamd", "http://127.0.0.1:1"], ["spamd", "127.0.0.1:1"]] {
         let args = ["compare", kind[0], kind[1], &crate::program::corpus("mail.mbox")];
         says(&args, 2, &["nothing answers at 127.0.0.1:1", "is the filter running"]);
@@ -74,12 +79,9 @@ fn messages_say_what_where_and_the_mend() {
 fn variables_that_are_no_settings_are_errors() {
     let data = Data::new(&["mail"]);
     let with = |name: &str, value: &str| {
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_tollhouse"))
-            .args(["config", "check", "--data"])
-            .arg(data.path())
-            .env(name, value)
-            .output()
-            .unwrap();
+        let path = data.path();
+        let args = ["config", "check", "--data"].map(OsStr::new);
+        let output = command(&[&args[..], &[path.as_os_str()]].concat()).env(name, value).output().unwrap();
         let said = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8_lossy(&said).into_owned())
     };
@@ -119,8 +121,7 @@ fn a_directory_that_lost_its_secret_is_not_made_anew() {
 #[test]
 fn the_environment_names_the_data_directory() {
     let data = Data::new(&["mail"]);
-    let ran = std::process::Command::new(env!("CARGO_BIN_EXE_tollhouse"))
-        .args(["stats", "--json", "from", "a@example.com"])
+    let ran = command(&["stats", "--json", "from", "a@example.com"].map(OsStr::new))
         .env("TOLLHOUSE_DATA", data.path())
         .output()
         .unwrap();
