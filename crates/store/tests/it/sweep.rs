@@ -43,7 +43,23 @@ fn damages(bytes: &[u8]) -> Vec<(String, Option<Vec<u8>>)> {
         ("zeroed".into(), Some(vec![0; bytes.len()])),
     ];
     let length = bytes.len();
-    for at in [0, 3, 8, 11, 20, 39, 41, 60, 104, 110, 128, length / 3, length / 2, length - 50, length - 1] {
+    for at in [
+        0,
+        3,
+        8,
+        11,
+        20,
+        39,
+        41,
+        60,
+        104,
+        110,
+        128,
+        length / 3,
+        length / 2,
+        length.saturating_sub(50),
+        length - 1,
+    ] {
         let at = at.min(length - 1);
         let mut flipped = bytes.to_vec();
         flipped[at] ^= 1 << (at % 8);
