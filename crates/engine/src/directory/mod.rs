@@ -85,6 +85,7 @@ impl DirectoryError {
             DirectoryError::Io { path, error } => (path, error.to_string()),
             DirectoryError::Exposed { ref path, .. }
             | DirectoryError::Absent(ref path)
+            | DirectoryError::Lost(ref path)
             | DirectoryError::Present(ref path)
             | DirectoryError::Secret(ref path) => (path.clone(), self.to_string()),
         }
