@@ -218,8 +218,7 @@ impl Journal {
             .collect();
         let found = Manifest::read(directory)?;
         let mut manifest = found.known(secret, directory)?;
-        let mut losses = JournalLosses::default();
-        losses.is_unlisted = found.is_lost(&segments);
+        let mut losses = JournalLosses { is_unlisted: found.is_lost(&segments), ..JournalLosses::default() };
         let mut safe = None;
         let last = segments.len().saturating_sub(1);
         for (index, file) in segments.iter_mut().enumerate() {

@@ -93,7 +93,7 @@ fn headers(asked: &Asked, statuses: &[DescriptorStatus]) -> Vec<HeaderValue> {
         let all = asked.meant.iter().zip(statuses);
         all.filter_map(|(meant, status)| Some((meant, status, status.current_limit.as_ref()?)))
     };
-    let refusing = limits().filter(|(meant, status, _)| is_over(status) && !meant.is_quota()).next_back();
+    let refusing = limits().rfind(|(meant, status, _)| is_over(status) && !meant.is_quota());
     let told = refusing.or_else(|| limits().min_by_key(|(_, status, _)| status.limit_remaining));
     let Some((_, status, limit)) = told else { return Vec::new() };
     let reset = status.duration_until_reset.as_ref().map_or(0, |duration| duration.seconds);
