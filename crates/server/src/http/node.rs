@@ -122,6 +122,7 @@ GET  /v1/decisions/ips    the addresses of that, one a line
 POST /v1/decisions        put a label on a key: {\"kind\": ..., \"label\": ..., \"value\": ..., \"for\": ...}
 DELETE /v1/decisions      have enforcement points let go of a value: ?value=
 POST /v1/feedback         say something about a past decision: {\"id\": ..., \"class\": ...}
+POST /v1/feedback/batch   the same of many, one a line: application/x-ndjson
 POST /v1/learn            say something about an event that was not decided here: ?class=
 GET  /v1/limits           list the limits
 POST /v1/limits/{name}/take      take from a limit: {\"key\": {...}, \"cost\": 1}

@@ -209,10 +209,12 @@ fn many_decisions_are_told_page_by_page() {
     let directory = directory(&parent.path().join("data"));
     let line = |number: u32| {
         let value = std::net::Ipv4Addr::from(0x0a00_0000 + number);
-        json!({"put": {"id": number, "pipeline": "web", "kind": "ip", "scope": "Ip", "label": "scanner", "decision": "ban",
-            "value": value.to_string(), "by": "R", "until": crate::harness::NOW.0 + 3_600_000_000i64}})
-        .to_string()
-            + "\n"
+        let text =
+            json!({"put": {"id": number, "pipeline": "web", "kind": "ip", "scope": "Ip", "label": "scanner",
+            "decision": "ban", "value": value.to_string(), "by": "R",
+            "until": crate::harness::NOW.0 + 3_600_000_000i64}})
+            .to_string();
+        format!("{text}\t{:08x}\n", crc32fast::hash(text.as_bytes()))
     };
     let lines: String = (0..2500).map(line).collect();
     std::fs::write(directory.path().join("labels.ndjson"), lines).unwrap();

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 39] = [
+pub(crate) const ROUTES: [(&str, &str); 40] = [
     ("delete", "/v1/decisions"),
     ("get", "/"),
     ("get", "/healthz"),
@@ -28,6 +28,7 @@ pub(crate) const ROUTES: [(&str, &str); 39] = [
     ("post", "/v1/decide/batch"),
     ("post", "/v1/decisions"),
     ("post", "/v1/feedback"),
+    ("post", "/v1/feedback/batch"),
     ("post", "/v1/learn"),
     ("post", "/v1/limits/{name}/peek"),
     ("post", "/v1/limits/{name}/refund"),

@@ -36,8 +36,8 @@ fn one_key_has_a_timeline() {
         assert_eq!(line["counters"][0], "seen");
         let minute = line["tiers"].as_array().unwrap().iter().find(|tier| tier["width"] == "1m").unwrap();
         assert_eq!(minute["buckets"], json!([{"start": "2026-05-17T09:59:00Z", "counts": {"seen": 3}}]));
-        let paths = server.get("/v1/timeline?pipeline=web&kind=paths&value=192.0.2.7").json();
-        assert_eq!(paths["tiers"][0]["buckets"][0]["counts"], json!({"paths": 1}), "{paths}");
+        let pages = server.get("/v1/timeline?pipeline=web&kind=pages&value=192.0.2.7").json();
+        assert_eq!(pages["tiers"][0]["buckets"][0]["counts"], json!({"pages": 1}), "{pages}");
         let unknown = server.get("/v1/timeline?pipeline=web&kind=ip&value=192.0.2.8");
         assert_eq!((unknown.status, &unknown.json()["tiers"]), (200, &json!([])));
 

@@ -182,13 +182,17 @@ impl State {
         self.hint.give_up();
         let header = SEGMENT_HEADER_BYTES as u64;
         if self.active.id != start.segment.id {
+            // Hints say how long their segments were: those of what is cut have to be gone for good before it is.
+            let device = self.hint.device();
+            for segment in start.filled.iter().chain([&start.segment]) {
+                let _ = device.remove(&hint_name(segment.id));
+            }
+            device.sync_names()?;
             cut(&self.active, header, 0, 0)?;
             self.size = header;
             for segment in start.filled.drain(..).rev().filter(|segment| segment.id != start.segment.id) {
                 cut(&segment, header, 0, 0)?;
-                let _ = self.hint.device().remove(&hint_name(segment.id));
             }
-            let _ = self.hint.device().remove(&hint_name(start.segment.id));
         } else {
             self.size = start.size;
         }

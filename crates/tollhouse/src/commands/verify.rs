@@ -18,10 +18,12 @@ Examples:
   tollhouse verify --data ./data --json | jq .damage
   tollhouse verify --data ./data --repair
 
-Reads all files of ledger and journal, so it takes as long as the disk needs for that, and looks at rules,
-limits, labels and configuration. No server may run on the directory; a snapshot of one can be verified.
---repair first writes anew what can be had of damaged segments of the journal, keeps the damaged files
-beside them, and stops missing what is gone. Exit code 1 if anything is lost.")]
+Reads all files of ledger and journal, so it takes as long as the disk needs for that, and looks
+at rules, limits, labels and configuration. No server may run on the directory; a snapshot of one
+can be verified. --repair first writes anew what can be had of damaged segments of the journal,
+keeps the damaged files beside them, and stops missing what is gone.
+
+Exit code 1 if anything is lost.")]
 pub(crate) struct Args {
     #[command(flatten)]
     data: DataOption,
