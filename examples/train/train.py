@@ -20,9 +20,12 @@ from pandas.api import types
 # Columns that say what was decided or said, or when: a model that takes them learns its own answers.
 NOT_FACTS = {
     "id", "pipeline", "version", "rules_version", "preset", "preset_version", "models", "event_id", "time", "arrival",
-    "duplicate", "action", "score", "rules", "label", "label_time",
+    "duplicate", "action", "score", "rules", "label", "label_time", "signal", "signal_time",
 }
+# Judgements: only they are the truth. What else may stand as a label, such as `read`, was logged by a configuration whose
+# `[reports]` did not yet say that it is a signal of use.
 BAD = ["spam", "bad", "complaint", "abuse", "fraud"]
+GOOD = ["ham", "good", "pardon"]
 
 
 def arguments():
@@ -31,6 +34,7 @@ def arguments():
     parser.add_argument("--model", default="model.cbm", help="model file to write")
     parser.add_argument("--report", default="report.json", help="report to write")
     parser.add_argument("--bad", action="append", help=f"label of what is to be caught; by default any of {', '.join(BAD)}")
+    parser.add_argument("--good", action="append", help=f"label of what is to pass; by default any of {', '.join(GOOD)}")
     parser.add_argument("--later", type=float, default=0.3, help="share of the rows, the latest, that is kept for the report")
     parser.add_argument("--categorical", action="append", default=[], help="text fact that the model takes as a category")
     parser.add_argument("--without", action="append", default=[], help="fact that the model does not take")
@@ -72,6 +76,12 @@ def main():
     table = table[table["label"].notna() & ~table["duplicate"].astype(bool)]
     table = table.sort_values(["time", "id"], kind="stable").reset_index(drop=True)
     bad = table["label"].isin(args.bad or BAD).astype(int)
+    judged = table["label"].isin((args.bad or BAD) + (args.good or GOOD))
+    if not judged.all():
+        others = table["label"][~judged].value_counts()
+        named = ", ".join(f"{count} `{label}`" for label, count in others.items())
+        print(f"left out, as they are judgements of neither side (see --bad and --good): {named}", file=sys.stderr)
+        table, bad = table[judged].reset_index(drop=True), bad[judged].reset_index(drop=True)
     split = int(len(table) * (1 - args.later))
     # Events of one moment are not torn apart.
     while 0 < split < len(table) and table["time"][split] == table["time"][split - 1]:

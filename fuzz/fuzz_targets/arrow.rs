@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
         answers.push((None, answer));
     }
     if !answers.is_empty() {
-        let written = write(answers).unwrap();
+        let written = write(answers, &[]).unwrap();
         let again = read(written.concat().into(), limits).unwrap();
         assert_eq!(again.len(), records.len());
     }

@@ -108,7 +108,7 @@ impl Engine for Tollhouse {
         let look = |shingle: &u64| Observation { key: key(*shingle), time: Time(time), add: Add::Nothing };
         let requests: Vec<Request> = keys
             .chunks(Request::OBSERVATIONS_MAX)
-            .map(|keys| Request { once: None, observations: keys.iter().map(look).collect() })
+            .map(|keys| Request { observations: keys.iter().map(look).collect(), ..Request::default() })
             .collect();
         let outcomes = pollster::block_on(self.ledger.observe(&requests))?;
         Ok(outcomes.all().map(|answer| self.reading(answer)).collect())

@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError};
 use event::Time;
 use futures_util::future::join;
 use stats::limit::Flow;
-use stats::{Add, Amounts, LedgerError, Observation, Outcomes, Plan, Quality, Request, Told};
+use stats::{Add, Amounts, LedgerError, Observation, Origin, Outcomes, Plan, Quality, Request, Told};
 
 use crate::cache::{CellId, Shard};
 use crate::chain::Link;
@@ -211,8 +211,11 @@ impl Inner {
                     outcomes.tell(place.reading as usize, told, &scratch.values);
                     continue;
                 }
-                let adds = verdicts.adds(place.request as usize) && observation.add.adds();
-                let told = cells.observe(planned, observation, adds, &mut scratch);
+                let origin =
+                    requests.get(place.request as usize).map_or(Origin::Look, |request| request.origin);
+                let adds =
+                    verdicts.adds(place.request as usize) && observation.add.adds() && origin != Origin::Look;
+                let told = cells.observe(planned, observation, (adds, origin), &mut scratch);
                 outcomes.tell(place.reading as usize, told, &scratch.values);
             }
             shard.evict(oldest, 64 + 4 * group.len());
@@ -272,7 +275,7 @@ impl Cells<'_> {
         &mut self,
         planned: &Planned,
         observation: &Observation,
-        adds: bool,
+        (adds, origin): (bool, Origin),
         scratch: &mut Scratch,
     ) -> Told {
         let Observation { key, add, .. } = observation;
@@ -303,14 +306,21 @@ impl Cells<'_> {
             && let Some(sketch) = &planned.sketch
         {
             let (shard, hash) = (self.number, id.mixed());
-            sightings = if adds { sketch.see(shard, hash, time) } else { sketch.estimate(shard, hash, time) };
+            sightings = match adds && origin == Origin::Event {
+                true => sketch.see(shard, hash, time),
+                false => sketch.estimate(shard, hash, time),
+            };
+            let admits = adds && origin.admits(sightings, planned.admit_after);
+            // One that was seen more often would have a cell: a sketch that is full sees too much.
+            sightings = sightings.min(planned.admit_after.saturating_sub(1));
+            // Other nodes may have seen it, and this one has forgotten what it saw before it was started.
+            told.quality = Quality::Estimated;
             if sightings > 0 {
-                told.quality = Quality::Estimated;
-                if planned.is_track {
-                    plan.estimate(u64::from(sightings), values);
-                }
+                values.resize(plan.reading(), 0);
+                plan.estimate(u64::from(sightings), add, values);
             }
-            if !adds || sightings + 1 < planned.admit_after {
+            if !admits {
+                told.fresh = matches!(add, Add::Distinct { .. }) && !planned.is_approx && sightings == 0;
                 return told;
             }
         }
@@ -339,7 +349,11 @@ impl Cells<'_> {
             _ if !adds => {}
             // What lowers a value is no sum, and refused before.
             Add::Nothing | Add::Lower(_) => {}
-            Add::Counters(amounts) => self.add(id, planned, Op::Counters(time, amounts.clone())),
+            Add::Counters(amounts) => {
+                // What the sketch has seen of it goes with it: a count does not start again.
+                let before = if origin == Origin::Event { sightings } else { 0 };
+                self.add(id, planned, Op::Counters(time, amounts.times(before + 1).collect()));
+            }
             Add::Value(value) => self.add(id, planned, Op::Value { time, value: *value, sightings }),
             Add::Evidence(evidence) => self.add(id, planned, Op::Evidence(time, *evidence)),
             Add::Distinct { pair } => self.add(id, planned, Op::Hash(time, pair.0)),

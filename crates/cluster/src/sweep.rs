@@ -79,6 +79,11 @@ impl Sweep {
 }
 
 impl Cluster {
+    /// What of the node's journal was not as it was written when it was opened, in a sentence for people.
+    pub fn damage(&self) -> Option<String> {
+        self.inner.journal.losses().sentence()
+    }
+
     /// Goes on sweeping for as long as this node is open, about so many names a second; zero is never.
     pub fn sweep(&self, wire: &Wire, a_second: u32) {
         if a_second == 0 {

@@ -86,9 +86,7 @@ impl World {
             let plan = Plan::new(&statistic.measure)
                 .map_err(|error| CatalogError::Layout { name: statistic.name.clone(), error })?;
             let sketch = statistic.admit.as_ref().map(|admit| {
-                let same = |planned: &&Planned| {
-                    planned.statistic.name == statistic.name && planned.statistic.admit == statistic.admit
-                };
+                let same = |planned: &&Planned| planned.statistic.admit == statistic.admit;
                 let kept = plans.iter().chain(before.iter().flat_map(|world| &world.plans)).find(same);
                 let options = SketchOptions { shards, bytes: admit.bytes, rotate: admit.rotate };
                 kept.and_then(|planned| planned.sketch.clone())

@@ -88,6 +88,13 @@ impl Budget {
         if paid == wanted { bytes } else { usize::try_from(paid / steps_a_byte.max(1)).unwrap_or(bytes) }
     }
 
+    /// Adds steps, for bytes that a reader has brought forth and that pay for themselves. One that is empty stays so.
+    pub fn grant(&self, steps: u64) {
+        if !self.is_empty() {
+            self.left.set(self.left.get().saturating_add(steps));
+        }
+    }
+
     /// Cuts a text to what can be paid for, and spends that.
     pub fn cut<'t>(&self, text: &'t str, steps_a_byte: u64) -> &'t str {
         crate::text::truncate(text, self.afford(text.len(), steps_a_byte))
@@ -157,6 +164,11 @@ mod tests {
         assert_eq!(budget.afford(10, 5), 10);
         assert_eq!((budget.afford(10, 5), budget.is_short(), budget.spent()), (4, true, 100));
         assert!(!budget.spend(1));
+        budget.grant(10);
+        assert!(!budget.spend(1), "whose reader has ended, begins no more");
+        let budget = Budget::of_steps(1, &Cancellation::default());
+        budget.grant(10);
+        assert!(budget.spend(11));
     }
 
     #[test]

@@ -20,7 +20,7 @@ const BLOCK_STEPS: u64 = 3_000;
 /// Steps of a byte that goes in: a literal of a few bits is the dearest.
 const STEPS_A_PACKED_BYTE: u64 = 8;
 /// Steps of a byte that comes out.
-const STEPS_A_BYTE: u64 = 1;
+pub const STEPS_A_BYTE: u64 = 1;
 /// Bytes that came out last and can be pointed back to.
 const WINDOW_BYTES: usize = 32 * 1024;
 

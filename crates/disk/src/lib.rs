@@ -167,6 +167,23 @@ pub fn link_or_copy(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
+/// Keeps a damaged file under another name beside it, the first that is free, and returns that name.
+pub fn keep_damaged(path: &Path) -> io::Result<PathBuf> {
+    let named = |number: Option<u32>| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(number.map_or_else(|| ".damaged".to_owned(), |number| format!(".{number}.damaged")));
+        PathBuf::from(name)
+    };
+    for number in std::iter::once(None).chain((2..).map(Some)) {
+        let kept = named(number);
+        match link_or_copy(path, &kept) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            linked => return linked.and_then(|()| sync_parent(&kept)).map(|()| kept),
+        }
+    }
+    Err(ErrorKind::AlreadyExists.into())
+}
+
 /// Copies the first `bytes` of a file to a new one, durably.
 pub fn copy(from: &Path, to: &Path, bytes: u64) -> io::Result<()> {
     let mut target = private().write(true).create_new(true).open(to)?;

@@ -7,11 +7,12 @@ use judge::catboost::Scratch;
 use judge::{Mode, NearMiss, Rule, Verdict};
 use stats::{Quality, Reading};
 
+use crate::directory::Directory;
 use crate::id::RecordId;
-use crate::journal::{Description, KeyReading, Row};
-use crate::plan::{ModelPlan, Pipeline};
+use crate::journal::{Archive, Description, KeyReading, Record, Row};
+use crate::plan::{ModelPlan, Pipeline, Plan, RuleLimit};
 use crate::stage::observe::ObservedEvent;
-use crate::track;
+use crate::{EngineError, reload, track};
 
 /// A decision, or an event that was only counted, laid open.
 #[derive(Clone, Debug)]
@@ -43,6 +44,8 @@ pub struct Explanation {
     pub counted: Option<Vec<f64>>,
     /// The rules that came closest to firing, closest first.
     pub closest: Vec<Close>,
+    /// The limits that are for some events only, and whether for this one.
+    pub limits: Vec<ExplainedLimit>,
     /// What models said, and which facts and readings made them say it.
     pub models: Vec<ExplainedModel>,
     /// What classifiers know by now of the event's tokens.
@@ -62,6 +65,18 @@ pub struct Close {
     pub score: f64,
     /// What was missing.
     pub miss: NearMiss,
+}
+
+/// A limit that is for some events only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExplainedLimit {
+    /// Its name.
+    pub limit: String,
+    /// The condition under which events take from it.
+    pub when: String,
+    /// The fewest parts of the condition that would have to be otherwise for the event to take from it, and what they were;
+    /// `None` is missing. None where it took.
+    pub unmet: Vec<(String, Option<bool>)>,
 }
 
 /// What a model said of an event.
@@ -134,8 +149,41 @@ pub struct ExplainedKey {
     pub values: Vec<(String, Value)>,
 }
 
+impl Directory {
+    /// A past decision as the journal has it, with what the version that decided tells where it is in force or kept.
+    /// Nothing is locked: a server may run on the directory. Statistics are not asked, so nothing is told of classifiers.
+    ///
+    /// # Errors
+    /// [`EngineError::NoDecision`] for one that is not in the files, and what cannot be read.
+    pub fn explain(&self, plan: &Plan, id: RecordId) -> Result<Explanation, EngineError> {
+        let archive = Archive::open(&self.journal_path())?;
+        let Some(Record::Decision(row)) = archive.find(id)? else { return Err(EngineError::NoDecision(id)) };
+        let description = archive.description(&row.version)?;
+        let decided_by = reload::kept_pipeline(self, plan, &row.pipeline, &row.version);
+        Ok(Explanation::of_row(id, *row, &description, decided_by.as_deref(), &self.secret()?))
+    }
+}
+
 impl Explanation {
-    pub(crate) fn of_row(id: RecordId, row: Row, description: &Description, secret: &Secret) -> Explanation {
+    /// Of a decision that was logged. What the pipeline that decided can tell is told where it is at hand.
+    pub(crate) fn of_row(
+        id: RecordId,
+        row: Row,
+        description: &Description,
+        decided_by: Option<&Pipeline>,
+        secret: &Secret,
+    ) -> Explanation {
+        // A later release may have other columns.
+        let decided_by = decided_by.filter(|it| it.schema.columns() == description.columns);
+        let facts = decided_by.map(|_| row.facts.clone());
+        let mut explanation = Explanation::of_row_alone(id, row, description, secret);
+        if let (Some(pipeline), Some(facts)) = (decided_by, facts) {
+            explanation.add_near(&facts, pipeline);
+        }
+        explanation
+    }
+
+    fn of_row_alone(id: RecordId, row: Row, description: &Description, secret: &Secret) -> Explanation {
         let names: HashMap<&str, &str> =
             description.rules.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
         let reasons = row.verdict.reasons.iter().chain(&row.verdict.shadow);
@@ -156,6 +204,7 @@ impl Explanation {
             descriptions,
             counted: None,
             closest: Vec::new(),
+            limits: Vec::new(),
             models: Vec::new(),
             classifiers: Vec::new(),
             unknown: Some("the configuration that decided is not at hand"),
@@ -178,6 +227,7 @@ impl Explanation {
             })
             .collect();
         self.counted = Some(rules.counted(verdict));
+        self.limits = explain_limits(pipeline, facts, is_kept);
         let mut scratch = Scratch::default();
         let enabled = pipeline.models.iter().filter(|model| model.mode != Mode::Off);
         let explained: Vec<Option<ExplainedModel>> =
@@ -193,6 +243,14 @@ impl Explanation {
         self.models = explained.into_iter().flatten().collect();
     }
 
+    /// An event that was looked up as if it were to be decided.
+    pub(crate) fn of_peeked(observed: &ObservedEvent<'_>, secret: &Secret) -> Explanation {
+        let row = &observed.prepared.row;
+        let limits = explain_limits(&row.pipeline, &row.facts, |_| true);
+        Explanation { limits, ..Explanation::of_observed(observed, secret) }
+    }
+
+    /// An event that was only counted.
     pub(crate) fn of_observed(observed: &ObservedEvent<'_>, secret: &Secret) -> Explanation {
         let prepared = observed.prepared;
         let keys = observed.known().map(|(key, reading)| KeyReading::new(key, &reading.to_reading()));
@@ -211,11 +269,25 @@ impl Explanation {
             descriptions: HashMap::new(),
             counted: None,
             closest: Vec::new(),
+            limits: Vec::new(),
             models: Vec::new(),
             classifiers: Vec::new(),
             unknown: None,
         }
     }
+}
+
+/// The limits of a pipeline whose conditions read nothing that is not there any more.
+fn explain_limits(pipeline: &Pipeline, facts: &Facts, is_kept: impl Fn(Slot) -> bool) -> Vec<ExplainedLimit> {
+    let limits = pipeline.limits.iter().filter_map(|RuleLimit { name, when }| {
+        let (condition, source) = when.as_ref()?;
+        condition.reads().iter().all(|read| is_kept(read.slot)).then(|| ExplainedLimit {
+            limit: name.clone(),
+            when: source.clone(),
+            unmet: condition.unmet(facts),
+        })
+    });
+    limits.collect()
 }
 
 /// None where the model does not say again what it said then: something that it took is not in the facts any more.

@@ -50,9 +50,11 @@ pub use directory::portable::{
     GivesCell, How, PortableError, Source as StatisticsSource, Statistics, Takes, open as open_export,
 };
 pub use directory::snapshot::RestoreError;
-pub use directory::verify::{Part, Verified};
-pub use directory::{Directory, DirectoryError};
-pub use explain::{Close, ExplainedClassifier, ExplainedKey, ExplainedModel, ExplainedToken, Explanation};
+pub use directory::verify::{Part, Repairs, Verified};
+pub use directory::{Directory, DirectoryError, Exposed, Missing};
+pub use explain::{
+    Close, ExplainedClassifier, ExplainedKey, ExplainedLimit, ExplainedModel, ExplainedToken, Explanation,
+};
 use id::IdSource;
 pub use id::{RecordId, RecordIdError};
 use journal::{Decided, Journal, JournalError, Record, Records};
@@ -64,7 +66,7 @@ pub use plan::{
     Acting, Class, ClassifierPlan, ClusterPlan, DistinctPlan, DnsListPlan, DnsPlan, Endpoint, EndpointError,
     EnvoyPlan, FORWARD_FIELDS, Failing, ForwardPlan, Input, JournalPlan, KindPlan, LabelPlan, ListenerPlan,
     MailReply, Meaning, ModelPlan, NodePlan, PhrasePlan, Pipeline, Plan, Protocol, Replies, ReportsPlan,
-    ServerPlan, Side, Tested,
+    RuleLimit, ServerPlan, Side, Tested,
 };
 pub use plan::{OnError, OnUnknown};
 pub use reload::{Change, Proposal, ReloadError, Reloaded, RulesInfo, VersionInfo};
@@ -166,6 +168,10 @@ pub struct Decision {
     /// Score, action and reasons.
     pub verdict: Verdict,
 }
+
+/// The name of the reason that stands for an event that found no place, or was not read or decided in time, in pipelines
+/// that fail closed.
+pub const UNDECIDED: &str = "UNDECIDED";
 
 /// The pipeline's word for an event of which something failed.
 fn fail(pipeline: &Pipeline, verdict: &mut Verdict, rule: &str, what: &str) {
@@ -290,6 +296,9 @@ pub enum EngineError {
     /// One snapshot at a time is made.
     #[error("another snapshot is being made")]
     SnapshotBusy,
+    /// Nobody waits for a snapshot any more.
+    #[error("the snapshot was not made: nobody waits for it any more")]
+    SnapshotEnded,
     /// The data directory.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
@@ -366,6 +375,7 @@ impl Engine {
     ) -> Result<Engine, OpenError> {
         let secret = directory.secret()?;
         let mut aside = Vec::new();
+        let gone = directory::or_put_aside(directory.missing(), &mut aside)?;
         let (plan, mut state, shelf, config) = reload::resume(directory, plan, &mut aside)?;
         let lock = match &plan.node.cluster {
             Some(_) => Some(store::FileDevice::open(directory.ledger_path()).map_err(OpenError::Device)?),
@@ -384,7 +394,13 @@ impl Engine {
             tracing::warn!(bytes, kept = %kept.display(), "the journal's tail was torn by a crash and is put aside");
         }
         health.set("exposed-files", Impact::Degraded, directory.exposure());
-        health.set("journal-damaged", Impact::Degraded, losses.sentence());
+        let (journal_gone, gone): (Vec<Missing>, Vec<Missing>) =
+            gone.into_iter().partition(|missing| missing.file.starts_with("journal/"));
+        aside.extend(gone.iter().map(Missing::to_string));
+        // A list that is missing beside segments is told with these.
+        let all_gone = journal_gone.first().filter(|_| journal.census().segments == 0);
+        let losses = losses.sentence().or_else(|| all_gone.map(|missing| missing.to_string()));
+        health.set("journal-damaged", Impact::Degraded, losses);
         for warning in plan.warnings.list() {
             tracing::warn!("{warning}");
         }
@@ -398,6 +414,8 @@ impl Engine {
         let aside = (!aside.is_empty()).then(|| aside.join("; "));
         health.set("settings-damaged", Impact::Degraded, aside);
         let exceptions = limit::Exceptions::new(&plan, posted, &secret);
+        let told = Register::open(&directory.told_path()).map_err(OpenError::Device)?;
+        directory.note_contents()?;
         Ok(Engine {
             exceptions: RwLock::new(Arc::new(exceptions)),
             watched: Mutex::new(plan.files.clone()),
@@ -415,7 +433,7 @@ impl Engine {
             ids,
             batches: batch::Pool::default(),
             records: batch::Pool::default(),
-            told: Register::open(&directory.told_path()).map_err(OpenError::Device)?,
+            told,
             latest: AtomicI64::new(i64::MIN),
             told_unknown: unknown::ToldUnknown::default(),
             metrics: Metrics::default(),
@@ -427,8 +445,15 @@ impl Engine {
     pub fn ephemeral(plan: Plan) -> Result<Engine, OpenError> {
         let mut secret = [0; Secret::BYTES];
         getrandom::fill(&mut secret).map_err(|error| OpenError::Random(error.to_string()))?;
+        Engine::ephemeral_with(plan, Secret::new(secret))
+    }
+
+    /// Returns an engine as [`Engine::ephemeral`] does, with a secret that is known: what it estimates is the same each time.
+    ///
+    /// # Errors
+    /// As [`Engine::ephemeral`].
+    pub fn ephemeral_with(plan: Plan, secret: Secret) -> Result<Engine, OpenError> {
         let ledger = Embedded::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;
-        let secret = Secret::new(secret);
         let exceptions = limit::Exceptions::new(&plan, Vec::new(), &secret);
         Ok(Engine {
             exceptions: RwLock::new(Arc::new(exceptions)),
@@ -527,7 +552,7 @@ impl Engine {
             time: now,
             add: stats::Add::Value(Some(until.0)),
         };
-        self.ledger.observe(&[Request { once: None, observations: vec![observation] }]).await?;
+        self.ledger.observe(&[Request { observations: vec![observation], ..Request::default() }]).await?;
         let told = piece.clone();
         self.told.put(vec![told::Put {
             pipeline: pipeline.name.clone(),
@@ -566,7 +591,7 @@ impl Engine {
         }
         let requests: Vec<Request> = observations
             .chunks(Request::OBSERVATIONS_MAX)
-            .map(|part| Request { once: None, observations: part.to_vec() })
+            .map(|part| Request { observations: part.to_vec(), ..Request::default() })
             .collect();
         if self.ledger.embedded().is_some() {
             self.ledger.observe(&requests).await?;
@@ -683,6 +708,29 @@ impl Engine {
         self.learn_own(&lessons).await;
     }
 
+    /// Returns what `on_error` of a pipeline says of an event that was not read or not decided: nothing is counted or logged.
+    pub fn undecided(&self, pipeline: &Arc<Pipeline>, arrival: Time, why: &str) -> Decision {
+        let mut verdict = Verdict {
+            score: 0.0,
+            action: Action::Accept,
+            reasons: Vec::new(),
+            shadow: Vec::new(),
+            next: None,
+            effects: Vec::new(),
+        };
+        fail(pipeline, &mut verdict, UNDECIDED, why);
+        Decision {
+            id: self.ids.next(arrival),
+            event_id: None,
+            pipeline: Arc::clone(pipeline),
+            time: arrival,
+            duplicate: false,
+            uncounted: true,
+            unlogged: true,
+            verdict,
+        }
+    }
+
     /// What would be decided on an event, by what is known of its keys now. Nothing is counted, logged or settled.
     ///
     /// # Errors
@@ -700,7 +748,9 @@ impl Engine {
     async fn observe_one(&self, prepared: Prepared, what: What) -> Result<Observed, LedgerError> {
         let (plan, exceptions) = (self.plan(), self.exceptions());
         let limits = limit::Limits { plan: &plan, exceptions: &exceptions, secret: &self.secret };
-        let mut observed = observe::observe_one(&*self.ledger, prepared, Some(&limits), what).await?;
+        // Of what is only counted rules are not asked, so what they would take from limits is not taken.
+        let limits = (what == What::Nothing).then_some(&limits);
+        let mut observed = observe::observe_one(&*self.ledger, prepared, limits, what).await?;
         ranges::fill(&self.told, observed.prepared_mut());
         Ok(observed)
     }
@@ -795,7 +845,7 @@ impl Engine {
     /// What is known of an event's keys; counts nothing and creates nothing.
     pub async fn peek(&self, prepared: Prepared) -> Result<Explanation, EngineError> {
         let observed = self.observe_one(prepared, What::Nothing).await?;
-        Ok(Explanation::of_observed(&observed.event(0), &self.secret))
+        Ok(Explanation::of_peeked(&observed.event(0), &self.secret))
     }
 
     /// A past decision with everything that it was made of, as it was logged. Which rules came closest and what moved
@@ -806,15 +856,10 @@ impl Engine {
             Some(Record::Decision(row)) => {
                 let description = journal.description(&row.version)?;
                 let decided_by = self.pipeline_of(&row.pipeline, &row.version);
-                // A later release may have other columns.
-                let decided_by = decided_by.filter(|it| it.schema.columns() == description.columns);
-                let facts = row.facts.clone();
                 let classifiers = self.explain_classifiers(&row, &description);
-                let mut explanation = Explanation::of_row(id, *row, &description, &self.secret);
+                let decided_by = decided_by.as_deref();
+                let mut explanation = Explanation::of_row(id, *row, &description, decided_by, &self.secret);
                 explanation.classifiers = classifiers;
-                if let Some(pipeline) = decided_by {
-                    explanation.add_near(&facts, &pipeline);
-                }
                 Ok(explanation)
             }
             _ => Err(EngineError::NoDecision(id)),
@@ -847,7 +892,8 @@ impl Engine {
         let key = Key { space: pipeline.space, kind: number, shingle };
         let timeline = self.ledger.timeline(key).await?;
         let peek = stats::Observation { key, time: at, add: stats::Add::Nothing };
-        let outcomes = self.ledger.observe(&[Request { once: None, observations: vec![peek] }]).await?;
+        let outcomes =
+            self.ledger.observe(&[Request { observations: vec![peek], ..Request::default() }]).await?;
         let reading = outcomes.all().next().map(|reading| reading.to_reading()).unwrap_or_default();
         let sums = |window: usize| (0..counters.len()).map(|counter| reading.sum(window, counter)).collect();
         let windows = windows.iter().enumerate().map(|(index, window)| (*window, sums(index))).collect();
@@ -924,7 +970,21 @@ impl Engine {
     /// Housekeeping: expired statistics and old segments go; nothing does where the time is not certain. To be called now
     /// and then, on a thread that may block.
     pub fn maintain(&self, now: Option<Time>) -> Result<(), EngineError> {
-        let horizon = now.unwrap_or(Time(i64::MIN));
+        self.maintain_statistics(now.unwrap_or(Time(i64::MIN)))?;
+        match &self.journal {
+            Some(journal) if now.is_some() => Ok(journal.expire(now)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same after events that came with times of their own, as of the latest: they may all be older than the journal is
+    /// kept, and were logged to be looked at.
+    pub fn maintain_replayed(&self, latest: Time) -> Result<(), EngineError> {
+        self.maintain_statistics(latest)?;
+        self.journal.as_ref().map_or(Ok(()), |journal| Ok(journal.expire(None)?))
+    }
+
+    fn maintain_statistics(&self, horizon: Time) -> Result<(), EngineError> {
         self.told.maintain(horizon).map_err(EngineError::Told)?;
         let (keys, crowded_out) = self.told.size();
         let full = (keys >= told::KEYS_MAX).then(|| {
@@ -935,11 +995,7 @@ impl Engine {
         });
         self.health.set("labels-full", Impact::Degraded, full);
         self.health.set("ledger-directory", Impact::Degraded, directory_nearly_full(&self.ledger.census()));
-        self.ledger.maintain(horizon)?;
-        if let (Some(journal), Some(now)) = (&self.journal, now) {
-            journal.expire(now)?;
-        }
-        Ok(())
+        Ok(self.ledger.maintain(horizon)?)
     }
 
     /// Makes a copy of the data directory in its `snapshots`, and answers the copy's name, which is made of the time.
@@ -947,8 +1003,9 @@ impl Engine {
     /// the file system can; they take up room once the original is tidied away. Blocks.
     ///
     /// # Errors
-    /// [`EngineError::SnapshotBusy`] while another is being made, and what could not be read or written.
-    pub fn snapshot(&self, now: Time) -> Result<String, EngineError> {
+    /// [`EngineError::SnapshotBusy`] while another is being made, [`EngineError::SnapshotEnded`] once nobody waits for it, and
+    /// what could not be read or written. Then nothing of the copy is left.
+    pub fn snapshot(&self, now: Time, is_over: stats::IsOver<'_>) -> Result<String, EngineError> {
         const SAME_SECOND_MAX: u32 = 100;
         let directory = self.directory.as_ref().ok_or(EngineError::NoDirectory)?;
         let journal = self.journal.as_ref().ok_or(EngineError::NoDirectory)?;
@@ -959,7 +1016,8 @@ impl Engine {
         let name = std::iter::once(first.clone()).chain(names).find(|name| !parent.join(name).exists());
         let name = name.ok_or(EngineError::SnapshotBusy)?;
         let ledger = self.ledger.embedded().ok_or(EngineError::NotHere)?;
-        directory.snapshot_of::<EngineError>(&parent.join(&name), ledger, |to| journal.snapshot(to))?;
+        let go_on = || if is_over() { Err(EngineError::SnapshotEnded) } else { Ok(()) };
+        directory.snapshot_of(&parent.join(&name), ledger, |to| journal.snapshot(to), &go_on)?;
         Ok(name)
     }
 

@@ -148,7 +148,7 @@ impl Engine {
         if observations.is_empty() {
             return Ok(Vec::new());
         }
-        let outcomes = self.ledger.observe(&[Request { once: None, observations }]).await?;
+        let outcomes = self.ledger.observe(&[Request { observations, ..Request::default() }]).await?;
         let totals = shared().zip(outcomes.readings(0).iter()).map(|(plan, view)| {
             let Evidence { bad, good, .. } = Evidence::of(|window, column| view.sum(window, column));
             let count = |count: i64| u64::try_from(count).unwrap_or(0);

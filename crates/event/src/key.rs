@@ -60,7 +60,7 @@ impl Secret {
     pub const BYTES: usize = 16;
 
     /// Takes the bytes as they are; they should come from the operating system's random source.
-    pub fn new(bytes: [u8; Secret::BYTES]) -> Secret {
+    pub const fn new(bytes: [u8; Secret::BYTES]) -> Secret {
         Secret(bytes)
     }
 

@@ -1,4 +1,4 @@
-//! What the caller is asked to do, and the score bands that decide it.
+//! Actions that callers are asked to take, and the score bands that decide on them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -43,7 +43,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What the caller is asked to do with an event. How it is carried out is the caller's, or an adapter's.
+    /// An action that the caller is asked to take with an event. How it is carried out is the caller's, or an adapter's.
     pub enum Action {
         /// Let it through.
         Accept = "accept",
@@ -65,13 +65,13 @@ words! {
 }
 
 words! {
-    /// How seriously a rule is taken.
+    /// The mode of a rule: how seriously it is taken.
     pub enum Mode {
         /// Its score counts.
         Enforce = "enforce",
-        /// It is judged and reported beside the verdict, on which it has no influence.
+        /// Judged and reported beside the verdict, on which it has no influence.
         Shadow = "shadow",
-        /// It is checked when loaded, and never judged.
+        /// Checked when loaded, and never judged.
         Off = "off",
     }
 }
@@ -109,7 +109,7 @@ impl Default for Mode {
 pub struct Band {
     /// The lowest score of the band.
     pub at: f64,
-    /// What its scores ask for.
+    /// The action that its scores ask for.
     pub action: Action,
 }
 
@@ -152,9 +152,9 @@ impl std::error::Error for BandsError {}
 /// The next band above a score.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Next {
-    /// What it asks for.
+    /// The action that it asks for.
     pub action: Action,
-    /// How much is missing to it, above 0.
+    /// The distance to it, above 0.
     pub distance: f64,
 }
 
@@ -188,12 +188,12 @@ impl Bands {
         &self.0
     }
 
-    /// What a score asks for.
+    /// Returns the action that a score asks for.
     pub fn action(&self, score: f64) -> Action {
         self.action_unless(score, |_| false)
     }
 
-    /// What a score asks for where some actions are lifted: then a lower band's.
+    /// Returns the action that a score asks for where some actions are lifted: then a lower band's.
     pub(crate) fn action_unless(&self, score: f64, lifted: impl Fn(Action) -> bool) -> Action {
         let mut bands = self.0.iter().rev().filter(|band| !lifted(band.action));
         bands.find(|band| band.at <= score).map_or(Action::Accept, |band| band.action)
@@ -204,7 +204,7 @@ impl Bands {
         self.next_unless(score, |_| false)
     }
 
-    /// The same, of the actions that are not lifted.
+    /// Returns the next band above a score, of the actions that are not lifted.
     pub(crate) fn next_unless(&self, score: f64, lifted: impl Fn(Action) -> bool) -> Option<Next> {
         let band = self.0.iter().find(|band| band.at > score && !lifted(band.action))?;
         Some(Next { action: band.action, distance: crate::verdict::rounded((band.at - score).min(f64::MAX)) })

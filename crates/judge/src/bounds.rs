@@ -1,4 +1,4 @@
-//! What can be said of a condition before any row is there: between what bounds a number lies, and whether parts
+//! Bounds of a condition before any row is there: between what bounds a number lies, and whether parts
 //! that must hold together can.
 //!
 //! Everything here errs to one side: a claim that something is always or never so is sound, for every row in which
@@ -22,7 +22,7 @@ pub(crate) struct Interval {
     pub(crate) high: f64,
     low_open: bool,
     high_open: bool,
-    /// It is not 0, for a reason that the bounds do not show. Products of it may still underflow to 0.
+    /// True if it is not 0, for a reason that the bounds do not show. Products of it may still underflow to 0.
     not_zero: bool,
 }
 
@@ -127,7 +127,7 @@ impl Interval {
     }
 }
 
-/// Whether a comparison can be true, and whether it can be false.
+/// Returns whether a comparison can be true, and whether it can be false.
 fn possible(compare: Compare, left: Interval, right: Interval) -> (bool, bool) {
     let less = |a: Interval, b: Interval| a.low < b.high;
     let at_most = |a: Interval, b: Interval| a.low < b.high || a.low == b.high && !a.low_open && !b.high_open;
@@ -156,7 +156,7 @@ fn side(compare: Compare, right: Interval) -> Interval {
 }
 
 impl Compare {
-    /// What holds where this fails.
+    /// Returns the comparison that holds where this fails.
     pub(crate) fn negated(self) -> Compare {
         match self {
             Compare::Equal => Compare::NotEqual,
@@ -168,7 +168,7 @@ impl Compare {
         }
     }
 
-    /// The same with its sides exchanged.
+    /// Returns the comparison with its sides exchanged.
     pub(crate) fn mirrored(self) -> Compare {
         match self {
             Compare::Less => Compare::Greater,
@@ -180,7 +180,7 @@ impl Compare {
     }
 }
 
-/// What columns and groups are bounded by, whatever the row.
+/// Bounds of columns and groups, whatever the row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Base {
     pub(crate) slots: HashMap<Slot, Interval>,
@@ -191,14 +191,14 @@ pub(crate) struct Base {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Contradiction;
 
-/// What must be so for some parts to hold.
+/// Facts that must be so for some parts to hold.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     numbers: HashMap<Slot, Interval>,
     texts: HashMap<Slot, Texts>,
     truths: HashMap<Subject, bool>,
     present: HashMap<Slot, bool>,
-    /// Whether values are there is left out of account.
+    /// True if it is left out of account whether values are there.
     values_only: bool,
 }
 

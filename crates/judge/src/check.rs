@@ -28,13 +28,13 @@ use crate::token::DIAGNOSTICS_MAX;
 
 /// Dearest accepted condition, in the unit of [`Condition::cost`].
 pub(crate) const COST_MAX: u32 = 2_000;
-/// What seeking in a text or a list is taken to cost.
+/// The cost of seeking in a text or a list.
 const COST_SEEK: u32 = 8;
-/// What reading a clock in a zone is taken to cost.
+/// The cost of reading a clock in a zone.
 const COST_CLOCK: u32 = 32;
-/// What seeking the items of a list in a set is taken to cost.
+/// The cost of seeking the items of a list in a set.
 const COST_MEET: u32 = 64;
-/// What a regular expression is taken to cost.
+/// The cost of a regular expression.
 const COST_REGEX: u32 = 64;
 
 /// Functions: `name(...)`.
@@ -90,7 +90,7 @@ pub(crate) struct Siblings {
     pub(crate) bounds: Vec<Interval>,
 }
 
-/// What surrounds a condition.
+/// The library and the sibling rules that a condition is compiled with.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) library: &'a Library,
@@ -110,7 +110,7 @@ pub fn compile(source: &str, library: &Library, scope: &mut dyn Scope) -> Result
     compile_in(source, Context { library, siblings: None }, scope)
 }
 
-/// The same for a condition that may refer to the rules of a set.
+/// Checks and compiles a condition that may refer to the rules of a set.
 pub(crate) fn compile_in(
     source: &str,
     context: Context<'_>,
@@ -353,7 +353,7 @@ fn unify(left: Expr, right: Expr) -> (Expr, Expr) {
     }
 }
 
-/// How to bring two unlike types together, where it is known.
+/// The way to bring two unlike types together, where it is known.
 fn mismatch_help(left: Kind, right: Kind) -> Option<&'static str> {
     let either = |kind: Kind| left == kind || right == kind;
     if either(Kind::Duration) && (either(Kind::String) || either(Kind::Integer) || either(Kind::Float)) {
@@ -420,7 +420,7 @@ fn listed(names: &[String]) -> String {
 struct Division {
     divisor: Float,
     range: Range<usize>,
-    /// What the parts beside it say of numbers.
+    /// The bounds of numbers by the parts beside it.
     known: Known,
 }
 
@@ -434,7 +434,7 @@ struct Checker<'a> {
     base: Base,
     divisions: Vec<Division>,
     cost: u32,
-    /// What is checked is an expression by itself: rules may be named that are not known yet.
+    /// True if an expression is checked by itself: rules may be named that are not known yet.
     in_expression: bool,
     /// Readings are asked for their quality instead of their value.
     quality: bool,
@@ -509,7 +509,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// What was found, in the order of the source, once everything is checked.
+    /// Returns what was found, in the order of the source, once everything is checked.
     fn finish(mut self, range: Range<usize>) -> (Vec<Diagnostic>, Checker<'a>) {
         self.report_divisions();
         self.report_cost(range);

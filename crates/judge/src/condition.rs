@@ -20,7 +20,7 @@ pub struct Condition {
     warnings: Vec<Diagnostic>,
 }
 
-/// What a rule refers to in its set.
+/// A reference of a rule to something in its set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reference {
     Rule(u32),
@@ -34,7 +34,7 @@ pub struct Read {
     pub slot: Slot,
     /// The fact's name, or the reading as rules write it, e.g. `from.seen('1h')`.
     pub text: String,
-    /// Whether the column holds a length of time, in whole microseconds.
+    /// True if the column holds a length of time, in whole microseconds.
     pub is_age: bool,
 }
 
@@ -69,7 +69,7 @@ impl Share {
         &self.refers
     }
 
-    /// What is legal and suspicious about it, in the order of the source.
+    /// Returns what is legal and suspicious about it, in the order of the source.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
     }
@@ -79,7 +79,7 @@ impl Share {
         &self.reads
     }
 
-    /// How much work it is, in the unit of [`Condition::cost`].
+    /// Returns the work that it is, in the unit of [`Condition::cost`].
     pub fn cost(&self) -> u32 {
         self.cost
     }
@@ -97,7 +97,7 @@ impl Condition {
         Condition { root, outline, reads, refers, cost, warnings }
     }
 
-    /// The same within a set.
+    /// Evaluates the condition within a set.
     pub(crate) fn evaluate_in(&self, env: Env<'_>) -> Option<bool> {
         self.root.eval(env)
     }
@@ -107,17 +107,24 @@ impl Condition {
         self.outline.changes(&self.root, env, true)
     }
 
-    /// What it refers to in its set, and where in its source.
+    /// The fewest parts that would have to be otherwise for it to be true of the row, as its source has them, and what they
+    /// are; `None` is missing. None where it is true.
+    pub fn unmet(&self, row: &Facts) -> Vec<(String, Option<bool>)> {
+        let changes = self.changes(Env::of(row)).into_iter();
+        changes.map(|(part, found)| (part.to_owned(), found)).collect()
+    }
+
+    /// Returns the references to its set, and where they are in its source.
     pub(crate) fn refers(&self) -> &[(Reference, Range<usize>)] {
         &self.refers
     }
 
-    /// What is legal and suspicious about it, in the order of the source.
+    /// Returns what is legal and suspicious about it, in the order of the source.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
     }
 
-    /// Whether the condition is true of the row. Neither false nor missing fires.
+    /// Returns whether the condition is true of the row. Neither false nor missing fires.
     pub fn fires(&self, row: &Facts) -> bool {
         self.evaluate(row) == Some(true)
     }
@@ -132,7 +139,7 @@ impl Condition {
         &self.reads
     }
 
-    /// How much work it is: about 1 for every operand and operator, more for text, far more for regular
+    /// Returns the work that it is: about 1 for every operand and operator, more for text, far more for regular
     /// expressions. A nanosecond or so a unit, for short texts.
     pub fn cost(&self) -> u32 {
         self.cost

@@ -1,14 +1,14 @@
-//! What is wrong with a condition, where, and the mend.
+//! Faults of conditions, each with its place and its mend.
 
 use std::fmt;
 use std::ops::Range;
 
-/// How bad it is.
+/// The severity of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// What it is about is refused.
+    /// The condition is refused.
     Error,
-    /// It is accepted, and probably not what was meant.
+    /// The condition is accepted, and probably not what was meant.
     Warning,
 }
 
@@ -25,13 +25,13 @@ impl Severity {
 /// One thing that is wrong with a condition or an effect, or suspicious about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Whether it is refused for it.
+    /// The severity: whether it is refused.
     pub severity: Severity,
-    /// What is wrong, without a full stop.
+    /// The fault, without a full stop.
     pub message: String,
     /// Where, in bytes of the condition's source; on character boundaries.
     pub range: Range<usize>,
-    /// How to mend it, without a full stop.
+    /// The mend, without a full stop.
     pub help: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a rule does beside adding to the score, written as a short sentence:
+//! Effects of rules beside what they add to the score, written as a short sentence:
 //!
 //! ```text
 //! set throttle
@@ -34,7 +34,7 @@ pub enum Effect {
         kind: String,
         /// The label.
         label: String,
-        /// How long it holds from the event's time on.
+        /// The time for which it holds from the event's time on.
         lasts: Span,
     },
     /// A counter of the event's keys of a kind goes up.
@@ -48,7 +48,7 @@ pub enum Effect {
     },
     /// Somebody is told.
     Notify(
-        /// Who.
+        /// The one who is notified.
         String,
     ),
 }

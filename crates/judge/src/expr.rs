@@ -15,14 +15,14 @@ use regex::Regex;
 use crate::set::{Networks, Set};
 use crate::syntax::Compare;
 
-/// What a condition is asked of: a row, and what the rules before it in their set have given.
+/// The environment of a condition: a row, and what the rules before it in their set have given.
 #[derive(Clone, Copy)]
 pub(crate) struct Env<'a> {
     values: &'a [Option<Value>],
     results: &'a Results,
 }
 
-/// What the rules of a set have given so far.
+/// Results of the rules of a set so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Results {
     /// For each rule the bits of [`World`] in which it fired.
@@ -103,7 +103,7 @@ pub(crate) enum Int {
     Items(Slot),
     /// The whole part of a float.
     Whole(Box<Float>),
-    /// What a clock in a zone shows at a point in time.
+    /// The part of a clock in a zone at a point in time.
     Clock(Box<(Int, Clock)>),
     If(Box<(Bool, Int, Int)>),
     Default(Box<(Int, Int)>),
@@ -145,7 +145,7 @@ pub(crate) enum Float {
     Difference(Box<(Float, Float)>),
     Product(Box<(Float, Float)>),
     Quotient(Box<(Float, Float)>),
-    /// What a group of rules adds to the score.
+    /// The sum that a group of rules adds to the score.
     Group(u32, World),
     If(Box<(Bool, Float, Float)>),
     Default(Box<(Float, Float)>),
@@ -203,9 +203,9 @@ pub(crate) enum Bool {
     StrInSet(Str, Arc<Set>),
     IpInSet(Ip, Arc<Set>),
     ListHas(Str, Slot),
-    /// Whether an item of a list is in a set.
+    /// True if an item of a list is in a set.
     ListMeets(Slot, Arc<Set>),
-    /// Whether a rule fired.
+    /// True if a rule fired.
     Fired(u32, World),
     If(Box<(Bool, Bool, Bool)>),
     Default(Box<(Bool, Bool)>),
@@ -412,7 +412,7 @@ impl Compare {
 }
 
 impl Clock {
-    /// What it shows; `None` beyond the year 9999, where no calendar is agreed on.
+    /// Returns what it shows; `None` beyond the year 9999, where no calendar is agreed on.
     pub(crate) fn at(&self, micros: i64) -> Option<i64> {
         let shown = self.zone.to_datetime(Timestamp::from_microsecond(micros).ok()?);
         Some(match self.part {

@@ -9,7 +9,7 @@ use crate::Diagnostic;
 use crate::syntax::parse;
 use crate::token::{Token, tokens};
 
-/// What a line that continues another is indented by, in characters.
+/// The indent of a line that continues another, in characters.
 const INDENT: usize = 2;
 /// Least width that a part is laid out in, however deep it is nested.
 const WIDTH_MIN: usize = 24;
@@ -35,7 +35,7 @@ pub fn format(source: &str, width: usize) -> Result<String, Vec<Diagnostic>> {
     Ok(lines.join("\n"))
 }
 
-/// The same on one line and without comments: equal for sources that are the same but for their layout. A source that
+/// Returns the source of a condition on one line and without comments: equal for sources that are the same but for their layout. A source that
 /// cannot be read is left as it is.
 pub fn canonical(source: &str) -> String {
     match tokens(source) {
@@ -47,7 +47,7 @@ pub fn canonical(source: &str) -> String {
     }
 }
 
-/// What stands between two tokens.
+/// The gap between two tokens.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gap {
     Nothing,

@@ -39,6 +39,7 @@ pub use effect::Effect;
 pub use layout::{canonical, format};
 pub use library::{Constant, DefinitionProblem, Library, LibrarySource};
 pub use near::NearMiss;
+pub use outline::{Conjunct, conjuncts};
 pub use rule::{
     Group, GroupSource, Part, Rule, RuleProblem, RuleSet, RuleSetSource, RuleSource, RuleTest, Selection,
     TestRun,

@@ -1,4 +1,4 @@
-//! What the rules of a set share: named constants, reusable expressions, and sets.
+//! Definitions that the rules of a set share: named constants, reusable expressions, and sets.
 //!
 //! A constant or an expression is put where its name stands before a condition is checked, as if it had been
 //! written out in brackets: so a rule that uses one costs what it would cost without. Expressions may use each
@@ -37,7 +37,7 @@ pub enum Constant {
     List(Vec<Constant>),
 }
 
-/// What is defined, as the file has it.
+/// Definitions as the file has them.
 #[derive(Clone, Debug, Default)]
 pub struct LibrarySource {
     /// Names and values.
@@ -48,12 +48,12 @@ pub struct LibrarySource {
     pub sets: Vec<(String, Arc<Set>)>,
 }
 
-/// What is wrong with a definition.
+/// A fault of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefinitionProblem {
     /// Its name.
     pub name: String,
-    /// What is wrong; the range is in an expression's source, and empty at its start for all else.
+    /// The fault; the range is in an expression's source, and empty at its start for all else.
     pub diagnostic: Diagnostic,
 }
 
@@ -134,7 +134,7 @@ impl Library {
         (library, problems)
     }
 
-    /// Whether a name is defined, well or not.
+    /// Returns whether a name is defined, well or not.
     pub fn is_known(&self, name: &str) -> bool {
         self.definitions.contains_key(name) || self.sets.contains_key(name)
     }
@@ -289,7 +289,7 @@ fn measure(node: &mut Node) -> (usize, usize) {
     children.fold((1, 0), |(nodes, depth), (more, below)| (nodes + more, depth.max(below + 1)))
 }
 
-/// Whether something can have this name; if not, says why.
+/// Returns whether something can have this name; if not, says why.
 fn allow(name: &str, taken: bool, scope: &dyn Scope, problems: &mut Vec<DefinitionProblem>) -> bool {
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         && !name.starts_with(|first: char| first.is_ascii_digit());

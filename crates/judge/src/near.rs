@@ -15,13 +15,13 @@ pub struct NearMiss {
     /// The fewest parts of its condition that would have to be otherwise, as its source has them, in canonical
     /// layout, and what they are; `None` is missing.
     pub parts: Vec<(String, Option<bool>)>,
-    /// What it reads, as [`Reason::detail`](crate::Reason::detail) tells it.
+    /// The values that it reads, as [`Reason::detail`](crate::Reason::detail) tells it.
     pub detail: String,
-    /// The same, as [`Reason::values`](crate::Reason::values) has it.
+    /// The values that it reads, as [`Reason::values`](crate::Reason::values) has it.
     pub values: Vec<(String, Option<Value>)>,
-    /// What the score would have been had it fired and all else been the same: unchanged for a rule in shadow.
+    /// The score had it fired and all else been the same: unchanged for a rule in shadow.
     pub score: f64,
-    /// The same of the action.
+    /// The action had it fired.
     pub action: Action,
 }
 
@@ -76,7 +76,7 @@ impl RuleSet {
         close.into_iter().map(miss).collect()
     }
 
-    /// What each reason of a verdict of this set adds to its score, in their order: where a group's bounds keep less
+    /// Returns what each reason of a verdict of this set adds to its score, in their order: where a group's bounds keep less
     /// than its rules have together, the same share of each. All of them together are the score, but for rounding.
     pub fn counted(&self, verdict: &Verdict) -> Vec<f64> {
         let rules: Vec<Option<&Rule>> =

@@ -1,8 +1,31 @@
-//! How far a condition that does not hold is from holding.
+//! Distances of conditions that do not hold from holding.
+
+use std::ops::Range;
 
 use crate::expr::{Bool, Env};
 use crate::layout::canonical;
-use crate::syntax::{Node, NodeKind};
+use crate::syntax::{Node, NodeKind, parse};
+
+/// A part of a condition all of whose parts must hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conjunct {
+    /// Its source in canonical layout, in brackets where it needs them beside others.
+    pub source: String,
+    /// Its place in the condition's source.
+    pub range: Range<usize>,
+}
+
+/// The parts between the outermost `&&` of a condition's source; none of one that has no `&&` there, or cannot be read. Names
+/// are not looked at.
+pub fn conjuncts(source: &str) -> Vec<Conjunct> {
+    let Ok((Node { kind: NodeKind::All(parts), .. }, _)) = parse(source) else { return Vec::new() };
+    let conjunct = |Node { range, kind }: &Node| {
+        let text = canonical(source.get(range.clone()).unwrap_or_default());
+        let bracketed = matches!(kind, NodeKind::Any(_) | NodeKind::If(_));
+        Conjunct { source: if bracketed { format!("({text})") } else { text }, range: range.clone() }
+    };
+    parts.iter().map(conjunct).collect()
+}
 
 /// The `&&`, `||`, `!` and `?` of a condition, and the source of the parts between them.
 #[derive(Debug)]

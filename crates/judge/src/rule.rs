@@ -26,21 +26,21 @@ pub struct RuleSource {
     pub name: String,
     /// The condition.
     pub when: String,
-    /// What is added to the score where the condition holds; may be negative.
+    /// The score that is added where the condition holds; may be negative.
     pub score: f64,
     /// A number: the part of the score that is added, cut to 0 to 1.
     pub share: Option<String>,
     /// For people.
     pub description: String,
-    /// Who answers for it, for people.
+    /// The owner who answers for it, for people.
     pub owner: String,
-    /// How seriously it is taken.
+    /// The mode: how seriously it is taken.
     pub mode: Mode,
     /// The group that it belongs to.
     pub group: Option<String>,
     /// From this time of events on it is off.
     pub expires: Option<Time>,
-    /// What else it does, see [`Effect`].
+    /// Effects beside the score, see [`Effect`].
     pub effects: Vec<String>,
     /// Rows for which it is to fire, or not.
     pub tests: Vec<RuleTest>,
@@ -52,7 +52,7 @@ pub struct RuleTest {
     /// Facts and readings as rules name them, and their values: ages as text such as `2h`, all else as a
     /// [`Value::coerce`] takes it. What is not named is missing.
     pub facts: Vec<(String, Value)>,
-    /// Whether the rule is to fire.
+    /// True if the rule is to fire.
     pub fires: bool,
 }
 
@@ -63,13 +63,13 @@ pub struct GroupSource {
     pub name: String,
     /// For people.
     pub description: String,
-    /// What its rules add together at most; at least 0.
+    /// The most that its rules add together; at least 0.
     pub cap: Option<f64>,
-    /// What its rules add together at least; at most 0.
+    /// The least that its rules add together; at most 0.
     pub floor: Option<f64>,
 }
 
-/// What makes a set.
+/// The parts of a set.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSetSource {
     /// The rules, in the order in which the last one's `set` has the say.
@@ -78,16 +78,16 @@ pub struct RuleSetSource {
     pub groups: Vec<GroupSource>,
     /// The bands that the score falls into.
     pub bands: Bands,
-    /// What conditions may name beside facts and readings.
+    /// Definitions that conditions may name beside facts and readings.
     pub library: Library,
 }
 
-/// What is wrong with a set, or suspicious about it.
+/// A fault of a set, or something suspicious about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleProblem {
-    /// What it is about.
+    /// The part that it is about.
     pub part: Part,
-    /// What is wrong; its range is in the source of a condition or an effect, and empty for all else.
+    /// The fault; its range is in the source of a condition or an effect, and empty for all else.
     pub diagnostic: Diagnostic,
 }
 
@@ -121,13 +121,13 @@ pub struct Rule {
     pub name: String,
     /// For people.
     pub description: String,
-    /// Who answers for it, for people.
+    /// The owner who answers for it, for people.
     pub owner: String,
-    /// What is added to the score where the condition holds; may be negative.
+    /// The score that is added where the condition holds; may be negative.
     pub score: f64,
     /// The part of it that is added; `None` for all of it.
     pub share: Option<Share>,
-    /// How seriously it is taken.
+    /// The mode: how seriously it is taken.
     pub mode: Mode,
     /// The index of its group in [`RuleSet::groups`].
     pub group: Option<usize>,
@@ -135,7 +135,7 @@ pub struct Rule {
     pub expires: Option<Time>,
     /// When it fires.
     pub condition: Condition,
-    /// What else it does.
+    /// Effects beside the score.
     pub effects: Vec<Effect>,
     tests: Vec<Trial>,
 }
@@ -154,9 +154,9 @@ pub struct Group {
     pub name: String,
     /// For people.
     pub description: String,
-    /// What its rules add together at least, not above 0; may be infinite.
+    /// The least that its rules add together, not above 0; may be infinite.
     pub floor: f64,
-    /// What its rules add together at most, not below 0; may be infinite.
+    /// The most that its rules add together, not below 0; may be infinite.
     pub cap: f64,
 }
 
@@ -196,24 +196,24 @@ pub struct TestRun {
     pub rule: usize,
     /// The test's index among the rule's.
     pub test: usize,
-    /// Whether it was to fire.
+    /// True if it was to fire.
     pub fires: bool,
-    /// What its condition said; `None` is missing.
+    /// The value of its condition; `None` is missing.
     pub found: Option<bool>,
-    /// What it read, as one line, as [`Reason::detail`](crate::Reason::detail) tells it.
+    /// The values that it read, as one line, as [`Reason::detail`](crate::Reason::detail) tells it.
     pub detail: String,
-    /// The same, as [`Reason::values`](crate::Reason::values) has it.
+    /// The values that it read, as [`Reason::values`](crate::Reason::values) has it.
     pub values: Vec<(String, Option<Value>)>,
 }
 
 impl TestRun {
-    /// Whether the rule does what the test says.
+    /// Returns whether the rule does what the test says.
     pub fn passed(&self) -> bool {
         (self.found == Some(true)) == self.fires
     }
 }
 
-/// What the test wants and what it found, as is said of one that fails.
+/// Writes what the test wants and what it found, as is said of one that fails.
 impl fmt::Display for TestRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let expected = if self.fires { "fires" } else { "does not fire" };
@@ -331,12 +331,12 @@ impl RuleSet {
         &self.version
     }
 
-    /// What is legal and suspicious about it, in the order of its source.
+    /// Returns what is legal and suspicious about it, in the order of its source.
     pub fn warnings(&self) -> &[RuleProblem] {
         &self.warnings
     }
 
-    /// What judging a row costs at most, in the unit of [`Condition::cost`].
+    /// Returns what judging a row costs at most, in the unit of [`Condition::cost`].
     pub fn cost(&self) -> u32 {
         self.order.iter().map(|index| self.rules[*index as usize].cost()).sum()
     }
@@ -397,18 +397,18 @@ impl Rule {
         reads.iter().chain(further)
     }
 
-    /// How much work it is, see [`Condition::cost`].
+    /// Returns the work that it is, see [`Condition::cost`].
     pub fn cost(&self) -> u32 {
         self.condition.cost().saturating_add(self.share.as_ref().map_or(0, Share::cost))
     }
 
-    /// What it refers to in its set, and where in the source of condition or share.
+    /// Returns the references to its set, and where in the source of condition or share.
     fn refers(&self) -> impl Iterator<Item = &(Reference, Range<usize>)> {
         let share = self.share.as_ref().map(Share::refers).unwrap_or_default();
         self.condition.refers().iter().chain(share)
     }
 
-    /// What it adds to the score where it fires.
+    /// Returns what it adds to the score where it fires.
     pub(crate) fn adds(&self, env: Env<'_>) -> f64 {
         match &self.share {
             None => self.score,
@@ -416,7 +416,7 @@ impl Rule {
         }
     }
 
-    /// What its tests say, in their order: whether it is to fire.
+    /// Returns for each of its tests whether it is to fire.
     pub fn tests(&self) -> impl ExactSizeIterator<Item = bool> + '_ {
         self.tests.iter().map(|test| test.fires)
     }

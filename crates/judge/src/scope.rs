@@ -1,4 +1,4 @@
-//! How the names of a condition are resolved: the engine knows facts, kinds and statistics, this crate does
+//! Resolution of the names of a condition: the engine knows facts, kinds and statistics, this crate does
 //! not.
 
 use std::fmt;
@@ -18,13 +18,13 @@ pub trait Scope {
     /// The slot in which the engine will put a reading. The column has [`ReadingRequest::column_type`].
     fn reading(&mut self, request: &ReadingRequest<'_>) -> Result<Slot, ScopeError>;
 
-    /// Whether there is a kind of this name, e.g. `from`.
+    /// Returns whether there is a kind of this name, e.g. `from`.
     fn is_kind(&self, name: &str) -> bool;
 
-    /// Whether the keys of a kind have a track instead of counters.
+    /// Returns whether the keys of a kind have a track instead of counters.
     fn is_track(&self, kind: &str) -> bool;
 
-    /// Whether there is a distinct statistic of this name, e.g. `rcpts`.
+    /// Returns whether there is a distinct statistic of this name, e.g. `rcpts`.
     fn is_distinct(&self, name: &str) -> bool;
 
     /// The bytes that regular expressions may still be compiled to together; what one takes is taken off. None where
@@ -33,7 +33,7 @@ pub trait Scope {
         None
     }
 
-    /// Whether compiling is to end, as nobody waits for what comes of it.
+    /// Returns whether compiling is to end, as nobody waits for what comes of it.
     fn is_over(&self) -> bool {
         false
     }
@@ -45,7 +45,7 @@ pub trait Scope {
         None
     }
 
-    /// Whether the keys of a kind have a counter that effects can add to.
+    /// Checks that the keys of a kind have a counter that effects can add to.
     ///
     /// # Errors
     /// [`ScopeError::Counter`], or [`ScopeError::Unavailable`] where the kind has no counters at all.
@@ -54,7 +54,7 @@ pub trait Scope {
         Err(ScopeError::Unavailable(format!("nothing is counted for the kind `{kind}`")))
     }
 
-    /// How long a label holds on a key of a kind at most.
+    /// Returns the longest time for which a label holds on a key of a kind.
     ///
     /// # Errors
     /// [`ScopeError::Label`].
@@ -80,7 +80,7 @@ pub enum Names {
     Model,
 }
 
-/// What a condition wants to know of the statistics of an event's keys, as they were before the event.
+/// A request for a reading of the statistics of an event's keys, as they were before the event.
 ///
 /// An event may have several keys of a kind (links). The engine takes the largest count, the largest ratio
 /// (made per key) and the youngest age over them. It leaves the slot empty, which is missing, where the event
@@ -104,26 +104,26 @@ pub enum ReadingRequest<'a> {
     Ratio {
         /// The kind of both.
         kind: &'a str,
-        /// What is divided.
+        /// The dividend.
         numerator: CounterSum<'a>,
-        /// What it is divided by.
+        /// The divisor.
         denominator: CounterSum<'a>,
         /// The least denominator that says something, at least 1.
         at_least: u64,
     },
-    /// How long ago a key was first seen; [`Type::Integer`], microseconds, not negative. 0 for a key that was
+    /// The time since a key was first seen; [`Type::Integer`], microseconds, not negative. 0 for a key that was
     /// never seen before.
     FirstAge {
         /// The kind.
         kind: &'a str,
     },
-    /// How long ago a key was last seen before this event; [`Type::Integer`], microseconds, not negative.
+    /// The time since a key was last seen before this event; [`Type::Integer`], microseconds, not negative.
     /// Missing for a key that was never seen before.
     LastAge {
         /// The kind.
         kind: &'a str,
     },
-    /// What a track keeps over all events of a key.
+    /// A value that a track keeps over all events of a key.
     Track {
         /// The kind.
         kind: &'a str,
@@ -137,31 +137,31 @@ pub enum ReadingRequest<'a> {
         /// The trailing window.
         window: Span,
     },
-    /// Whether a key has a label that holds at the event's time; [`Type::Bool`].
+    /// The truth of a key's having a label that holds at the event's time; [`Type::Bool`].
     Marked {
         /// The kind.
         kind: &'a str,
         /// The label.
         label: &'a str,
     },
-    /// What a limit says of the event: over several keys of it, the strictest.
+    /// A value of a limit for the event: over several keys of it, the strictest.
     Limit {
         /// The limit.
         name: &'a str,
         /// Which of its values.
         value: LimitValue,
     },
-    /// Whether another reading is an estimate, for one of the keys that it is over; [`Type::Bool`], missing where
+    /// The truth of another reading being an estimate, for one of the keys that it is over; [`Type::Bool`], missing where
     /// that reading is.
     Estimated(Box<ReadingRequest<'a>>),
 }
 
-/// What a limit says.
+/// A value of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LimitValue {
-    /// Whether the event is over it, or its key banned; [`Type::Bool`].
+    /// True if the event is over it, or its key banned; [`Type::Bool`].
     Over,
-    /// What is left after the event; [`Type::Integer`], not negative.
+    /// The amount that is left after the event; [`Type::Integer`], not negative.
     Remaining,
 }
 
@@ -182,7 +182,7 @@ pub enum TrackValue {
 }
 
 impl TrackValue {
-    /// What rules call them.
+    /// The names that rules have for them.
     pub const NAMES: [&str; 5] = ["count", "decayed", "max", "min", "sum"];
 }
 
@@ -209,12 +209,12 @@ impl ReadingRequest<'_> {
         }
     }
 
-    /// Whether the reading can be below zero.
+    /// Returns whether the reading can be below zero.
     pub fn is_signed(&self) -> bool {
         matches!(self, ReadingRequest::Track { value, .. } if *value != TrackValue::Count)
     }
 
-    /// Whether the reading is a length of time.
+    /// Returns whether the reading is a length of time.
     pub fn is_age(&self) -> bool {
         matches!(self, ReadingRequest::FirstAge { .. } | ReadingRequest::LastAge { .. })
     }

@@ -27,7 +27,7 @@ pub(crate) enum Entries {
     Networks(Networks),
 }
 
-/// What the entries of a [`Set`] are.
+/// The type of the entries of a [`Set`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetType {
     /// Texts, found if they are equal byte for byte.
@@ -44,7 +44,7 @@ impl SetType {
     /// All types, in the order in which they are documented.
     pub const ALL: [SetType; 4] = [SetType::String, SetType::Domain, SetType::Integer, SetType::Ip];
 
-    /// What configurations call it.
+    /// Returns its name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
             SetType::String => "string",
@@ -60,7 +60,7 @@ impl SetType {
 pub struct SetError {
     /// The index of the entry; that of the first surplus one where there are too many.
     pub entry: usize,
-    /// What is wrong with it, without a full stop.
+    /// The fault, without a full stop.
     pub message: String,
 }
 
@@ -143,7 +143,7 @@ impl Set {
         Ok(Set { entries, digest, count })
     }
 
-    /// What its entries are.
+    /// Returns the type of its entries.
     pub fn kind(&self) -> SetType {
         match self.entries {
             Entries::Strings(_) => SetType::String,
@@ -153,12 +153,12 @@ impl Set {
         }
     }
 
-    /// How many different entries it has; of networks, how many ranges are left when neighbours are joined.
+    /// Returns the number of its different entries; of networks, the number of ranges that are left when neighbours are joined.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether nothing is in it.
+    /// Returns whether nothing is in it.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -168,7 +168,7 @@ impl Set {
         &self.digest
     }
 
-    /// Whether a text is in it; false for a set of another type.
+    /// Returns whether a text is in it; false for a set of another type.
     pub(crate) fn has_str(&self, text: &str) -> bool {
         match &self.entries {
             Entries::Strings(texts) => texts.contains(text),
@@ -177,12 +177,12 @@ impl Set {
         }
     }
 
-    /// Whether an integer is in it; false for a set of another type.
+    /// Returns whether an integer is in it; false for a set of another type.
     pub(crate) fn has_integer(&self, integer: i64) -> bool {
         matches!(&self.entries, Entries::Integers(integers) if integers.binary_search(&integer).is_ok())
     }
 
-    /// Whether an address is in it; false for a set of another type.
+    /// Returns whether an address is in it; false for a set of another type.
     pub(crate) fn has_ip(&self, ip: IpAddr) -> bool {
         matches!(&self.entries, Entries::Networks(networks) if networks.contain(ip))
     }
@@ -286,7 +286,7 @@ impl Networks {
         Networks { v4: joined(v4, |high| high.checked_add(1)), v6: joined(v6, |high| high.checked_add(1)) }
     }
 
-    /// Whether an address lies in one of them, by binary search. IPv4 mapped into IPv6 is IPv4.
+    /// Returns whether an address lies in one of them, by binary search. IPv4 mapped into IPv6 is IPv4.
     pub fn contain(&self, ip: IpAddr) -> bool {
         match ip.to_canonical() {
             IpAddr::V4(ip) => within(&self.v4, ip.to_bits()),
@@ -294,7 +294,7 @@ impl Networks {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.v4.is_empty() && self.v6.is_empty()
     }

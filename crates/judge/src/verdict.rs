@@ -11,13 +11,13 @@ use crate::effect::Effect;
 use crate::expr::{Env, Results, World};
 use crate::rule::{Group, Rule, RuleSet, Selection};
 
-/// What was judged of one event.
+/// The verdict on one event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The sum of the scores of the enforced rules that fired, those of a group within its bounds, rounded to a
     /// millionth; always finite.
     pub score: f64,
-    /// What is asked for: by the score, unless a rule's effect says otherwise.
+    /// The action that is asked for: by the score, unless a rule's effect says otherwise.
     pub action: Action,
     /// The enforced rules that fired, the weightiest first, then by name.
     pub reasons: Vec<Reason>,
@@ -25,7 +25,7 @@ pub struct Verdict {
     pub shadow: Vec<Reason>,
     /// The next band above the score.
     pub next: Option<Next>,
-    /// What the enforced rules that fired ask for beside their scores, in the order of the rules. Not part of a
+    /// Effects that the enforced rules that fired ask for beside their scores, in the order of the rules. Not part of a
     /// verdict's own encoding: journals keep it beside.
     #[serde(skip)]
     pub effects: Vec<Consequence>,
@@ -36,7 +36,7 @@ pub struct Verdict {
 pub struct Consequence {
     /// The rule's name.
     pub rule: String,
-    /// What is to be done. Actions that are set or lifted are in [`Verdict::action`] already.
+    /// The effect. Actions that are set or lifted are in [`Verdict::action`] already.
     pub effect: Effect,
 }
 
@@ -45,22 +45,22 @@ pub struct Consequence {
 pub struct Reason {
     /// The rule's name.
     pub rule: String,
-    /// What the rule adds to the score, but for the bounds of its group.
+    /// The score that the rule adds, but for the bounds of its group.
     pub score: f64,
     /// The values and effects as one line, e.g. `from.seen('1h') = 2310, mail.subject = "Cheap"; set reject`; empty
     /// until [`RuleSet::explain`].
     pub detail: String,
-    /// What the rule reads and the values seen, `None` where missing: ages and the number of bytes as text,
+    /// The columns that the rule reads with the values seen, `None` where missing: ages and the number of bytes as text,
     /// long texts and lists cut.
     /// Empty until [`RuleSet::explain`].
     pub values: Vec<(String, Option<Value>)>,
 }
 
-/// What the rules of a set say of a row, and the room for it: used again for the next row, it allocates nothing.
+/// The outcome of the rules of a set for a row, and the room for it: used again for the next row, it allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     pub(crate) results: Results,
-    /// What the rules of each group add without its bounds, in either world.
+    /// The sums that the rules of each group add without its bounds, in either world.
     sums: Vec<[f64; 2]>,
     fired: Vec<u32>,
     shadow: Vec<u32>,
@@ -105,7 +105,7 @@ impl RuleSet {
         self.evaluate_in_order(&self.order, row, outcome);
     }
 
-    /// The same by a part of the rules: those that are left out do not fire.
+    /// Evaluates a part of the rules: those that are left out do not fire.
     pub fn evaluate_selected(&self, selection: &Selection, row: &Facts, outcome: &mut Outcome) {
         self.evaluate_in_order(&selection.order, row, outcome);
     }
@@ -160,7 +160,7 @@ impl RuleSet {
         self.act(outcome);
     }
 
-    /// What the score and the effects of the rules that fired ask for.
+    /// Sets the action that the score and the effects of the rules that fired ask for.
     pub(crate) fn act(&self, outcome: &mut Outcome) {
         outcome.lifted = 0;
         for index in &outcome.fired {
@@ -285,7 +285,7 @@ pub(crate) fn rounded(score: f64) -> f64 {
     if score.abs() < COARSE { (score * MILLION).round() / MILLION + 0.0 } else { score }
 }
 
-/// What a rule reads and the values seen, and the same as one line.
+/// Returns what a rule reads with the values seen, and as one line.
 pub(crate) fn detail(rule: &Rule, row: &Facts) -> (Vec<(String, Option<Value>)>, String) {
     let mut line = String::new();
     let mut add = |read: &Read| {

@@ -96,9 +96,16 @@ pub struct Decision {
     pub next: Option<Next>,
     /// An event of this id had been counted before; this one was judged, and not counted again.
     pub duplicate: bool,
+    /// Statistics could not be had: the event was judged without them and not counted. Absent where all is well.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uncounted: bool,
     /// The journal could not be written: nobody can ask for this decision later. Absent where all is well.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unlogged: bool,
+    /// Why the event was not decided on: no place was free, or the time was over. The action is then what the pipeline's
+    /// `on_error` says. Absent where all is well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     /// The rules that fired, the weightiest first.
     pub reasons: Vec<Reason>,
     /// The rules in shadow that fired. They have no influence.
@@ -166,7 +173,9 @@ impl From<&engine::Decision> for Decision {
             score: verdict.score,
             next: verdict.next.map(Next::from),
             duplicate: decision.duplicate,
+            uncounted: decision.uncounted,
             unlogged: decision.unlogged,
+            error: None,
             reasons: reasons(&verdict.reasons),
             shadow: reasons(&verdict.shadow),
             warnings: Vec::new(),
@@ -242,6 +251,9 @@ pub struct Explanation {
     /// Rules that did not fire, those to which the least was missing first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub closest: Vec<Close>,
+    /// The limits that are for some events only, and whether for this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<LimitFor>,
     /// What models said, and what moved them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<ModelSaid>,
@@ -251,6 +263,9 @@ pub struct Explanation {
     /// Why shares, closest rules and models are missing or not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
+    /// Fields of an event that was counted or looked up which the pipeline does not know, or that it has none that it knows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// An effect that a rule asked for. Labels and counters of an event that had been counted before stay as they are.
@@ -341,6 +356,20 @@ pub struct Close {
     pub action_with: Action,
 }
 
+/// A limit that is for some events only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LimitFor {
+    /// Its name.
+    pub limit: String,
+    /// The condition under which events take from it.
+    pub when: String,
+    /// Whether this event did. If not, the limit took nothing, and rules read it as not over.
+    pub applied: bool,
+    /// The fewest parts of the condition that would have to be otherwise for it to apply.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<Missing>,
+}
+
 /// A part of a condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Missing {
@@ -427,6 +456,21 @@ fn seen(values: &[(String, Option<Value>)]) -> BTreeMap<String, serde_json::Valu
     values.iter().map(|(name, seen)| (name.clone(), value(seen))).collect()
 }
 
+fn missing(parts: &[(String, Option<bool>)]) -> Vec<Missing> {
+    parts.iter().map(|(part, was)| Missing { part: part.clone(), was: *was }).collect()
+}
+
+impl From<&engine::ExplainedLimit> for LimitFor {
+    fn from(limit: &engine::ExplainedLimit) -> LimitFor {
+        LimitFor {
+            limit: limit.limit.clone(),
+            when: limit.when.clone(),
+            applied: limit.unmet.is_empty(),
+            missing: missing(&limit.unmet),
+        }
+    }
+}
+
 impl From<&engine::Close> for Close {
     fn from(close: &engine::Close) -> Close {
         let judge::NearMiss { parts, detail, values, score, action, .. } = &close.miss;
@@ -434,7 +478,7 @@ impl From<&engine::Close> for Close {
             name: close.rule.clone(),
             mode: close.mode.to_string(),
             score: close.score,
-            missing: parts.iter().map(|(part, was)| Missing { part: part.clone(), was: *was }).collect(),
+            missing: missing(parts),
             detail: detail.clone(),
             values: seen(values),
             score_with: *score,
@@ -543,9 +587,11 @@ impl From<&engine::Explanation> for Explanation {
             keys: explanation.keys.iter().map(KeyReading::from).collect(),
             shares: shares(explanation),
             closest: explanation.closest.iter().map(Close::from).collect(),
+            limits: explanation.limits.iter().map(LimitFor::from).collect(),
             models: explanation.models.iter().map(ModelSaid::from).collect(),
             classifiers: explanation.classifiers.iter().map(ClassifierSaid::from).collect(),
             unknown: explanation.unknown.map(str::to_owned),
+            warnings: Vec::new(),
         }
     }
 }
@@ -716,6 +762,9 @@ pub struct Said {
     /// What the same reporter had said of the same before, and was taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<String>,
+    /// When learning, fields of the event that the pipeline does not know, or that it has none that it knows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// One line of the answer to a batch of feedback, in the order of its lines.
@@ -734,7 +783,7 @@ impl Said {
         let engine::FeedbackOutcome { keys, tokens, duplicate, weight, limited, standing, replaced } =
             outcome;
         let standing = standing.name().to_owned();
-        Said { id, class, keys, tokens, duplicate, weight, limited, standing, replaced }
+        Said { id, class, keys, tokens, duplicate, weight, limited, standing, replaced, warnings: Vec::new() }
     }
 }
 

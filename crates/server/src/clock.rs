@@ -191,7 +191,7 @@ fn is_near(one: i64, other: i64) -> bool {
     one.abs_diff(other) <= STEP_MAX.0.unsigned_abs()
 }
 
-/// Whether a server may have been away for what lies between the newest decision and now.
+/// Returns whether a server may have been away for what lies between the newest decision and now.
 fn is_near_start(offset: i64, newest: i64) -> bool {
     (-STEP_MAX.0..=ABSENCE_MAX.0).contains(&offset.saturating_sub(newest))
 }

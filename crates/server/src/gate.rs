@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-use crate::abort::Abort;
+use crate::deadline::Deadline;
 use crate::node::blocking;
 use crate::problem::{Failure, OVERLOADED};
 
@@ -65,12 +65,23 @@ impl Gate {
         Gate::new(["call", "look-ups"], processors())
     }
 
-    /// Whether as many wait as may.
+    /// A gate for pages of metrics: one at a time, as all of them show the same.
+    pub(crate) fn of_pages() -> Gate {
+        Gate::new(["page", "pages of metrics"], 1)
+    }
+
+    /// Returns how many places are free.
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> usize {
+        self.places.available_permits()
+    }
+
+    /// Returns whether as many wait as may.
     pub(crate) fn is_crowded(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) >= WAITING_MAX
     }
 
-    /// What those are told that cannot even wait.
+    /// Returns what those are told that cannot even wait.
     pub(crate) fn queued(&self) -> Failure {
         let detail = format!("{WAITING_MAX} {} wait already; nothing of this one was done", self.what[1]);
         OVERLOADED.failure(detail).help(AGAIN)
@@ -100,19 +111,21 @@ impl Gate {
     }
 
     /// Does costly work in a place, away from the threads that serve connections, and ends it where nobody waits for it any
-    /// more: `work` is told by its argument. The place then rests for as long as the work took.
-    pub(crate) async fn run<T, F>(&self, patience: Duration, abort: Abort, work: F) -> Result<T, Failure>
+    /// more, by the current deadline: `work` is told by its argument. The place then rests for as long as the work took.
+    pub(crate) async fn run<T, F>(&self, patience: Duration, work: F) -> Result<T, Failure>
     where
         T: Send + 'static,
         F: FnOnce(&(dyn Fn() -> bool + Sync)) -> T + Send + 'static,
     {
         let place = self.enter(patience).await?;
-        if abort.is_wanted() {
+        let deadline = Deadline::current();
+        let is_over = move || deadline.as_ref().is_some_and(Deadline::is_over);
+        if is_over() {
             return Err(OVERLOADED.failure("nobody waits for this any more").help(AGAIN));
         }
         let work = move || {
             let begun = Instant::now();
-            let done = work(&|| abort.is_wanted());
+            let done = work(&is_over);
             rest(place, begun.elapsed());
             done
         };
@@ -158,24 +171,26 @@ mod tests {
     #[tokio::test]
     async fn work_that_nobody_waits_for_ends() {
         let gate = Gate::new(["call", "calls"], 1);
-        let abort = Abort::default();
-        let waits = abort.when_dropped();
+        let gate = Arc::new(gate);
         let (begun, has_begun) = tokio::sync::oneshot::channel();
-        let work = gate.run(Duration::from_secs(60), abort, move |is_over| {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
             let mut rounds = 0u64;
             begun.send(()).unwrap();
             while !is_over() {
                 rounds += 1;
                 std::thread::yield_now();
             }
-            rounds
-        });
-        let leave = async {
-            has_begun.await.unwrap();
-            drop(waits);
+            tell.send(rounds).unwrap();
         };
-        let (done, ()) = tokio::join!(work, leave);
-        assert!(done.is_ok(), "it ended before anything else ended it");
+        let at = Arc::clone(&gate);
+        let call = async move { at.run(Duration::from_secs(60), work).await.is_ok() };
+        tokio::select! {
+            _ = Deadline::after(Duration::from_secs(3600)).run(call) => panic!("it ended by itself"),
+            _ = has_begun => {}
+        }
+        told.await.unwrap();
+        assert!(gate.enter(Duration::from_secs(60)).await.is_ok(), "its place is free again");
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,8 +4,8 @@
 //! is there a place for it ([`Node::admit`]), does its route take a body. Only then the body is read: is it whole, small
 //! enough and in time ([`body::read`]). So who has no token holds neither a place nor memory for a body. Then the route
 //! works in a task of its own: a client that goes away, or the deadline, ends no counting, so no event is counted and
-//! then left unjudged; what is still being read at its deadline is given up ([`crate::deadline`]); and a panic ends that task
-//! and nothing else. Work that counts nothing ends with the waiting: it gets an [`Abort`].
+//! then left unjudged; what is still being read by then, and what counts nothing, is given up ([`crate::deadline`]); and a
+//! panic ends that task and nothing else.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,14 +17,15 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use content::text::received;
-use tokio::time::timeout_at;
 
-use crate::abort::Abort;
 use crate::deadline::{Deadline, Unanswered};
 use crate::http::body;
-use crate::http::forward::{PREFIX, Peer, undecided};
-use crate::node::{Caller, Node};
+use crate::http::decide::{self, DECIDE};
+use crate::http::forward::{self, PREFIX, Peer};
+use crate::node::Node;
+use crate::pool::asked_by;
 use crate::problem::{FORBIDDEN, Failure, INTERNAL, SLOW_ANSWER, SLOW_REQUEST, UNAUTHORIZED};
+use crate::shares::Caller;
 use crate::shed::{Rest, pass_over};
 
 /// What metrics call the route of a request that has none, or was refused before it was looked for.
@@ -44,11 +45,11 @@ pub(crate) async fn guard(State(node): State<Arc<Node>>, request: Request, next:
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let route = matched.as_ref().map_or(OTHER, MatchedPath::as_str);
     let method = request.method().clone();
-    let asked = request.uri().path().starts_with(PREFIX).then(|| request.uri().clone());
+    let asked = Decided::of(request.uri()).map(|asked| (asked, request.uri().clone()));
     let admitted = admit(&node, route, request, next, started).await;
     let response = admitted.unwrap_or_else(|failure| {
-        // A proxy shuts the site if it gets another answer than one of its own.
-        asked.and_then(|uri| undecided(&node, &uri)).unwrap_or_else(|| failure.into_response())
+        let undecided = asked.and_then(|(asked, uri)| asked.undecided(&node, &uri, &failure));
+        undecided.unwrap_or_else(|| failure.into_response())
     });
     let took = started.elapsed();
     node.metrics.answered(route, response.status().as_u16(), took);
@@ -61,6 +62,33 @@ pub(crate) async fn guard(State(node): State<Arc<Node>>, request: Request, next:
     response
 }
 
+/// A request for a decision: what becomes of it where it cannot be decided on its pipeline's `on_error` says, and not the
+/// protocol.
+#[derive(Clone, Copy, Debug)]
+enum Decided {
+    /// A proxy shuts the site if it gets another answer than one of its own.
+    ForProxy,
+    ForCaller,
+}
+
+impl Decided {
+    fn of(uri: &Uri) -> Option<Decided> {
+        match uri.path() {
+            DECIDE => Some(Decided::ForCaller),
+            path => path.starts_with(PREFIX).then_some(Decided::ForProxy),
+        }
+    }
+
+    /// Returns what is answered where the node fails; `None` where it is the request's own fault.
+    fn undecided(self, node: &Node, uri: &Uri, failure: &Failure) -> Option<Response> {
+        match self {
+            Decided::ForProxy => forward::undecided(node, uri),
+            Decided::ForCaller if failure.is_own() => decide::undecided(node, uri, failure),
+            Decided::ForCaller => None,
+        }
+    }
+}
+
 async fn admit(
     node: &Arc<Node>,
     route: &str,
@@ -71,12 +99,12 @@ async fn admit(
     let path = request.uri().path();
     // What proxies ask carries their clients' own tokens: who may ask there its route knows.
     let is_asked_by_proxies = path.starts_with(PREFIX);
-    let caller = if is_asked_by_proxies { Caller::Stranger } else { Caller::Known };
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+    let caller = if is_asked_by_proxies { Caller::of_peer(peer) } else { Caller::Known };
     let refused = if is_asked_by_proxies || OPEN.contains(&path) {
         None
     } else {
-        let client = request.extensions().get::<Peer>().map(|peer| peer.0);
-        may_ask(node, request.headers(), client).await.err()
+        may_ask(node, request.headers(), peer).await.err()
     };
     if let Some(failure) = refused {
         let (parts, body) = request.into_parts();
@@ -85,23 +113,29 @@ async fn admit(
     let place = match (!PROBES.contains(&path)).then(|| node.admit(path, caller)).transpose() {
         Ok(place) => place,
         Err(refusal) => {
-            if let Some(response) = is_asked_by_proxies.then(|| undecided(node, request.uri())).flatten() {
-                let (parts, body) = request.into_parts();
-                return Ok(pass_over(&parts.headers, body, response, || ()).await);
-            }
+            let asked = Decided::of(request.uri());
+            let undecided = asked.and_then(|asked| asked.undecided(node, request.uri(), refusal.why()));
             let rest = request.extensions_mut().remove::<Rest>().unwrap_or_default();
             let (parts, body) = request.into_parts();
-            return Ok(node.shed.refuse(refusal, &parts.headers, body, rest).await);
+            return Ok(match (undecided, asked) {
+                // A proxy's connection is many clients', so it does not rest.
+                (Some(response), Some(Decided::ForProxy)) => {
+                    pass_over(&parts.headers, body, response, || ()).await
+                }
+                (undecided, _) => {
+                    let response = undecided.unwrap_or_else(|| refusal.response());
+                    node.shed.refuse(response, &parts.headers, body, rest).await
+                }
+            });
         }
     };
     let takes_body = place.is_some() && caller == Caller::Known && takes_body(request.method(), route);
     let deadline = tokio::time::Instant::from_std(started + node.timeout());
-    let abort = Abort::default();
-    let _waits = abort.when_dropped();
-    request.extensions_mut().insert(abort.clone());
+    let deadline = Deadline::at(deadline);
     let (parts, body) = request.into_parts();
     let (body, room, unread) = if takes_body {
-        let read = timeout_at(deadline, body::read(node, caller, &parts.headers, body, &abort)).await;
+        let read = asked_by(caller, body::read(node, caller, &parts.headers, body));
+        let read = deadline.clone().cut(read).await;
         let (body, room) = read.map_err(|_| {
             let seconds = node.timeout().as_secs_f64();
             SLOW_REQUEST
@@ -114,18 +148,18 @@ async fn admit(
     };
     let work = next.run(Request::from_parts(parts, body));
     let work = async move {
-        let response = work.await;
+        let response = asked_by(caller, work).await;
         drop((place, room));
         response
     };
-    let response = answer(node, work, Deadline::at(deadline)).await?;
+    let response = answer(node, work, deadline).await?;
     match unread {
         Some((headers, body)) => Ok(pass_over(&headers, body, response, || ()).await),
         None => Ok(response),
     }
 }
 
-/// Whether a route reads what is sent. A body that is sent elsewhere is passed over.
+/// Returns whether a route reads what is sent. A body that is sent elsewhere is passed over.
 fn takes_body(method: &Method, route: &str) -> bool {
     route != OTHER && matches!(*method, Method::POST | Method::PUT)
 }
@@ -158,7 +192,7 @@ async fn may_ask(node: &Node, headers: &HeaderMap, client: Option<IpAddr>) -> Re
     if node.wants_token() { has_token(node, headers, HTTP, client).await } else { from_here(headers) }
 }
 
-/// Whether a request carries one of the tokens, as a bearer or as bouncers say it. A wrong one is answered late.
+/// Returns whether a request carries one of the tokens, as a bearer or as bouncers say it. A wrong one is answered late.
 pub(crate) async fn has_token(
     node: &Node,
     headers: &HeaderMap,
@@ -172,7 +206,7 @@ pub(crate) async fn has_token(
     token
 }
 
-/// Whether a request names a token, be it a wrong one.
+/// Returns whether a request names a token, be it a wrong one.
 fn names_token(headers: &HeaderMap) -> bool {
     headers.contains_key(header::AUTHORIZATION) || headers.contains_key(API_KEY)
 }
@@ -200,7 +234,7 @@ fn token(node: &Node, headers: &HeaderMap) -> Result<(), Failure> {
     }
 }
 
-/// Whether a request's `Host` is an address or `localhost`, which no name server can make another host's.
+/// Returns whether a request's `Host` is an address or `localhost`, which no name server can make another host's.
 pub(crate) fn names_this_host(host: &str) -> bool {
     let authority = host.parse::<axum::http::uri::Authority>();
     authority.is_ok_and(|authority| {
@@ -267,7 +301,7 @@ mod tests {
             StatusCode::INTERNAL_SERVER_ERROR
         );
         assert_eq!(node.metrics.panics.get(), 1);
-        assert_eq!(node.requests.available_permits(), node.plan().requests_max, "the place is free again");
+        assert_eq!(node.free_places(), node.plan().requests_max, "the place is free again");
     }
 
     #[tokio::test]
@@ -280,7 +314,7 @@ mod tests {
             tell.notify_one();
         };
         assert_eq!(ask(&node, Router::new().route("/", get(work))).await, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(node.requests.available_permits(), node.plan().requests_max - 1, "it keeps its place");
+        assert_eq!(node.free_places(), node.plan().requests_max - 1, "it keeps its place");
         go.notify_one();
         done.notified().await;
     }
@@ -290,10 +324,8 @@ mod tests {
         let node = node();
         let done = Arc::new(Notify::new());
         let tell = Arc::clone(&done);
-        let work = move |axum::Extension(abort): axum::Extension<Abort>| async move {
-            while !abort.is_wanted() {
-                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-            }
+        let work = move || async move {
+            Deadline::current().unwrap().over().await;
             tell.notify_one();
         };
         assert_eq!(ask(&node, Router::new().route("/", get(work))).await, StatusCode::SERVICE_UNAVAILABLE);

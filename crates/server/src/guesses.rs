@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use crate::hops::network;
 use crate::metrics::Metrics;
 
 /// Most addresses that are remembered.
@@ -60,11 +61,7 @@ impl Guesses {
     }
 
     fn delay(&self, client: IpAddr, now: Instant) -> Duration {
-        // Whoever has one address of IPv6 has many.
-        let of = match client {
-            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
-            address => address,
-        };
+        let of = network(client);
         let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         if addresses.len() >= ADDRESSES_MAX && !addresses.contains_key(&of) {
             make_room(&mut addresses);

@@ -33,6 +33,15 @@ pub fn client<'a>(
     client
 }
 
+/// Returns by what a client is told apart from others: its address, or of IPv6 its network of 64 bits, as whoever has one
+/// address of that has all.
+pub(crate) fn network(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(address) => IpAddr::from((address.to_bits() & (u128::MAX << 64)).to_be_bytes()),
+        address => address,
+    }
+}
+
 /// An address as proxies write them: with or without port, one of IPv6 with or without brackets.
 pub fn address(entry: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(entry).ok()?;

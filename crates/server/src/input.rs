@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, header};
 use content::json::JsonError;
-use content::message::Envelope;
+use content::message::{Envelope, RECIPIENTS_MAX};
 use content::text::received;
 use engine::{Engine, EventError, Input, Pipeline, Prepared};
 use event::{Event, Time};
@@ -105,7 +105,7 @@ pub(crate) fn media_type(headers: &HeaderMap) -> Option<String> {
     Some(essence.trim().to_ascii_lowercase())
 }
 
-/// How the body is to be read, if the pipeline's input fits one of these content types.
+/// Returns how the body is to be read, if the pipeline's input fits one of these content types.
 pub(crate) fn form(
     node: &Node,
     pipeline: &Pipeline,
@@ -301,7 +301,7 @@ impl Said {
             // Batches are cut into events before these are read.
             Form::Json | Form::JsonArray | Form::Arrow => {
                 let event;
-                (event, warnings) = engine.read_json(pipeline, body, arrival).map_err(not_json)?;
+                (event, warnings) = engine.read_json(pipeline, body, arrival).map_err(not_event)?;
                 event
             }
             Form::LogLine => log_line(body)?,
@@ -344,7 +344,8 @@ impl Said {
     }
 }
 
-fn not_json(error: EventError) -> Failure {
+/// A failure of what was to be an event.
+pub(crate) fn not_event(error: EventError) -> Failure {
     match error {
         EventError::Json(JsonError::Syntax(_)) => INVALID_BODY.failure(error.to_string()),
         EventError::Json(_) => INVALID_EVENT.failure(error.to_string()),
@@ -385,7 +386,8 @@ fn single(headers: &HeaderMap, named: Named) -> Result<Option<&str>, Failure> {
     }
 }
 
-/// Splits at commas, but for those within the quotes of a local part such as `"a,b"@example.org`.
+/// Splits at commas, but for those within the quotes of a local part such as `"a,b"@example.org`. Ends at the most recipients
+/// that a message may have.
 pub(crate) fn split_addresses(list: &str) -> Vec<String> {
     let mut addresses = Vec::new();
     let (mut start, mut quoted, mut escaped) = (0, false, false);
@@ -395,14 +397,24 @@ pub(crate) fn split_addresses(list: &str) -> Vec<String> {
             b'\\' if quoted => escaped = true,
             b'"' => quoted = !quoted,
             b',' if !quoted => {
-                addresses.push(&list[start..at]);
+                push_address(&mut addresses, &list[start..at]);
                 start = at + 1;
             }
             _ => {}
         }
+        if addresses.len() == RECIPIENTS_MAX {
+            return addresses;
+        }
     }
-    addresses.push(&list[start..]);
-    addresses.into_iter().map(str::trim).filter(|address| !address.is_empty()).map(str::to_owned).collect()
+    push_address(&mut addresses, &list[start..]);
+    addresses
+}
+
+fn push_address(addresses: &mut Vec<String>, text: &str) {
+    let address = text.trim();
+    if !address.is_empty() {
+        addresses.push(address.to_owned());
+    }
 }
 
 #[cfg(test)]
@@ -418,6 +430,7 @@ mod tests {
         check(r#""a,b"@x.org, c@x.org"#, &[r#""a,b"@x.org"#, "c@x.org"]);
         check(r#""a\",b"@x.org,c"#, &[r#""a\",b"@x.org"#, "c"]);
         check(r#""never closed, c@x.org"#, &[r#""never closed, c@x.org"#]);
+        assert_eq!(split_addresses(&"a,".repeat(3 * RECIPIENTS_MAX)).len(), RECIPIENTS_MAX);
     }
 
     #[test]

@@ -28,7 +28,6 @@
 //! makes events of bodies, `http` holds the routes. This is the only crate that reads the clock and the only one
 //! that knows an async runtime. It decides nothing itself, and nothing that a client sends ever names a file.
 
-mod abort;
 pub mod api;
 pub mod arrow;
 mod auth;
@@ -49,12 +48,15 @@ mod listen;
 pub mod mail;
 mod metrics;
 mod node;
+mod pace;
 mod patience;
 mod pool;
 mod problem;
 pub mod resp;
 mod server;
+mod shares;
 mod shed;
+mod through;
 
 pub use auth::NameService;
 pub use clock::{Clock, ClockSource, STEADY, SystemClock};

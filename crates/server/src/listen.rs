@@ -64,7 +64,7 @@ impl Stream {
         }
     }
 
-    /// Whether it came to a loopback address over TCP, where any page that a browser of this host shows can ask.
+    /// Returns whether it came to a loopback address over TCP, where any page that a browser of this host shows can ask.
     pub(crate) fn is_loopback(&self) -> bool {
         match self.get_ref() {
             Socket::Tcp(stream) => {
@@ -224,7 +224,7 @@ impl Listening {
     }
 }
 
-/// Whether a client may connect: one that may not is logged and counted.
+/// Returns whether a client may connect: one that may not is logged and counted.
 fn admit(face: &Face, clients: &Arc<Clients>, client: Option<IpAddr>) -> Option<Option<ClientPlace>> {
     let Some(client) = client else { return Some(None) };
     if !face.plan.clients.is_empty() && !face.plan.clients.contain(client) {

@@ -35,6 +35,12 @@ struct RequestLabel {
     status: u16,
 }
 
+/// A pipeline.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct PipelineLabel {
+    pipeline: String,
+}
+
 /// A listener of a mail protocol.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ListenerLabel {
@@ -190,6 +196,8 @@ pub(crate) struct Metrics {
     requests: Family<RequestLabel, Histogram>,
     /// Requests that were refused because too many were at work.
     pub(crate) refused: Counter,
+    /// Events that were answered by `on_error` of their pipeline, undecided.
+    undecided: Family<PipelineLabel, Counter>,
     /// Proxies' questions that were answered by `on_error`.
     pub(crate) forward_undecided: Counter,
     /// Requests whose handling panicked.
@@ -235,6 +243,7 @@ impl Metrics {
         let metrics = Metrics {
             requests,
             refused: Counter::default(),
+            undecided: Family::default(),
             forward_undecided: Counter::default(),
             panics: Counter::default(),
             bad_lines: Counter::default(),
@@ -266,6 +275,11 @@ impl Metrics {
             "tollhouse_http_refused",
             "Requests refused at `requests_max`",
             self.refused.clone(),
+        );
+        registry.register(
+            "tollhouse_undecided",
+            "Events that found no place or no time, and were answered by the pipeline's `on_error`",
+            self.undecided.clone(),
         );
         registry.register(
             "tollhouse_forward_undecided",
@@ -352,6 +366,11 @@ impl Metrics {
     /// Counts a wrong token or password.
     pub(crate) fn wrong_token(&self, listener: &str) {
         self.wrong_tokens.get_or_create(&ListenerLabel { listener: listener.to_owned() }).inc();
+    }
+
+    /// Counts an event that was answered by `on_error`.
+    pub(crate) fn undecided(&self, pipeline: &str) {
+        self.undecided.get_or_create(&PipelineLabel { pipeline: pipeline.to_owned() }).inc();
     }
 
     /// Counts what went wrong on a listener.

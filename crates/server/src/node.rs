@@ -14,7 +14,7 @@ use engine::{
 use event::Time;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::auth::Checks;
 use crate::clock::Clock;
@@ -23,8 +23,10 @@ use crate::gate::Gate;
 use crate::guesses::Guesses;
 use crate::http::decisions::Readers;
 use crate::metrics::Metrics;
+use crate::pace::Pace;
 use crate::pool::ReadingPool;
 use crate::problem::{Failure, OVERLOADED, UNKNOWN_NAME};
+use crate::shares::{Caller, Share, Shares};
 use crate::shed::{Refusal, Shed};
 
 /// How many largest bodies may be in memory at once.
@@ -40,56 +42,6 @@ const SNAPSHOTS_IN: Duration = Duration::from_secs(60);
 /// Where the paths of batches begin, which have places of their own beside.
 const BATCHES: &str = "/v1/batch/";
 
-/// One in so many places and bytes is kept for callers that have shown a token.
-const RESERVED: usize = 4;
-
-/// Who asks, as far as its head shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Caller {
-    /// It has shown a token, or none is needed.
-    Known,
-    /// It was asked for none: a proxy, a mail server, or whoever reached a listener.
-    Stranger,
-}
-
-/// Something that there is so much of: all of it for those who are known, most of it for anybody.
-#[derive(Debug)]
-struct Shares {
-    open: Arc<Semaphore>,
-    reserved: Arc<Semaphore>,
-    /// How much of both there is.
-    all: [usize; 2],
-}
-
-impl Shares {
-    fn new(all: usize, has_reserve: bool) -> Shares {
-        let all = all.min(Semaphore::MAX_PERMITS);
-        let reserved = if has_reserve { all / RESERVED } else { 0 };
-        Shares {
-            open: Arc::new(Semaphore::new(all - reserved)),
-            reserved: Arc::new(Semaphore::new(reserved)),
-            all: [all - reserved, reserved],
-        }
-    }
-
-    /// Waits until all of it has come back.
-    async fn all_back(&self) {
-        for (part, all) in [&self.open, &self.reserved].into_iter().zip(self.all) {
-            // The semaphores are never closed.
-            let _ = part.acquire_many(u32::try_from(all).unwrap_or(u32::MAX)).await;
-        }
-    }
-
-    fn take(&self, caller: Caller, amount: usize) -> Option<OwnedSemaphorePermit> {
-        let amount = u32::try_from(amount).ok()?;
-        let open = Arc::clone(&self.open).try_acquire_many_owned(amount).ok();
-        match caller {
-            Caller::Stranger => open,
-            Caller::Known => open.or_else(|| Arc::clone(&self.reserved).try_acquire_many_owned(amount).ok()),
-        }
-    }
-}
-
 /// What a running server knows.
 pub(crate) struct Node {
     pub(crate) engine: Arc<Engine>,
@@ -102,17 +54,17 @@ pub(crate) struct Node {
     listeners: Vec<ListenerPlan>,
     /// The description of the interface, as it is served.
     pub(crate) openapi: Bytes,
-    /// Free places for requests of anybody.
-    pub(crate) requests: Arc<Semaphore>,
+    /// Places for requests.
     places: Shares,
     /// What those are told that find no place.
     crowded: Refusal,
     /// And those whose batch could not even wait.
     queued: Refusal,
     pub(crate) shed: Shed,
-    /// Free bytes for bodies of anybody.
-    pub(crate) bodies: Arc<Semaphore>,
-    room: Shares,
+    /// Bytes for bodies.
+    room: Arc<Shares>,
+    /// The slowest pace of a body.
+    pub(crate) pace: Pace,
     /// Free places for streams of batches.
     pub(crate) streams: Arc<Semaphore>,
     /// Free places for lists of decisions.
@@ -125,12 +77,14 @@ pub(crate) struct Node {
     pub(crate) scans: Gate,
     /// Places for calls that look up one thing on disk.
     pub(crate) lookups: Gate,
+    /// The place for a page of metrics.
+    pub(crate) pages: Gate,
     /// What connections may take of the process's descriptors.
     pub(crate) descriptors: Arc<Descriptors>,
     /// Who has named wrong tokens and passwords.
     guesses: Guesses,
     /// Free bytes for requests of gRPC that are not whole yet.
-    pub(crate) intake: Arc<Semaphore>,
+    pub(crate) intake: Arc<Shares>,
     /// Places in which is read what was sent.
     pub(crate) reading: ReadingPool,
     /// When copies of the data were made last.
@@ -160,29 +114,27 @@ impl Node {
             .help("try again after the time in Retry-After");
         let timeout = Duration::from_micros(plan.timeout.0.unsigned_abs());
         let batches = Gate::of_batches();
-        let has_reserve = !plan.tokens.is_empty();
-        let (places, room) = (Shares::new(plan.requests_max, has_reserve), Shares::new(bodies, has_reserve));
         Node {
             checks: Checks::new(&engine.plan().node, &metrics.dns),
             metrics,
-            requests: Arc::clone(&places.open),
-            places,
-            crowded: Refusal::new(&crowded),
-            queued: Refusal::new(&batches.queued()),
+            places: Shares::new(plan.requests_max),
+            crowded: Refusal::new(crowded),
+            queued: Refusal::new(batches.queued()),
             shed: Shed::new(timeout),
             batches,
             scans: Gate::of_scans(),
             lookups: Gate::of_lookups(),
+            pages: Gate::of_pages(),
             descriptors: Arc::new(Descriptors::of_process()),
             guesses: Guesses::default(),
-            intake: Arc::new(Semaphore::new((bodies / 2).min(Semaphore::MAX_PERMITS))),
+            intake: Arc::new(Shares::for_anybody(bodies / 2)),
             reading: ReadingPool::of_machine(),
             snapshots: Mutex::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             feeds: Arc::new(Semaphore::new(FEEDS_MAX)),
             readers: Readers::default(),
-            bodies: Arc::clone(&room.open),
-            room,
+            room: Arc::new(Shares::new(bodies)),
+            pace: Pace::of(&plan),
             tokens: plan.tokens.iter().map(|token| Sha256::digest(token).into()).collect(),
             stopping: AtomicBool::new(false),
             started: Instant::now(),
@@ -213,8 +165,8 @@ impl Node {
     ///
     /// # Errors
     /// What it is told if there is none.
-    pub(crate) fn admit(&self, path: &str, caller: Caller) -> Result<OwnedSemaphorePermit, Refusal> {
-        let place = self.places.take(caller, 1).ok_or_else(|| {
+    pub(crate) fn admit(&self, path: &str, caller: Caller) -> Result<Share, Refusal> {
+        let place = self.place(caller).ok_or_else(|| {
             self.metrics.refused.inc();
             self.crowded.clone()
         })?;
@@ -225,9 +177,20 @@ impl Node {
         Ok(place)
     }
 
-    /// Room in memory for so many bytes that a request has brought.
-    pub(crate) fn room(&self, caller: Caller, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        self.room.take(caller, bytes)
+    /// Takes a place among the requests at work.
+    pub(crate) fn place(&self, caller: Caller) -> Option<Share> {
+        self.places.take(caller, 1)
+    }
+
+    /// Room in memory for what requests bring.
+    pub(crate) fn room(&self) -> &Arc<Shares> {
+        &self.room
+    }
+
+    /// Returns how many places for requests are free.
+    #[cfg(test)]
+    pub(crate) fn free_places(&self) -> usize {
+        self.places.free()
     }
 
     /// Claims the next copy of the data, unless many were made just now: each keeps files that would be tidied away.
@@ -266,12 +229,12 @@ impl Node {
         is_certain
     }
 
-    /// Whether requests must carry a token.
+    /// Returns whether requests must carry a token.
     pub(crate) fn wants_token(&self) -> bool {
         !self.tokens.is_empty()
     }
 
-    /// Whether this is one of the tokens. Takes as long whichever it is, or none.
+    /// Returns whether this is one of the tokens. Takes as long whichever it is, or none.
     pub(crate) fn is_token(&self, token: &[u8]) -> bool {
         let digest: [u8; 32] = Sha256::digest(token).into();
         let found = self.tokens.iter().fold(Choice::from(0), |found, known| found | known.ct_eq(&digest));
@@ -334,7 +297,7 @@ impl Node {
         conditions.into_iter().find(|one| one.impact == Impact::Unready).map(|one| one.detail)
     }
 
-    /// Whether the node is ending.
+    /// Returns whether the node is ending.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
@@ -362,27 +325,5 @@ where
                 Err(_) => std::future::pending().await,
             },
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Strangers take what they can get, and those who are known still find a quarter; without tokens all are alike.
-    #[test]
-    fn those_who_are_known_have_a_reserve() {
-        let take = |shares: &Shares, caller| {
-            let taken: Vec<_> = std::iter::from_fn(|| shares.take(caller, 1)).collect();
-            (taken.len(), taken)
-        };
-        let shares = Shares::new(10, true);
-        let (strangers, _held) = take(&shares, Caller::Stranger);
-        let (known, _held_too) = take(&shares, Caller::Known);
-        assert_eq!((strangers, known), (8, 2));
-        assert!(shares.take(Caller::Stranger, 1).is_none());
-        let shares = Shares::new(10, false);
-        assert_eq!(take(&shares, Caller::Stranger).0, 10);
-        assert_eq!(take(&Shares::new(10, true), Caller::Known).0, 10);
     }
 }

@@ -6,10 +6,12 @@
 //!                      └─ long  ─► a place of half as many ──────────┴─► read on a thread that answers nobody
 //! ```
 //!
-//! How long a message takes to be read its sender decides. So all reading has places, and waits for one no longer than
-//! until its deadline; a reading whose deadline comes is told to stop, and nothing of it is counted. Long messages have
-//! places of their own, so that short ones do not wait behind them.
+//! How long a message takes to be read its sender decides. So all reading has places, of batches too, and waits for one no
+//! longer than until its deadline; a reading whose deadline comes, or whose client goes away, is told to stop, and nothing
+//! of it is counted. Long messages have places of their own, so that short ones do not wait behind them; and so has what
+//! callers of the API send ([`asked_by`]), so that it does not wait behind what anybody may send.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
@@ -17,8 +19,9 @@ use content::budget::Cancellation;
 use event::{Event, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::deadline::Deadline;
+use crate::deadline::{Deadline, Late};
 use crate::node::blocking;
+use crate::shares::Caller;
 
 /// Bytes of fields up to which an event is read where it is: that takes some hundred microseconds at most. A message
 /// never is.
@@ -26,23 +29,41 @@ pub(crate) const INLINE_BYTES_MAX: usize = 4 << 10;
 /// Bytes up to which a reading is short.
 const SHORT_BYTES_MAX: usize = 64 << 10;
 
-/// An event was not read before its deadline; nothing of it was counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it could not be read in time; nothing of it was counted")]
-pub(crate) struct Late;
+tokio::task_local! {
+    static CALLER: Caller;
+}
+
+/// Does work that this caller asks for: what is read in it has the caller's places. Of work that does not say it, anybody's.
+pub(crate) async fn asked_by<T>(caller: Caller, work: impl Future<Output = T>) -> T {
+    CALLER.scope(caller, work).await
+}
 
 /// Places for readings.
 #[derive(Debug)]
 pub(crate) struct ReadingPool {
+    open: Places,
+    /// For callers of the API.
+    reserved: Places,
+}
+
+#[derive(Debug)]
+struct Places {
     short: Arc<Semaphore>,
     long: Arc<Semaphore>,
 }
 
-impl ReadingPool {
-    /// Returns a pool with so many places for short readings, and half as many for long ones; at least one of each.
-    pub(crate) fn new(places: usize) -> ReadingPool {
+impl Places {
+    fn new(places: usize) -> Places {
         let of = |places: usize| Arc::new(Semaphore::new(places.max(1)));
-        ReadingPool { short: of(places), long: of(places / 2) }
+        Places { short: of(places), long: of(places / 2) }
+    }
+}
+
+impl ReadingPool {
+    /// Returns a pool with so many places for short readings, and half as many for long ones; at least one of each. Callers
+    /// of the API have as many once more.
+    pub(crate) fn new(places: usize) -> ReadingPool {
+        ReadingPool { open: Places::new(places), reserved: Places::new(places) }
     }
 
     /// Returns a pool with a place for each processor.
@@ -55,31 +76,77 @@ impl ReadingPool {
     /// # Errors
     /// If the current deadline comes first.
     pub(crate) async fn enter(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Late> {
-        let places = if bytes <= SHORT_BYTES_MAX { &self.short } else { &self.long };
+        let of = match CALLER.try_with(|caller| *caller) {
+            Ok(Caller::Known) => &self.reserved,
+            _ => &self.open,
+        };
+        let places = if bytes <= SHORT_BYTES_MAX { &of.short } else { &of.long };
         let place = Arc::clone(places).acquire_owned();
+        let place = match Deadline::current() {
+            None => place.await,
+            Some(deadline) => deadline.cut(place).await?,
+        };
         // The semaphores are never closed.
-        in_time(place).await?.map_err(|_| Late)
+        place.map_err(|_| Late)
     }
 
     /// Reads so many bytes in a place. A panic goes on in the caller.
     ///
     /// # Errors
-    /// If the current deadline comes before the end: what is read then is of no use, and ends soon.
+    /// If nobody waits for it before the end: what is read then is of no use, and ends soon.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         bytes: usize,
         work: impl FnOnce(&Cancellation) -> T + Send + 'static,
     ) -> Result<T, Late> {
+        let work = move |reading: Reading| {
+            let done = (!reading.cancellation.is_cancelled()).then(|| work(&reading.cancellation));
+            reading.end().and(done.ok_or(Late))
+        };
+        self.begin(bytes, work).await?
+    }
+
+    /// Does work that begins with reading so many bytes, and goes on once the reading has ended. It is told when nobody
+    /// waits for it any more, and waited for to its end. A panic goes on in the caller.
+    ///
+    /// # Errors
+    /// If nobody waits for it before there is a place: then it was not begun.
+    pub(crate) async fn begin<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce(Reading) -> T + Send + 'static,
+    ) -> Result<T, Late> {
         let place = self.enter(bytes).await?;
-        let cancellation = Cancellation::new();
-        let told = cancellation.clone();
-        let reading = blocking(move || {
-            let _place = place;
-            (!told.is_cancelled()).then(|| work(&told))
-        });
-        // Also when this is dropped, because the client has gone or its connection was closed.
-        let _cancels = Cancels(cancellation);
-        in_time(reading).await?.ok_or(Late)
+        // Also cancelled when this is dropped.
+        let cancels = Cancels(Cancellation::new());
+        let reading = Reading { cancellation: cancels.0.clone(), _place: place };
+        let mut working = pin!(blocking(move || work(reading)));
+        let Some(deadline) = Deadline::current() else { return Ok(working.await) };
+        tokio::select! {
+            biased;
+            done = &mut working => return Ok(done),
+            () = deadline.over() => {}
+        }
+        drop(cancels);
+        Ok(working.await)
+    }
+}
+
+/// A reading, in its place.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    /// Said once nobody waits for it any more.
+    pub(crate) cancellation: Cancellation,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Reading {
+    /// Gives the place back, as all is read.
+    ///
+    /// # Errors
+    /// If nobody waits for it any more: what was read may not be whole.
+    pub(crate) fn end(self) -> Result<(), Late> {
+        if self.cancellation.is_cancelled() { Err(Late) } else { Ok(()) }
     }
 }
 
@@ -89,17 +156,6 @@ struct Cancels(Cancellation);
 impl Drop for Cancels {
     fn drop(&mut self) {
         self.0.cancel();
-    }
-}
-
-async fn in_time<T>(work: impl Future<Output = T>) -> Result<T, Late> {
-    match Deadline::current() {
-        None => Ok(work.await),
-        Some(deadline) => tokio::select! {
-            biased;
-            () = deadline.passed() => Err(Late),
-            done = work => Ok(done),
-        },
     }
 }
 
@@ -140,8 +196,9 @@ mod tests {
             Arc::new(Engine::ephemeral(plan.unwrap_or_else(|problems| panic!("{problems}"))).unwrap());
         let node = Node::new(engine, crate::Clock::of(crate::SystemClock, None), Bytes::new());
         let pipeline = node.pipeline(None).unwrap();
-        let taken = Arc::clone(&node.reading.short).available_permits() as u32;
-        let taken = Arc::clone(&node.reading.short).try_acquire_many_owned(taken).unwrap();
+        let places = &node.reading.open.short;
+        let taken = places.available_permits() as u32;
+        let taken = Arc::clone(places).try_acquire_many_owned(taken).unwrap();
         let prepare = |event: Event| {
             let reading = node.prepare(&pipeline, event, node.now(), Lookups::None);
             Deadline::after(Duration::from_millis(1)).bound(reading)
@@ -150,6 +207,11 @@ mod tests {
             || Event { raw: Some(Arc::from(&b"From: a@example.org\r\n\r\nb\r\n"[..])), ..Event::default() };
         assert_eq!(prepare(message()).await.err(), Some(Late));
         assert!(prepare(Event::default()).await.is_ok());
+        assert!(
+            asked_by(Caller::Known, node.prepare(&pipeline, message(), node.now(), Lookups::None))
+                .await
+                .is_ok()
+        );
         drop(taken);
         assert!(node.prepare(&pipeline, message(), node.now(), Lookups::None).await.is_ok());
     }
@@ -163,6 +225,17 @@ mod tests {
         assert_eq!(pool.read(10, |_| 7).await, Ok(7));
         drop(long);
         assert_eq!(pool.read(1 << 20, |_| 8).await, Ok(8));
+    }
+
+    #[tokio::test]
+    async fn those_who_are_known_do_not_wait_behind_others() {
+        let pool = ReadingPool::new(1);
+        let _held = (pool.enter(10).await.unwrap(), pool.enter(1 << 20).await.unwrap());
+        for bytes in [10, 1 << 20] {
+            let soon = Deadline::after(Duration::from_millis(1));
+            assert_eq!(asked_by(Caller::Local, soon.bound(pool.read(bytes, |_| 7))).await, Err(Late));
+            assert_eq!(asked_by(Caller::Known, pool.read(bytes, |_| 7)).await, Ok(7));
+        }
     }
 
     #[tokio::test]

@@ -15,7 +15,7 @@ use stats::LedgerError;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 
 use crate::api;
-use crate::pool::Late;
+use crate::deadline::Late;
 
 use engine::journal;
 
@@ -57,10 +57,10 @@ types! {
 }
 
 /// A request that is not answered as wished.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failure(Box<Inner>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Inner {
     kind: &'static Type,
     detail: Cow<'static, str>,
@@ -101,6 +101,11 @@ impl Failure {
         self
     }
 
+    /// Returns whether it is the node's, and not the request's.
+    pub(crate) fn is_own(&self) -> bool {
+        self.0.kind.status.is_server_error()
+    }
+
     /// As it is written.
     pub(crate) fn problem(&self) -> api::Problem {
         let Inner { kind, detail, help, problems, .. } = &*self.0;
@@ -126,6 +131,10 @@ impl IntoResponse for Failure {
         if self.0.kind.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(self.0.retry_after));
         }
+        if self.0.kind.status == StatusCode::REQUEST_TIMEOUT {
+            // The rest of the body is not waited for (RFC 9110, 15.5.9).
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         if self.0.kind.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
@@ -143,6 +152,7 @@ impl From<EngineError> for Failure {
                 NOT_FOUND.failure(error.to_string())
             }
             EngineError::ReportBusy => OVERLOADED.failure(error.to_string()).help("say the last of it again"),
+            EngineError::SnapshotEnded => OVERLOADED.failure(error.to_string()).help("try again later"),
             EngineError::SnapshotBusy => {
                 OVERLOADED.failure(error.to_string()).help("try again once it is done")
             }

@@ -62,7 +62,7 @@ pub enum ServeError {
     Close(#[from] EngineError),
 }
 
-/// What to do about an address that cannot be listened on.
+/// Returns what to do about an address that cannot be listened on.
 fn mend(error: &std::io::Error) -> &'static str {
     use std::io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
     match error.kind() {
@@ -233,7 +233,7 @@ async fn connection(
     }
 }
 
-/// What a connection is told, as the last, on which a request can be read in two ways.
+/// Returns what a connection is told, as the last, on which a request can be read in two ways.
 fn misframed(fault: FramingFault) -> Response {
     let failure = INVALID_FRAMING.failure(format!("{fault}: the request could be read in two ways"));
     let mut response = failure.help("the connection is closed").into_response();

@@ -18,11 +18,12 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::problem::{Failure, MEDIA_TYPE};
+use crate::through::write_through;
 
 /// Refusals a second for each processor: at some 20 µs each, half a hundredth of it.
 const REFUSALS_PER_S: u64 = 250;
@@ -52,12 +53,29 @@ pub(crate) struct Shed {
 
 /// An answer that is ready before it is needed.
 #[derive(Clone, Debug)]
-pub(crate) struct Refusal(Bytes);
+pub(crate) struct Refusal {
+    why: Failure,
+    body: Bytes,
+}
 
 impl Refusal {
-    pub(crate) fn new(failure: &Failure) -> Refusal {
+    pub(crate) fn new(why: Failure) -> Refusal {
         // Problems do not refuse to be written.
-        Refusal(serde_json::to_vec(&failure.problem()).unwrap_or_default().into())
+        let body = serde_json::to_vec(&why.problem()).unwrap_or_default().into();
+        Refusal { why, body }
+    }
+
+    /// Returns what is the matter.
+    pub(crate) fn why(&self) -> &Failure {
+        &self.why
+    }
+
+    /// Returns it as an answer.
+    pub(crate) fn response(self) -> Response<Body> {
+        let mut response = Response::new(Body::from(self.body));
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        response
     }
 }
 
@@ -75,7 +93,7 @@ impl Shed {
         }
     }
 
-    /// How long a connection is not to be read on which a request is refused now.
+    /// Returns how long a connection is not to be read on which a request is refused now.
     fn pause(&self) -> Duration {
         let now = self.since.elapsed().as_micros() as u64;
         let of = |next: u64| next.clamp(now + self.pause, now + self.pause_max);
@@ -86,21 +104,19 @@ impl Shed {
         Duration::from_micros(of(next) - now)
     }
 
-    /// Answers a request with a refusal, and lets its connection rest.
+    /// Answers a request that finds no place, and lets its connection rest.
     pub(crate) async fn refuse(
         &self,
-        refusal: Refusal,
+        mut response: Response<Body>,
         headers: &HeaderMap,
         body: Body,
         rest: Rest,
     ) -> Response<Body> {
         let pause = self.pause();
-        let mut response = Response::new(Body::from(refusal.0));
-        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-        let fields = response.headers_mut();
-        fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
-        let seconds = pause.as_micros().div_ceil(1_000_000).max(1) as u64;
-        fields.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+            let seconds = pause.as_micros().div_ceil(1_000_000).max(1) as u64;
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
         pass_over(headers, body, response, move || rest.until(Instant::now() + pause)).await
     }
 }
@@ -138,7 +154,7 @@ pub(crate) async fn pass_over(
     response
 }
 
-/// Whether the rest of a refused request is read: not that of a client which waits to be asked for it, and no more than
+/// Returns whether the rest of a refused request is read: not that of a client which waits to be asked for it, and no more than
 /// a bounded length.
 fn is_heard_out(headers: &HeaderMap, body: &Body) -> bool {
     !headers.contains_key(header::EXPECT) && body.size_hint().lower() <= DRAINED_MAX
@@ -203,35 +219,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Resting<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Resting<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-}
+write_through!(Resting);
 
 #[cfg(test)]
 mod tests {

@@ -161,6 +161,7 @@ impl Home {
         Request {
             once: ask.mark.map(|(number, time)| Once { key: key(marks, number), time: Time(time) }),
             observations: observations.collect(),
+            ..Request::default()
         }
     }
 

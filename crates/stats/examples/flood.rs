@@ -56,7 +56,7 @@ fn main() {
     let secret = Secret::new(*b"the same always!");
     let key = |kind, number: u64| Key { space: SPACE, kind, shingle: secret.shingle(&number.to_le_bytes()) };
     let observe = |observations| {
-        let requests = [Request { once: None, observations }];
+        let requests = [Request { observations, ..Request::default() }];
         pollster::block_on(ledger.observe(&requests)).expect("an answer")
     };
     let start = Time::from_seconds(1_800_000_000);

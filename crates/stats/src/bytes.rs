@@ -53,12 +53,12 @@ impl<'a> Reader<'a> {
         Some(taken)
     }
 
-    /// The same as an array.
+    /// Reads bytes as an array.
     pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.take(N)?.try_into().ok()
     }
 
-    /// What [`push_varint`] has appended; also where it is longer than it need be.
+    /// Reads what [`push_varint`] has appended; also where it is longer than it need be.
     pub fn varint(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// What [`push_zigzag`] has appended.
+    /// Reads what [`push_zigzag`] has appended.
     pub fn zigzag(&mut self) -> Option<i64> {
         let value = self.varint()?;
         Some((value >> 1).cast_signed() ^ -((value & 1).cast_signed()))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use event::{Kind, Space, Span};
 
 use crate::cell::Approx;
+use crate::definition::fnv;
 use crate::layout::{Column, Layout, LayoutError, Shape, Tier, Track, Trail};
 use crate::ledger::{Add, LedgerError, Observation};
 use crate::sketch::SketchOptions;
@@ -17,9 +18,9 @@ pub struct Statistic {
     /// The name of the kind of piece it is kept for, such as `from`. A kind number that comes back under another
     /// name is refused, or else stored counts would change their meaning.
     pub kind_name: String,
-    /// What is kept.
+    /// The statistic that is kept.
     pub measure: Measure,
-    /// Whether a key must be seen several times before it gets a cell.
+    /// The sightings after which a key gets a cell: whether it must be seen several times before it gets a cell.
     pub admit: Option<Admit>,
     /// Of a limit: whether nodes that share it decide together, each take where the counts are. Where one ledger has all
     /// counts it is always so.
@@ -27,7 +28,7 @@ pub struct Statistic {
 }
 
 impl Statistic {
-    /// Whether an observation fits it.
+    /// Checks that an observation fits it.
     ///
     /// # Errors
     /// [`LedgerError::Unfit`] says what does not.
@@ -67,7 +68,7 @@ impl Statistic {
         }
     }
 
-    /// Whether its cells are marks of requests.
+    /// Checks that its cells are marks of requests.
     ///
     /// # Errors
     /// [`LedgerError::Unfit`] if not.
@@ -87,9 +88,11 @@ impl Statistic {
 /// estimates; a track's count goes on from the estimate, other counts begin with the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admit {
+    /// Which sketch it is: see [`Admit::sketch_of`]. Kinds that name the same one share it.
+    pub sketch: u32,
     /// The sighting that makes a cell, 2 to 16: the counters reach 15.
     pub after: u8,
-    /// How long a sighting counts at most; half as long it always does.
+    /// The longest time for which a sighting counts; half as long it always does.
     pub rotate: Span,
     /// Memory of the sketch, see [`crate::Sketch::bytes_for`].
     pub bytes: usize,
@@ -99,41 +102,46 @@ impl Admit {
     /// The least and the greatest [`Admit::after`].
     pub const AFTER: std::ops::RangeInclusive<u8> = 2..=16;
 
+    /// The number of the sketch of a statistic of this name, under which its images are stored.
+    pub fn sketch_of(statistic: &str) -> u32 {
+        fnv(statistic.as_bytes())
+    }
+
     pub(crate) fn options(&self) -> SketchOptions {
         SketchOptions { shards: store::Store::PARTS, bytes: self.bytes, rotate: self.rotate }
     }
 }
 
-/// What a statistic keeps per key.
+/// The measure of a statistic: what it keeps per key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Counters over windows.
     Windows(Layout),
-    /// How many different values an owner had per period, exactly: each (owner, value) pair is marked in a cell of
+    /// The number of different values that an owner had per period, exactly: each (owner, value) pair is marked in a cell of
     /// its own, and the owner's count goes up when the pair's mark for the period was not there yet.
     Distinct {
         /// The period, and how many whole ones are kept beside the current one.
         tier: Tier,
-        /// What readings sum: one, two, ... periods back from the query's own, which is the first. A value that
+        /// The periods that readings sum: one, two, ... periods back from the query's own, which is the first. A value that
         /// came in several of the periods counts once in each. None means the current period alone.
         windows: Vec<Span>,
     },
     /// First and last event, their number, and sums over their values, in a few fixed words.
     Track(Track),
-    /// How many different values an owner had per period, about: one HyperLogLog a period.
+    /// The number of different values that an owner had per period, about: one HyperLogLog a period.
     Approx {
         /// The period, and how many whole ones are kept beside the current one.
         tier: Tier,
-        /// What readings estimate, as for [`Measure::Distinct`], but a value that came in several periods of a window
+        /// The periods that readings estimate, as for [`Measure::Distinct`], but a value that came in several periods of a window
         /// counts once.
         windows: Vec<Span>,
         /// The standard error is `1.04 / sqrt(2^precision)`: 1.6% for the usual 12, for at most 3.3 KiB a period.
         precision: u8,
     },
-    /// What a classifier has learned of each key: messages of either class that had it, and a weight. A reading's
+    /// Evidence that a classifier has learned of each key: messages of either class that had it, and a weight. A reading's
     /// columns are these three, see [`crate::Evidence::of`].
     Evidence {
-        /// How long a key is kept after it was last learned.
+        /// The time for which a key is kept after it was last learned.
         keep: Span,
     },
     /// The bucket of the generic cell rate algorithm: the moment at which the key will have used nothing. Its readings
@@ -162,7 +170,7 @@ impl Measure {
         }
     }
 
-    /// Whether something is decided by what is there, so that new keys have places where others find none: limits, buckets,
+    /// Returns whether something is decided by what is there, so that new keys have places where others find none: limits, buckets,
     /// and tracks of nothing but a greatest value, such as until when a label is on a key.
     pub(crate) fn decides(&self) -> bool {
         match self {
@@ -193,7 +201,7 @@ impl Measure {
         }
     }
 
-    /// What its readings are over, in their order. None for a distinct count means the current period alone.
+    /// Returns the windows that its readings are over, in their order. None for a distinct count means the current period alone.
     pub fn windows(&self) -> &[Span] {
         match self {
             Measure::Windows(layout) => layout.windows(),
@@ -202,7 +210,7 @@ impl Measure {
         }
     }
 
-    /// Whether cells of the other hold the same: they may differ in the windows that are asked for.
+    /// Returns whether cells of the other hold the same: they may differ in the windows that are asked for.
     pub fn keeps_what(&self, other: &Measure) -> bool {
         match (self, other) {
             (Measure::Windows(own), Measure::Windows(other)) => {
@@ -217,7 +225,7 @@ impl Measure {
         }
     }
 
-    /// Whether it can be kept, and its windows answered.
+    /// Checks that it can be kept, and its windows answered.
     ///
     /// # Errors
     /// Says what does not fit and what would.
@@ -226,7 +234,7 @@ impl Measure {
         self.trails().map(|_| ())
     }
 
-    /// How the time of its cells is divided; pairs have the cells of their owner. A track's time is not: its shape
+    /// Returns how the time of its cells is divided; pairs have the cells of their owner. A track's time is not: its shape
     /// says only how long a cell is kept.
     pub(crate) fn shape(&self) -> Result<Shape, LayoutError> {
         match self {
@@ -255,7 +263,7 @@ impl Measure {
         }
     }
 
-    /// What a reading is over.
+    /// Returns the windows that a reading is over.
     pub(crate) fn trails(&self) -> Result<Vec<Trail>, LayoutError> {
         match self {
             Measure::Windows(layout) => Ok(layout.trails().to_vec()),
@@ -334,9 +342,9 @@ pub enum CatalogError {
         space: Space,
         /// Of which kind.
         kind: Kind,
-        /// What the store says.
+        /// The meaning that the store says.
         stored: String,
-        /// What was configured.
+        /// The meaning that was configured.
         configured: String,
     },
     /// The store's records of its layouts cannot be read.

@@ -1,4 +1,4 @@
-//! What a stored cell's words mean: a [`Definition`] is written once, cells name it by number.
+//! Definitions of what a stored cell's words mean: a [`Definition`] is written once, cells name it by number.
 //!
 //! The number is a hash of what it names, so that it will hardly come to mean anything else, not even when the record
 //! of it is lost. After a change of configuration a cell is read with the definition that it was written with and
@@ -30,7 +30,7 @@ pub struct Definition {
     pub statistic: String,
     /// The kind's name.
     pub kind_name: String,
-    /// What is kept.
+    /// The statistic that is kept.
     pub measure: Measure,
 }
 
@@ -67,7 +67,7 @@ impl Definition {
         }
     }
 
-    /// What a number of a kind must go on to mean: its form and names, as people read them.
+    /// Returns what a number of a kind must go on to mean: its form and names, as people read them.
     pub fn meaning(&self) -> String {
         format!("{} `{}` of `{}`", self.form().1, self.statistic, self.kind_name)
     }

@@ -9,7 +9,7 @@ use crate::catalog::Statistic;
 use crate::cell::Plan;
 use crate::ledger::LedgerError;
 
-/// What has been found so far.
+/// The keys that have been found so far.
 #[derive(Debug)]
 pub struct Hottest {
     plan: Plan,

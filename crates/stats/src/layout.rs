@@ -1,4 +1,4 @@
-//! What a statistic keeps of a key: tiers of equal buckets and the trailing windows that readings carry, or the fixed
+//! Layouts of what a statistic keeps of a key: tiers of equal buckets and the trailing windows that readings carry, or the fixed
 //! columns of a track.
 //!
 //! Windows are sliding windows made of fixed sub-windows: as cheap as counters, and strict: the oldest bucket, of
@@ -179,7 +179,7 @@ impl Shape {
         self.coarse
     }
 
-    /// How long a cell is kept after its last event, at least.
+    /// Returns the least time for which a cell is kept after its last event.
     pub fn keep(&self) -> Span {
         self.keep
     }
@@ -228,7 +228,7 @@ impl Trail {
     }
 }
 
-/// What is kept per key: named counters over one or two tiers, first and last event time, and the windows that
+/// A layout of what is kept per key: named counters over one or two tiers, first and last event time, and the windows that
 /// readings carry.
 ///
 /// Counters only ever go up, so that a cell is a function of the set of its additions whatever their order. What was
@@ -245,7 +245,7 @@ pub struct Layout {
     trails: Vec<Trail>,
 }
 
-/// What a track keeps of a key's events, each over all of them.
+/// A column that a track keeps over all of a key's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Column {
     /// Time of the earliest event.
@@ -265,12 +265,12 @@ pub enum Column {
     Decayed {
         /// After which it counts half.
         half_life: Span,
-        /// What is summed.
+        /// The weights that are summed.
         weight: Weight,
     },
 }
 
-/// What a decayed sum adds for an event.
+/// The weight that a decayed sum adds for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Weight {
     /// One.
@@ -295,7 +295,7 @@ pub enum Value {
 }
 
 impl Column {
-    /// What a reading says where nothing was seen.
+    /// Returns what a reading says where nothing was seen.
     pub(crate) fn neutral(&self) -> u64 {
         match self {
             Column::First | Column::Min => i64::MAX.cast_unsigned(),
@@ -360,12 +360,12 @@ impl Track {
         Ok(Track { columns, keep })
     }
 
-    /// What is kept, in the order of a reading's values.
+    /// Returns what is kept, in the order of a reading's values.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// How long a key is kept after its last event.
+    /// Returns the time for which a key is kept after its last event.
     pub fn keep(&self) -> Span {
         self.keep
     }
@@ -374,7 +374,7 @@ impl Track {
 impl Layout {
     /// Longest name of a counter, in bytes.
     pub const NAME_BYTES_MAX: usize = 64;
-    /// What the name of a counter begins with that holds what was taken back of another.
+    /// The beginning of the name of a counter that holds what was taken back of another.
     pub const TAKEN_BACK: char = '~';
     /// Most counters of what was taken back.
     pub const TAKEN_MAX: usize = 16;
@@ -456,7 +456,7 @@ impl Layout {
         &self.shape
     }
 
-    /// Whether it has one counter, and one of what was taken back of it, over a window of one tier: what limits keep.
+    /// Returns whether it has one counter, and one of what was taken back of it, over a window of one tier: what limits keep.
     pub(crate) fn is_limit(&self) -> bool {
         self.shown == 1
             && self.counters.len() == 2

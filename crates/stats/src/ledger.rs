@@ -17,7 +17,7 @@ use crate::limit::{Flow, Take};
 /// A question that long work asks now and then: whether nobody waits for it any more.
 pub type IsOver<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// What a ledger's awaited methods answer: a future that any runtime, or none, can drive.
+/// The answer of a ledger's awaited methods: a future that any runtime, or none, can drive.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, LedgerError>> + Send + 'a>>;
 
 /// A look at one key, and what is added to it.
@@ -27,11 +27,11 @@ pub struct Observation {
     pub key: Key,
     /// The event's time: the reading is as of it, the addition lands in its bucket.
     pub time: Time,
-    /// What is added.
+    /// The addition.
     pub add: Add,
 }
 
-/// What an observation adds.
+/// An addition to what is kept of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Add {
     /// Nothing: a peek. It creates nothing either.
@@ -43,21 +43,21 @@ pub enum Add {
     /// Brings the greatest value of a [`crate::Measure::Track`] that has one down to this, if it is above: what was said
     /// of a key is taken back. It counts no event and makes no cell. When two ledgers are merged the greater value stays.
     Lower(i64),
-    /// What a classifier has learned, to a [`crate::Measure::Evidence`].
+    /// Evidence that a classifier has learned, to a [`crate::Measure::Evidence`].
     Evidence(Evidence),
-    /// What is taken from a limit of [`crate::Measure::limit`]. It is read and counted as of the latest event if that
+    /// A take from a limit of [`crate::Measure::limit`]. It is read and counted as of the latest event if that
     /// comes after the observation's own time, see [`Add::as_of`]: nobody dates himself out of a limit. One that costs
     /// nothing is a look.
     Take(Take),
-    /// What is given back to a limit of [`crate::Measure::limit`]. It makes no cell.
+    /// A refund to a limit of [`crate::Measure::limit`]. It makes no cell.
     GiveBack {
-        /// How much; at most what is used is given back.
+        /// The amount; at most what is used is given back.
         amount: u64,
         /// When it was taken: it is given back to that sub-window and no other. Where that is not known the oldest
         /// sub-windows are first, so that what stays counts for longer rather than for less long.
         taken: Option<Time>,
     },
-    /// What happens to the bucket of a [`crate::Measure::Gcra`].
+    /// A change of the bucket of a [`crate::Measure::Gcra`].
     Flow(Flow),
     /// A value of a [`crate::Measure::Distinct`] or [`crate::Measure::Approx`]; the key is the owner's.
     Distinct {
@@ -67,7 +67,7 @@ pub enum Add {
 }
 
 impl Add {
-    /// Whether it adds anything; what does not is a look, and creates nothing.
+    /// Returns whether it adds anything; what does not is a look, and creates nothing.
     pub fn adds(&self) -> bool {
         !matches!(self, Add::Nothing | Add::Take(Take { cost: 0, .. }))
     }
@@ -91,7 +91,7 @@ impl Add {
     }
 }
 
-/// What a classifier learns of a key, or takes back: all three are sums.
+/// Evidence that a classifier learns of a key, or takes back: all three are sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
     /// Messages of the bad class.
@@ -103,7 +103,7 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// What a [`View`] or [`Reading`] of a [`crate::Measure::Evidence`] says, given its `sum`; nothing was learned of a
+    /// Returns what a [`View`] or [`Reading`] of a [`crate::Measure::Evidence`] says, given its `sum`; nothing was learned of a
     /// key never seen.
     pub fn of(sum: impl Fn(usize, usize) -> u64) -> Evidence {
         let [bad, good, weight] = [0, 1, 2].map(|column| sum(0, column).cast_signed());
@@ -119,7 +119,7 @@ impl Evidence {
         }
     }
 
-    /// What takes it back.
+    /// Returns what takes it back.
     pub fn opposite(self) -> Evidence {
         Evidence {
             bad: self.bad.wrapping_neg(),
@@ -161,6 +161,12 @@ impl Amounts {
             })
         });
         ones.chain(self.more.iter().flat_map(|more| more.iter().copied()))
+    }
+
+    /// The amounts, each so many times.
+    #[inline]
+    pub fn times(&self, times: u32) -> impl Iterator<Item = (u8, u64)> + '_ {
+        self.iter().map(move |(counter, amount)| (counter, amount.saturating_mul(u64::from(times))))
     }
 }
 
@@ -205,12 +211,39 @@ pub struct Once {
     pub time: Time,
 }
 
+/// Why something is added, as far as keys without a cell are concerned that stand behind an admission sketch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// An event: each addition is a sighting of its key.
+    #[default]
+    Event,
+    /// The verdict on an event that was sighted before: it is added to keys that have a cell.
+    Verdict,
+    /// What somebody says of an event: the key gets a cell at once, so that nothing that is said is lost.
+    Report,
+    /// A look: nothing is added, and read is what an event that added this would read.
+    Look,
+}
+
+impl Origin {
+    /// Whether a key that was seen so often before this gets a cell by an addition of this origin.
+    pub fn admits(self, sightings: u32, after: u32) -> bool {
+        match self {
+            Origin::Event => sightings.saturating_add(1) >= after,
+            Origin::Verdict | Origin::Look => false,
+            Origin::Report => true,
+        }
+    }
+}
+
 /// Observations that belong together, usually those of one event. Its additions and its mark are kept or lost
 /// together in a crash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// If this mark is there already, nothing of the request is added; readings are answered all the same.
     pub once: Option<Once>,
+    /// Why it adds, which matters to statistics with a sketch in front.
+    pub origin: Origin,
     /// In order; a later observation of a key sees what an earlier one added.
     pub observations: Vec<Observation>,
 }
@@ -219,9 +252,10 @@ impl Request {
     /// Most observations of one request.
     pub const OBSERVATIONS_MAX: usize = 4096;
 
-    /// Whether it may add anything.
+    /// Returns whether it may add anything.
     pub fn adds(&self) -> bool {
-        self.once.is_some() || self.observations.iter().any(|observation| observation.add.adds())
+        let adds = || self.observations.iter().any(|observation| observation.add.adds());
+        self.once.is_some() || self.origin != Origin::Look && adds()
     }
 }
 
@@ -271,7 +305,7 @@ impl Brief {
 /// A reading but for its values, as a home tells it.
 #[derive(Clone, Copy, Debug)]
 pub struct Told {
-    /// How far it can be trusted.
+    /// The quality: how far it can be trusted.
     pub quality: Quality,
     /// The key's first and last event.
     pub times: Option<(Time, Time)>,
@@ -324,17 +358,17 @@ impl Outcomes {
         self.values.extend_from_slice(values);
     }
 
-    /// How many requests were answered.
+    /// Returns the number of requests that were answered.
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Whether there was no request.
+    /// Returns whether there was no request.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// Whether a request's mark was there already, so that nothing was added.
+    /// Returns whether a request's mark was there already, so that nothing was added.
     pub fn duplicate(&self, request: usize) -> bool {
         self.requests.get(request).is_some_and(|(_, duplicate)| *duplicate)
     }
@@ -382,12 +416,12 @@ pub struct Readings<'a> {
 }
 
 impl<'a> Readings<'a> {
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> usize {
         self.briefs.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.briefs.is_empty()
     }
@@ -427,7 +461,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// How far it can be trusted.
+    /// Returns how far it can be trusted.
     #[inline]
     pub fn quality(&self) -> Quality {
         self.brief.quality
@@ -457,7 +491,7 @@ impl<'a> View<'a> {
         sum(self.sums(), self.brief.columns, window, column)
     }
 
-    /// How many counters each window has.
+    /// Returns the number of counters that each window has.
     #[inline]
     pub fn counters(&self) -> u8 {
         self.brief.columns
@@ -491,7 +525,7 @@ fn sum(values: &[u64], columns: u8, window: usize, column: usize) -> u64 {
     values.get(window * usize::from(columns) + column).copied().unwrap_or(0)
 }
 
-/// How far a reading can be trusted.
+/// The quality of a reading: how far it can be trusted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Quality {
     /// All that was counted and is kept.
@@ -499,14 +533,14 @@ pub enum Quality {
     Exact,
     /// From a sketch: close to the truth.
     Estimated,
-    /// What was counted could not be read: the reading holds at most what was added since.
+    /// Nothing that was counted could be read: the reading holds at most what was added since.
     Missing,
 }
 
 /// A statistic's values for one key, as they were before the observation's own addition.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Reading {
-    /// How far it can be trusted.
+    /// The quality: how far it can be trusted.
     pub quality: Quality,
     /// The key's first event.
     pub first: Option<Time>,
@@ -557,7 +591,7 @@ impl Reading {
         Reading { quality, first, last, fresh, counters, sums: Sums::from_slice(sums) }
     }
 
-    /// How many counters each window has.
+    /// Returns the number of counters that each window has.
     pub fn counters(&self) -> u8 {
         self.counters
     }
@@ -604,13 +638,13 @@ pub struct Timeline {
 pub struct Bucket {
     /// Where it starts.
     pub start: Time,
-    /// How long it is.
+    /// Its width in time.
     pub width: Span,
-    /// What was counted, by counter.
+    /// The counts, by counter.
     pub counts: Vec<u64>,
 }
 
-/// What a ledger holds and has done since it was opened.
+/// Figures of what a ledger holds and has done since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// Cells in memory.
@@ -623,7 +657,7 @@ pub struct Census {
     pub keys: u64,
     /// The part of the memory that is the directory.
     pub directory_bytes: u64,
-    /// How much the directory may be; 0 if it has no bound of its own. A new key is only estimated then, until it was seen a few
+    /// The most that the directory may be; 0 if it has no bound of its own. A new key is only estimated then, until it was seen a few
     /// times and one that was there has expired. An eighth more is kept for keys of limits and labels.
     pub directory_max_bytes: u64,
     /// Observations of keys that found no place in the directory, and were estimated.
@@ -661,12 +695,12 @@ pub enum LedgerError {
         /// Of which kind.
         kind: Kind,
     },
-    /// What is to be added does not fit the kind's statistic.
+    /// The addition does not fit the kind's statistic.
     #[error("statistic `{statistic}`: {why}")]
     Unfit {
         /// Its name.
         statistic: String,
-        /// What does not fit.
+        /// The reason why it does not fit.
         why: String,
     },
     /// A window that the statistic cannot answer.
@@ -695,7 +729,7 @@ pub enum LedgerError {
     /// was given back to an exact limit, or set: that may have been done.
     #[error("the cluster did not answer in time: {why}")]
     Unreachable {
-        /// What came instead of an answer.
+        /// The fault that came instead of an answer.
         why: Arc<str>,
     },
     /// Its keys were made with another secret.
@@ -722,13 +756,13 @@ pub enum LedgerError {
 pub struct Figure {
     /// Its name, of lower-case letters and `_`.
     pub name: &'static str,
-    /// What it says.
+    /// The text that explains it.
     pub help: &'static str,
-    /// Whether it only ever goes up.
+    /// True if it only ever goes up.
     pub is_sum: bool,
     /// The shard that it is of, if it is of one.
     pub shard: Option<String>,
-    /// How much.
+    /// The value.
     pub value: u64,
 }
 
@@ -792,10 +826,10 @@ pub trait Ledger: Send + Sync {
     /// If poisoned, or the store's.
     fn close(&self) -> Result<(), LedgerError>;
 
-    /// What the ledger holds and has done.
+    /// Returns what the ledger holds and has done.
     fn census(&self) -> Census;
 
-    /// What only ledgers of its kind have to say of themselves.
+    /// Returns what only ledgers of its kind have to say of themselves.
     fn figures(&self) -> Vec<Figure> {
         Vec::new()
     }

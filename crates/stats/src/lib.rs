@@ -30,12 +30,12 @@ pub mod workload;
 pub use catalog::{Admit, Catalog, CatalogBuilder, CatalogError, Measure, Statistic};
 pub use cell::{Plan, Room};
 pub use embedded::{
-    Durability, DurabilityError, Embedded, Exported, Imported, Importer, MergeState, Options, Verified,
+    Ahead, Durability, DurabilityError, Embedded, Exported, Imported, Importer, MergeState, Options, Verified,
 };
 pub use hottest::Hottest;
 pub use layout::{Column, Layout, LayoutError, Shape, Tier, TierError, Track, Value, Weight};
 pub use ledger::{
     Add, Amounts, Answer, Bucket, Census, Evidence, Figure, IsOver, Ledger, LedgerError, Observation, Once,
-    Outcome, Outcomes, Quality, Reading, Readings, Request, Timeline, Told, View,
+    Origin, Outcome, Outcomes, Quality, Reading, Readings, Request, Timeline, Told, View,
 };
 pub use sketch::{Sketch, SketchOptions};

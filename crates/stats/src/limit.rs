@@ -9,34 +9,34 @@ use event::{Span, Time};
 use crate::catalog::Measure;
 use crate::layout::{Layout, LayoutError, Tier};
 
-/// What is taken from a limit whose use is counted in the sub-windows of [`Measure::limit`].
+/// A take from a limit whose use is counted in the sub-windows of [`Measure::limit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Take {
-    /// How much. Nothing is a look.
+    /// The cost. Nothing is a look.
     pub cost: u64,
     /// Most that may be used.
     pub limit: u64,
-    /// Whether what the limit refuses counts as used, too.
+    /// True if what the limit refuses counts as used, too.
     pub counts_all: bool,
-    /// Whether the oldest sub-window counts by the share of it that still lies in the window, and not in full.
+    /// True if the oldest sub-window counts by the share of it that still lies in the window, and not in full.
     pub interpolated: bool,
 }
 
 impl Take {
-    /// Whether it is within the limit, where so much is used.
+    /// Returns whether it is within the limit, where so much is used.
     #[inline]
     pub fn is_within(&self, used: u64) -> bool {
         used.saturating_add(self.cost) <= self.limit
     }
 
-    /// What a key has used afterwards.
+    /// Returns what a key has used afterwards.
     #[inline]
     pub fn after(&self, used: u64) -> u64 {
         if self.counts_all || self.is_within(used) { used.saturating_add(self.cost) } else { used }
     }
 }
 
-/// What a reading of [`Measure::limit`] says is used: its sum over the window, with the oldest sub-window in full.
+/// Returns what a reading of [`Measure::limit`] says is used: its sum over the window, with the oldest sub-window in full.
 /// Interpolated, only the share of the oldest that still lies in the window counts, rounded up.
 ///
 /// `whole` is the sum over the window, `newer` that over all sub-windows but the oldest, `now` what they are as of, and
@@ -52,7 +52,7 @@ pub fn interpolated(whole: u64, newer: u64, now: Time, window: Span, width: Span
 }
 
 impl Measure {
-    /// What a limit over a sliding window keeps of a key: how much was used in each of so many sub-windows, and how much
+    /// Returns what a limit over a sliding window keeps of a key: how much was used in each of so many sub-windows, and how much
     /// of that was given back. Readings are over the window, and over all of its sub-windows but the oldest; where
     /// there is one sub-window only, over the window alone.
     ///
@@ -68,7 +68,7 @@ impl Measure {
         Layout::new(counters, &[tier], windows, None).map(Measure::Windows)
     }
 
-    /// Whether takes are taken from it.
+    /// Returns whether takes are taken from it.
     pub fn is_limit(&self) -> bool {
         *self == Measure::Gcra || self.limit_windows().is_some()
     }
@@ -84,31 +84,31 @@ impl Measure {
     }
 }
 
-/// What happens to the bucket of a [`Measure::Gcra`]. Lengths of time are in nanoseconds.
+/// A change of the bucket of a [`Measure::Gcra`]. Lengths of time are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// Takes: the moment moves by `cost`, if it is then at most `burst` ahead of now.
     Take {
-        /// How far it moves: the interval between two cells at the limit's rate, times how many are taken.
+        /// The distance that it moves: the interval between two cells at the limit's rate, times how many are taken.
         cost: i64,
-        /// How far ahead it may be: the interval times how many may come at once.
+        /// The distance that it may be ahead: the interval times how many may come at once.
         burst: i64,
-        /// Whether a refused take counts: it fills the bucket. The key then has to wait one interval from now.
+        /// True if a refused take counts: it fills the bucket. The key then has to wait one interval from now.
         counts_all: bool,
     },
     /// Gives back: the moment moves back so far, but not behind now.
     Back {
-        /// How far.
+        /// The distance.
         cost: i64,
     },
     /// Puts the moment so far ahead of now. Zero is an empty bucket, that is one from which nothing was taken.
     Set {
-        /// How far.
+        /// The distance.
         ahead: i64,
     },
     /// Moves the moment, wherever it then is.
     Add {
-        /// How far.
+        /// The distance.
         cost: i64,
     },
 }
@@ -141,7 +141,7 @@ impl Flow {
         }
     }
 
-    /// Whether a take is within its limit; true for the others.
+    /// Returns whether a take is within its limit; true for the others.
     #[inline]
     pub fn is_within(&self, moment: Option<i64>, now: Time) -> bool {
         match *self {

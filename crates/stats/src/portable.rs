@@ -23,7 +23,7 @@ pub use crate::definition::Definition;
 pub struct Portable {
     /// Whose it is. Of a pair's cell the shingle is the pair's.
     pub key: Key,
-    /// Whether it is the mark of a pair: an owner and a value of an exact distinct count.
+    /// True if it is the mark of a pair: an owner and a value of an exact distinct count.
     pub pair: bool,
     /// Index of its definition among those that it came with.
     pub definition: usize,
@@ -31,11 +31,11 @@ pub struct Portable {
     pub first: Time,
     /// Last event.
     pub last: Time,
-    /// What was counted.
+    /// The counts.
     pub content: Content,
 }
 
-/// What a cell holds beside its times.
+/// The content of a cell beside its times.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// Of counters over windows, exact distinct counts, their pairs, and marks of requests: as in a

@@ -81,7 +81,7 @@ const HEADER_WORDS: usize = 5;
 /// [`Shard::since`] of one that hears its first time next.
 const NOT_YET: i64 = i64::MAX;
 
-/// How a [`Sketch`] is made.
+/// Options of a [`Sketch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SketchOptions {
     /// Shares with a lock of their own each; at least 1.
@@ -89,7 +89,7 @@ pub struct SketchOptions {
     /// Memory for counters, both generations together. It is rounded down to whole lines, and up to one of 128 bytes
     /// a shard; [`Sketch::bytes_for`] says how much some keys need.
     pub bytes: usize,
-    /// How long a generation lives. A key that is sighted often enough within half of it is always admitted, what was
+    /// The life of a generation. A key that is sighted often enough within half of it is always admitted, what was
     /// sighted longer ago than it never counts.
     pub rotate: Span,
 }
@@ -142,10 +142,13 @@ impl Sketch {
 
     /// Notes that sightings are missing: it is not complete until it has counted for half a life.
     pub fn forget(&self) {
-        self.shards.iter().for_each(|shard| shard.since.store(NOT_YET, Relaxed));
+        for Shard { since, has_changed, .. } in &self.shards {
+            since.store(NOT_YET, Relaxed);
+            has_changed.store(true, Relaxed);
+        }
     }
 
-    /// Whether a shard has all sightings of half a life before then.
+    /// Returns whether a shard has all sightings of half a life before then.
     pub fn is_complete(&self, shard: usize, now: Time) -> bool {
         let since = self.shards[shard.min(self.shards.len() - 1)].since.load(Relaxed);
         since != NOT_YET && now.0.saturating_sub(since) >= self.half

@@ -7,19 +7,19 @@ use crate::random::Random;
 pub enum Distribution {
     /// Each of so many keys as often as any other.
     Uniform {
-        /// How many.
+        /// The number of keys.
         keys: u64,
     },
     /// The key of rank `r` is drawn in proportion to `r^-exponent`.
     Zipf {
-        /// How many.
+        /// The number of keys.
         keys: u64,
         /// At least 0, which is uniform; words and senders have about 1.
         exponent: f64,
     },
     /// One key has a share of all draws, the others are uniform.
     Hot {
-        /// How many, the hot one included.
+        /// The number of keys, the hot one included.
         keys: u64,
         /// In [0, 1].
         share: f64,

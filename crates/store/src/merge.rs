@@ -15,7 +15,7 @@
 use std::collections::HashSet;
 
 use crate::index::TABLES;
-use crate::log::{Log, Position, RecordKey, SegmentUsage, StoreError, Visit, micros, minutes_up};
+use crate::log::{Log, Position, Record, RecordKey, SegmentUsage, StoreError, Visit, micros, minutes_up};
 use crate::shard::{Found, Hash, SHARDS, class_bytes, value_class};
 use crate::store::{Meaning, Store};
 
@@ -131,6 +131,13 @@ impl Store {
             return victims.iter().map(|victim| victim.slot).collect();
         }
         let mut cold = HashSet::new();
+        self.renew_each(victims, &mut |at| _ = cold.insert(at.slot()));
+        cold
+    }
+
+    /// Has the next flush write all cells whose image is in one of the segments; `cold` gets the images there of keys without a
+    /// cell.
+    pub(crate) fn renew_each(&self, victims: &[SegmentUsage], cold: &mut dyn FnMut(Position)) {
         let meant = |position: Position| victims.iter().any(|victim| victim.slot == position.slot());
         for number in 0..SHARDS {
             for table in 0..TABLES {
@@ -139,10 +146,9 @@ impl Store {
                 let run = self.run();
                 let mut keys = run.shard(number);
                 let epoch = keys.epoch();
-                keys.shard_mut().renew_all(table, &meant, &mut |at| _ = cold.insert(at.slot()), epoch);
+                keys.shard_mut().renew_all(table, &meant, &mut |at| cold(at), epoch);
             }
         }
-        cold
     }
 
     /// The sealed segment with the largest share of bytes that are dead or have expired, if the files are too long by now: for a merge that has
@@ -190,7 +196,7 @@ struct Image {
 }
 
 /// Copies what is live out of a segment.
-struct Copy<'a> {
+pub(crate) struct Copy<'a> {
     store: &'a Store,
     log: &'a Log,
     /// Images that expire earlier are not copied.
@@ -205,7 +211,7 @@ struct Copy<'a> {
 }
 
 impl<'a> Copy<'a> {
-    fn new(store: &'a Store, log: &'a Log, floor: i64, merged: &'a mut Merged) -> Copy<'a> {
+    pub(crate) fn new(store: &'a Store, log: &'a Log, floor: i64, merged: &'a mut Merged) -> Copy<'a> {
         Copy {
             store,
             log,
@@ -219,7 +225,7 @@ impl<'a> Copy<'a> {
     }
 
     /// Copies a whole segment; false if some of it cannot be read.
-    fn all(&mut self, slot: u16) -> Result<bool, StoreError> {
+    pub(crate) fn all(&mut self, slot: u16) -> Result<bool, StoreError> {
         let mut failed = None;
         let log = self.log;
         let losses = log.scan(slot, &mut |seen, words| {
@@ -233,6 +239,25 @@ impl<'a> Copy<'a> {
         self.sift()?;
         self.write()?;
         Ok(losses.is_empty())
+    }
+
+    /// Copies an image that was read by itself, if it is still the newest of its key. The rest is written with
+    /// [`Copy::write`].
+    pub(crate) fn one(&mut self, at: Position, record: &Record) -> Result<(), StoreError> {
+        let RecordKey { space, kind, shingle } = record.key;
+        let (shard, hash) = Hash::of(space, kind, shingle);
+        let start = self.live_words.len();
+        self.live_words.extend_from_slice(&record.words);
+        self.live.push(Image {
+            shard,
+            hash,
+            at,
+            key: record.key,
+            tag: record.tag,
+            expires_minutes: record.expires_minutes,
+            words: start..self.live_words.len(),
+        });
+        if self.live_words.len() * 8 + self.live.len() * 24 > COPY_BYTES { self.write() } else { Ok(()) }
     }
 
     fn see(&mut self, seen: &Visit, words: &[u64]) -> Result<(), StoreError> {
@@ -299,7 +324,7 @@ impl<'a> Copy<'a> {
     }
 
     /// Writes what is live.
-    fn write(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn write(&mut self) -> Result<(), StoreError> {
         let mut writer = self.log.begin()?;
         {
             // A newer image may have been written since this one was read, and in the log the last one counts.
@@ -333,7 +358,7 @@ impl<'a> Copy<'a> {
 
 impl crate::store::Keys<'_> {
     /// Lets go of a cold key, if its image is the one at `position`.
-    fn forget_cold(&mut self, hash: Hash, position: Position) {
+    pub(crate) fn forget_cold(&mut self, hash: Hash, position: Position) {
         let class = self.shard_mut().forget_cold(hash, position);
         self.account(class.map(|class| (position, -class_bytes(class))));
     }

@@ -5,7 +5,7 @@
 use anstyle::Style;
 use event::Span;
 use indicatif::HumanCount;
-use server::api::{Explanation, KeyReading, Reason, Tier, Timeline, Top};
+use server::api::{Explanation, KeyReading, Missing, Reason, Tier, Timeline, Top};
 
 use crate::console::{BOLD, Cell, DIM, Output, Table, colour, cut, width};
 use crate::exit::Failure;
@@ -122,18 +122,40 @@ pub(crate) fn closest(out: &mut Output, explained: &Explanation) -> Result<(), F
             close.score,
             cut(&close.name, room)
         ))?;
-        for missing in &close.missing {
-            let was = match missing.was {
-                Some(true) => "true",
-                Some(false) => "false",
-                None => "missing",
-            };
-            let part = cut(&missing.part, room.saturating_sub(12));
-            out.line(format_args!("           {was}: {part}"))?;
-        }
+        missing(out, &close.missing, room)?;
         if !close.detail.is_empty() {
             out.line(format_args!("           {DIM}{}{DIM:#}", cut(&close.detail, room)))?;
         }
+    }
+    out.line("")
+}
+
+/// The parts of a condition that did not hold.
+fn missing(out: &mut Output, parts: &[Missing], room: usize) -> Result<(), Failure> {
+    for missing in parts {
+        let was = match missing.was {
+            Some(true) => "true",
+            Some(false) => "false",
+            None => "missing",
+        };
+        let part = cut(&missing.part, room.saturating_sub(12));
+        out.line(format_args!("           {was}: {part}"))?;
+    }
+    Ok(())
+}
+
+/// The limits that did not apply to the event, and why.
+pub(crate) fn limits(out: &mut Output, explained: &Explanation) -> Result<(), Failure> {
+    let mut idle = explained.limits.iter().filter(|limit| !limit.applied).peekable();
+    if idle.peek().is_none() {
+        return Ok(());
+    }
+    out.line(format_args!("{BOLD}limits{BOLD:#} that this event took nothing from"))?;
+    let room = width().saturating_sub(12);
+    for limit in idle {
+        let when = cut(&limit.when, room.saturating_sub(limit.limit.chars().count() + 7));
+        out.line(format_args!("  {BOLD}{}{BOLD:#}  {DIM}when {when}{DIM:#}", limit.limit))?;
+        missing(out, &limit.missing, room)?;
     }
     out.line("")
 }

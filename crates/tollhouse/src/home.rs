@@ -8,7 +8,7 @@ use std::time::Duration;
 use cluster::remote::{self, Partitions};
 use cluster::wire::{Tls, Wire};
 use cluster::{Cluster, Export, Threads, Transfer, Transferred};
-use engine::{ClusterPlan, Directory, Engine, GivesCell, Home, OpenError, Plan, PortableError};
+use engine::{ClusterPlan, Directory, Engine, GivesCell, Home, Impact, OpenError, Plan, PortableError};
 use event::{Shingle, Span};
 use stats::portable::Definition;
 use stats::{Exported, LedgerError};
@@ -29,10 +29,17 @@ pub(crate) fn open(directory: &Directory, plan: Plan) -> Result<Engine, OpenErro
     if plan.node.cluster.is_none() {
         return Engine::open(directory, plan);
     }
-    Engine::open_over(directory, plan, |plan| match &plan.node.cluster {
-        Some(settings) => Ok(Home::Elsewhere(Box::new(node(directory, plan, settings)?))),
+    let mut damage = None;
+    let engine = Engine::open_over(directory, plan, |plan| match &plan.node.cluster {
+        Some(settings) => {
+            let node = node(directory, plan, settings)?;
+            damage = node.damage();
+            Ok(Home::Elsewhere(Box::new(node)))
+        }
         None => Err(OpenError::Cluster("what was posted takes the cluster away".to_owned())),
-    })
+    })?;
+    engine.health().set("cluster-journal-damaged", Impact::Degraded, damage);
+    Ok(engine)
 }
 
 fn node(directory: &Directory, plan: &Plan, of: &ClusterPlan) -> Result<Cluster, OpenError> {

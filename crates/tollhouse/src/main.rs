@@ -13,6 +13,7 @@ mod exit;
 mod home;
 mod input;
 mod interrupt;
+mod losses;
 mod memory;
 mod options;
 mod ordered;

@@ -102,26 +102,31 @@ impl EngineOptions {
         Ok(Plan::compile(&Config::load(&config, &self.overrides()))?)
     }
 
-    /// The engine of the data directory, which must be named.
-    pub(crate) fn open_engine(&self) -> Result<Engine, Failure> {
+    /// The engine of the data directory, which must be named. `instead` says what can be done where a server runs on it.
+    pub(crate) fn open_engine(&self, instead: &str) -> Result<Engine, Failure> {
         let directory = self.directory()?;
         let plan = self.plan(&directory)?;
-        home::open(&directory, plan).map_err(|error| opening(error, &directory))
+        home::open(&directory, plan).map_err(|error| stopped(&error, instead))
     }
 
-    /// The engine of the data directory, which must be named, for a command that ends by itself.
-    pub(crate) fn open(&self) -> Result<Local, Failure> {
-        self.open_engine().map(Local::new)
+    /// The same for a command that ends by itself.
+    pub(crate) fn open(&self, instead: &str) -> Result<Local, Failure> {
+        self.open_engine(instead).map(Local::new)
     }
 
     /// The engine of the data directory if one is named, else one in memory that works by the configuration file or
     /// by this preset, and keeps nothing.
-    pub(crate) fn open_or_ephemeral(&self, preset: Option<&Preset>, default: &str) -> Result<Local, Failure> {
+    pub(crate) fn open_or_ephemeral(
+        &self,
+        preset: Option<&Preset>,
+        default: &str,
+        instead: &str,
+    ) -> Result<Local, Failure> {
         if let (Some(_), Some(_)) = (preset, self.data.as_ref().or(self.config.as_ref())) {
             return Err(Failure::new("--preset is for an engine in memory: leave out --data and --config"));
         }
         if preset.is_none() && self.data().is_some() {
-            return self.open();
+            return self.open(instead);
         }
         let config = match &self.config {
             Some(path) => Config::load(path, &self.overrides()),
@@ -243,7 +248,10 @@ pub(crate) fn is_locked(error: &OpenError) -> bool {
     matches!(error, OpenError::Device(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// Why a data directory cannot be worked on for a command that no server can do, with what to do.
+/// What to do instead of working on the data directory of a server, for commands that have [`ServerOptions`].
+pub(crate) const ASK_THE_SERVER: &str = "ask it: give --server URL instead of --data";
+
+/// Why a data directory cannot be worked on, with what to do.
 pub(crate) fn stopped(error: &OpenError, instead: &str) -> Failure {
     let failure = Failure::new(error);
     if is_locked(error) {
@@ -251,18 +259,6 @@ pub(crate) fn stopped(error: &OpenError, instead: &str) -> Failure {
     } else {
         failure
     }
-}
-
-/// Why a data directory's engine cannot be opened, with what to do.
-fn opening(error: OpenError, directory: &Directory) -> Failure {
-    let failure = Failure::new(&error);
-    if !is_locked(&error) {
-        return failure;
-    }
-    failure.help(format!(
-        "a server that runs on {} answers the same: give --server URL instead of --data",
-        directory.path().display()
-    ))
 }
 
 /// Name service, and what it runs on.
@@ -345,7 +341,7 @@ impl Local {
         let upkeep = self
             .engine
             .latest_arrival()
-            .map_or(Ok(()), |latest| self.engine.maintain(Some(latest.min(now()))));
+            .map_or(Ok(()), |latest| self.engine.maintain_replayed(latest.min(now())));
         self.engine.close().and(upkeep)
     }
 }
@@ -373,7 +369,7 @@ impl Backend {
     pub(crate) fn open(engine: &EngineOptions, server: &ServerOptions) -> Result<Backend, Failure> {
         match server.client()? {
             Some(client) => Ok(Backend::Remote(client)),
-            None => engine.open().map(Backend::Local),
+            None => engine.open(ASK_THE_SERVER).map(Backend::Local),
         }
     }
 }

@@ -33,39 +33,83 @@ use crate::lock;
 use crate::surroundings::Surroundings;
 
 const PREFIX: &str = "wal-";
-const IDENTITY: &str = "node";
+/// The files of a node's name: the second says what the first does.
+const IDENTITIES: [&str; 2] = ["node", "node.copy"];
+/// What the name of a damaged file ends in that is kept.
+const DAMAGED: &str = "damaged";
 
-/// Who a node is for the cluster: the name under which a partition remembers its last batch. Made once, and kept in the
-/// directory of the journal; a directory that is lost makes another node.
+/// Who a node is for the cluster: the name under which a partition remembers its last batch. Made once, and kept twice in the
+/// directory of the journal; a directory that is lost makes another node, and so do two damaged files where nothing waits to
+/// be sent.
 ///
 /// # Errors
 /// The device's; [`io::ErrorKind::InvalidData`] if what is there is damaged.
 pub fn identity(device: &dyn Device) -> io::Result<[u8; 16]> {
     let names = device.list()?;
-    if names.iter().any(|name| name == IDENTITY) {
-        let bytes = read(&*device.open(IDENTITY)?)?;
-        if let Some((id, sum)) = bytes.split_first_chunk::<16>()
-            && *sum == crc32fast::hash(id).to_le_bytes()
-        {
-            return Ok(*id);
+    let (mut found, mut unsound) = (None, Vec::new());
+    for name in IDENTITIES {
+        match names.iter().any(|other| other == name).then(|| read(&*device.open(name)?)).transpose()? {
+            Some(bytes) => match decode_identity(&bytes) {
+                Some(id) => found = found.or(Some(id)),
+                None => unsound.push((name, Some(bytes))),
+            },
+            None => unsound.push((name, None)),
         }
-        // Without a journal there is nothing that the old name would be needed for.
-        if names.iter().any(|name| name.starts_with(PREFIX)) {
-            let why = format!(
-                "`{IDENTITY}` is damaged: remove the journal's directory, which loses what was not sent"
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-        }
-        device.remove(IDENTITY)?;
     }
-    let mut id = [0; 16];
-    getrandom::fill(&mut id).map_err(|error| io::Error::other(error.to_string()))?;
-    let blob = device.create(IDENTITY)?;
-    blob.append(&id)?;
-    blob.append(&crc32fast::hash(&id).to_le_bytes())?;
-    blob.sync()?;
-    device.sync_names()?;
+    let is_damaged = unsound.iter().any(|(_, bytes)| bytes.is_some());
+    let id = match found {
+        Some(id) => id,
+        None => {
+            if is_damaged && is_pending(device, &names)? {
+                let [one, other] = IDENTITIES;
+                let why = format!(
+                    "the name of this node is damaged (`{one}` and `{other}`), and the journal beside has additions that \
+                     may not have been sent: put `{one}` back from a backup; or move the directory away, which loses them"
+                );
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            }
+            let mut id = [0; 16];
+            getrandom::fill(&mut id).map_err(|error| io::Error::other(error.to_string()))?;
+            id
+        }
+    };
+    let bytes = [&id[..], &crc32fast::hash(&id).to_le_bytes()].concat();
+    for (name, damaged) in unsound {
+        if let Some(damaged) = damaged {
+            tracing::error!(name, "the name of this node was damaged, is kept beside, and is written anew");
+            keep(device, name, &damaged)?;
+        }
+        device.replace(name, &bytes)?;
+    }
     Ok(id)
+}
+
+fn decode_identity(bytes: &[u8]) -> Option<[u8; 16]> {
+    let (id, sum) = bytes.split_first_chunk::<16>()?;
+    (*sum == crc32fast::hash(id).to_le_bytes()).then_some(*id)
+}
+
+/// Whether the journal has anything that the cluster may not have.
+fn is_pending(device: &dyn Device, names: &[String]) -> io::Result<bool> {
+    let mut numbers: Vec<u64> = names.iter().filter_map(|name| number(name)).collect();
+    numbers.sort_unstable();
+    let is_pending = |record: &Record| match record {
+        Record::Intent(..) => true,
+        Record::Addition { added, .. } => !added.is_empty(),
+        _ => false,
+    };
+    let segments = sound(device, &numbers)?;
+    Ok(segments.iter().any(|(_, records)| records.damaged > 0 || records.list.iter().any(is_pending)))
+}
+
+/// Keeps a damaged file's bytes under another name, the first that is free; returns the name.
+fn keep(device: &dyn Device, name: &str, bytes: &[u8]) -> io::Result<String> {
+    let names = device.list()?;
+    let numbered = (2..).map(|number| format!("{name}.{number}.{DAMAGED}"));
+    let mut free = std::iter::once(format!("{name}.{DAMAGED}")).chain(numbered);
+    let kept = free.find(|name| !names.contains(name)).unwrap_or_default();
+    device.replace(&kept, bytes)?;
+    Ok(kept)
 }
 
 pub(crate) struct Options {
@@ -83,6 +127,37 @@ pub(crate) struct Journal {
     file: Mutex<Option<(u64, Box<dyn Blob>)>>,
     /// Notified when something was written, or cannot be.
     progress: Event,
+    losses: Losses,
+}
+
+/// What was not found as it was written when the journal was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Losses {
+    /// Numbers of segments that should be there: the first and the last of each gap.
+    pub(crate) missing: Vec<(u64, u64)>,
+    /// Segments of which bytes cannot be read, by name; how many, and the file in which the whole is kept.
+    pub(crate) damaged: Vec<(String, u64, String)>,
+}
+
+impl Losses {
+    /// What is lost in a sentence, unless nothing is.
+    pub(crate) fn sentence(&self) -> Option<String> {
+        let missing = self.missing.iter().map(|(first, last)| match last - first {
+            0 => format!("{} is missing", name(*first)),
+            more => format!("{} and {more} after it are missing", name(*first)),
+        });
+        let damaged = self.damaged.iter().map(|(name, bytes, kept)| {
+            format!("{bytes} bytes of {name} cannot be read, and the file is kept as {kept}")
+        });
+        let all: Vec<String> = missing.chain(damaged).collect();
+        (!all.is_empty()).then(|| {
+            format!(
+                "the journal of what goes to the cluster is not as it was written: {}; what was in there and had not been sent \
+                 is lost, all else is sent",
+                all.join("; ")
+            )
+        })
+    }
 }
 
 #[derive(Default)]
@@ -127,10 +202,20 @@ impl Journal {
         let mut state = State { latest: vec![0; options.partitions], ..State::default() };
         let mut numbers: Vec<u64> = device.list()?.iter().filter_map(|name| number(name)).collect();
         numbers.sort_unstable();
-        for pair in numbers.windows(2).filter(|pair| pair[1] != pair[0] + 1) {
-            tracing::error!(from = pair[0] + 1, to = pair[1] - 1, "segments of the journal are missing");
-        }
+        let mut losses = Losses::default();
         for (number, records) in sound(&*device, &numbers)? {
+            if let Some(last) = state.segments.last().filter(|last| last.number + 1 < number) {
+                losses.missing.push((last.number + 1, number - 1));
+            }
+            if records.damaged > 0 {
+                let name = name(number);
+                let bytes = read(&*device.open(&name)?)?;
+                let kept = match kept_before(&*device, &name, &bytes)? {
+                    Some(kept) => kept,
+                    None => keep(&*device, &name, &bytes)?,
+                };
+                losses.damaged.push((name, records.damaged, kept));
+            }
             let mut segment = Segment { number, bytes: records.bytes, ..Segment::default() };
             for record in records.list {
                 state.note(&mut segment, &record);
@@ -152,9 +237,15 @@ impl Journal {
             state: Mutex::new(state),
             file: Mutex::default(),
             progress: Event::new(),
+            losses,
         };
         lock(&journal.state).begin(next);
         Ok(journal)
+    }
+
+    /// What was not as it was written.
+    pub(crate) fn losses(&self) -> &Losses {
+        &self.losses
     }
 
     /// The latest batch of each partition that a record has named.
@@ -540,16 +631,17 @@ fn read(blob: &dyn Blob) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The sound records of a segment, and the bytes of its file.
+/// The sound records of a segment, the bytes of its file, and of those that cannot be read though a sound record follows.
 struct Records {
     list: Vec<Record>,
     bytes: u64,
+    damaged: u64,
 }
 
 /// The records of a segment. What is not sound costs itself alone.
 fn records(bytes: &[u8]) -> Records {
     let mut list = Vec::new();
-    let (mut damaged, mut torn) = (0, 0);
+    let (mut damaged, mut torn) = (0_usize, 0);
     let mut rest = bytes.strip_prefix(MAGIC).unwrap_or(bytes);
     while !rest.is_empty() {
         let length = match unframe(rest) {
@@ -575,13 +667,31 @@ fn records(bytes: &[u8]) -> Records {
             "a segment of the journal is damaged, and what was in there is lost"
         );
     }
-    Records { list, bytes: bytes.len() as u64 }
+    Records { list, bytes: bytes.len() as u64, damaged: damaged as u64 }
 }
 
 /// What a segment's bytes are read as, for fuzzing: how many records.
 #[doc(hidden)]
 pub fn count_records(bytes: &[u8]) -> usize {
     records(bytes).list.len()
+}
+
+/// The format that a segment says it has, if it is one of Tollhouse and not this one's. A flipped bit looks like that, too, but
+/// then there are records.
+fn other_format(bytes: &[u8]) -> Option<&str> {
+    let format = std::str::from_utf8(bytes.get(..MAGIC.len())?).ok()?;
+    let is_one = format.strip_prefix("thwal")?.bytes().all(|byte| byte.is_ascii_digit());
+    (is_one && format.as_bytes() != MAGIC).then_some(format)
+}
+
+/// The file that has a damaged segment's bytes already, from an earlier start.
+fn kept_before(device: &dyn Device, name: &str, bytes: &[u8]) -> io::Result<Option<String>> {
+    for kept in device.list()?.into_iter().filter(|kept| kept.starts_with(name) && kept.ends_with(DAMAGED)) {
+        if read(&*device.open(&kept)?)? == bytes {
+            return Ok(Some(kept));
+        }
+    }
+    Ok(None)
 }
 
 /// The segments of these numbers, from the last checkpoint on. One that was removed meanwhile is none.
@@ -592,7 +702,17 @@ fn sound(device: &dyn Device, numbers: &[u64]) -> io::Result<Vec<(u64, Records)>
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             blob => blob?,
         };
-        let records = records(&read(&*blob)?);
+        let bytes = read(&*blob)?;
+        let records = records(&bytes);
+        if let Some(format) = other_format(&bytes).filter(|_| records.list.is_empty()) {
+            let why = format!(
+                "`{}` was written by another release (format {format}, this one reads {}): start that release, let it send \
+                 what waits, stop it, and move the `wal-` files away",
+                name(*number),
+                String::from_utf8_lossy(MAGIC)
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
         if records.list.contains(&Record::Checkpoint) {
             segments.clear();
         }

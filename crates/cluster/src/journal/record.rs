@@ -17,7 +17,7 @@
 use event::{Key, Kind, Shingle, Space, Time};
 use stats::bytes::{Reader, push_varint, push_zigzag};
 use stats::limit::{Flow, Take};
-use stats::{Add, Amounts, Evidence, Observation, Once, Request, Shape};
+use stats::{Add, Amounts, Evidence, Observation, Once, Origin, Request, Shape};
 
 use crate::cache::CellId;
 use crate::delta::Op;
@@ -359,7 +359,7 @@ fn push_request(bytes: &mut Vec<u8>, request: &Request) {
         match add {
             Add::Nothing => bytes.push(0),
             Add::Counters(amounts) => {
-                bytes.push(1);
+                bytes.push(if request.origin == Origin::Report { 9 } else { 1 });
                 push_amounts(bytes, amounts);
             }
             Add::Value(value) => {
@@ -399,7 +399,7 @@ fn push_request(bytes: &mut Vec<u8>, request: &Request) {
 
 fn request(reader: &mut Reader<'_>) -> Option<Request> {
     let once = Some(Once { key: key(reader)?, time: Time(reader.zigzag()?) });
-    let mut observations = Vec::new();
+    let (mut observations, mut origin) = (Vec::new(), Origin::Event);
     while !reader.0.is_empty() {
         let (key, time) = (key(reader)?, Time(reader.zigzag()?));
         let [tag] = reader.array()?;
@@ -417,11 +417,15 @@ fn request(reader: &mut Reader<'_>) -> Option<Request> {
             6 => Add::Flow(flow(reader)?),
             7 => Add::Distinct { pair: Shingle(u64::from_le_bytes(reader.array()?)) },
             8 => Add::Lower(reader.zigzag()?),
+            9 => {
+                origin = Origin::Report;
+                Add::Counters(amounts(reader)?)
+            }
             _ => return None,
         };
         observations.push(Observation { key, time, add });
     }
-    Some(Request { once, observations })
+    Some(Request { once, origin, observations })
 }
 
 #[cfg(test)]
@@ -495,7 +499,7 @@ mod tests {
             add,
         });
         let request = (key(), any::<i64>(), vec(observation, 0..4)).prop_map(|(key, time, observations)| {
-            Request { once: Some(Once { key, time: Time(time) }), observations }
+            Request { once: Some(Once { key, time: Time(time) }), observations, ..Request::default() }
         });
         let added = (any::<(u16, u64, u16, u16, u64, u32)>(), op()).prop_map(
             |((partition, number, space, kind, shingle, form), op)| Added {

@@ -251,7 +251,7 @@ enum Heard {
 }
 
 fn ask_node(node: &Node, observation: Observation) -> Result<(Quality, u64), LedgerError> {
-    let requests = [Request { once: None, observations: vec![observation] }];
+    let requests = [Request { observations: vec![observation], ..Request::default() }];
     let outcomes = pollster::block_on(node.observe(&requests))?;
     let view = outcomes.all().next().unwrap();
     Ok((view.quality(), view.sum(0, 0)))
@@ -448,7 +448,7 @@ fn no_fault_lets_more_through() {
                 let key = if number == 3 { key(LIMIT, 1000) } else { user };
                 Observation { key, time: at(1000), add: Add::Take(one()) }
             });
-            let requests = [Request { once: None, observations: taken.collect() }];
+            let requests = [Request { observations: taken.collect(), ..Request::default() }];
             let asked = async move { node.observe(&requests).await };
             let outcomes = simulated.run(0, Duration::from_secs(9), asked).expect("an answer").unwrap();
             for view in outcomes.all().take(3) {
@@ -484,8 +484,8 @@ fn nodes_for_which_it_is_not_exact_see_what_is_taken() {
     let ask = |node: &Arc<Node>, add: Add| {
         let node = node.clone();
         let requests = [Request {
-            once: None,
             observations: vec![Observation { key: key(LIMIT, 5), time: at(1000), add }],
+            ..Request::default()
         }];
         let asked = async move { node.observe(&requests).await };
         let outcomes = simulated.run(0, Duration::from_secs(9), asked).expect("an answer").unwrap();
@@ -513,8 +513,10 @@ fn what_was_not_heard_is_missing_and_not_made_up_for() {
     let user = Key { space: Space(SPACE.0), kind: LIMIT, shingle: Shingle(7) };
     let ask = |add: Add| {
         let node = node.clone();
-        let requests =
-            [Request { once: None, observations: vec![Observation { key: user, time: at(1000), add }] }];
+        let requests = [Request {
+            observations: vec![Observation { key: user, time: at(1000), add }],
+            ..Request::default()
+        }];
         let asked = async move { node.observe(&requests).await };
         let outcomes = simulated.run(0, Duration::from_secs(9), asked).expect("an answer");
         outcomes.map(|outcomes| outcomes.all().next().map(|view| (view.quality(), view.sum(0, 0))).unwrap())

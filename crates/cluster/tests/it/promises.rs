@@ -65,7 +65,8 @@ impl World {
     fn ask(&self, node: &Arc<Cluster>, observation: Observation) -> Result<Outcome, LedgerError> {
         let node = node.clone();
         let asked = async move {
-            let outcomes = node.observe(&[Request { once: None, observations: vec![observation] }]).await?;
+            let outcomes =
+                node.observe(&[Request { observations: vec![observation], ..Request::default() }]).await?;
             Ok(outcomes.outcomes().next().unwrap())
         };
         self.simulated.run(0, SECOND, asked).expect("an answer")
@@ -262,7 +263,7 @@ fn images_keep_to_their_budget_and_additions_stay() {
     let keys = |round: u64| (0..400).map(move |number| key(DAY, round * 1000 + number));
     for round in 0..10 {
         let observations = keys(round).map(|key| add(key, at(1000), [(0, 1)])).collect();
-        let (node, request) = (node.clone(), Request { once: None, observations });
+        let (node, request) = (node.clone(), Request { observations, ..Request::default() });
         let outcomes = world.simulated.run(0, SECOND, async move { node.observe(&[request]).await }).unwrap();
         let outcomes: Vec<Outcome> = outcomes.unwrap().outcomes().collect();
         assert!(outcomes[0].readings.iter().all(|reading| reading.quality == Quality::Exact));

@@ -187,7 +187,7 @@ impl Simulation {
         }
         let time = event::Time::from_seconds(START);
         let once = mark.map(|mark| stats::Once { key: key(MARK, mark), time });
-        let request = Request { once, observations };
+        let request = Request { once, observations, ..Request::default() };
         {
             let mut oracle = self.oracle.lock().unwrap();
             counts.iter().for_each(|(key, amount)| oracle.counts.entry(*key).or_default().1 += amount);

@@ -8,6 +8,7 @@
 
 mod element;
 mod marks;
+mod source;
 mod style;
 
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
@@ -19,6 +20,7 @@ use crate::text::truncate;
 use element::{
     Attribute, Group, Name, Open, PAGE, SIZE_SEEN_MIN, Tag, is_block, is_known, is_remote, is_void, within,
 };
+use source::Source;
 use style::{Declared, Sheet};
 
 pub(crate) use marks::Marks;
@@ -113,7 +115,7 @@ pub(crate) fn read(html: &str, limits: Limits, budget: &Budget) -> Page {
     });
     emitter.naively_switch_states(true);
     // It yields something when the budget ends and, from a string, cannot fail; it only has to be driven.
-    Tokenizer::new_with_emitter(html, emitter).next();
+    Tokenizer::new_with_emitter(Source::new(html), emitter).next();
     page
 }
 

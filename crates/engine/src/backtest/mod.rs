@@ -34,7 +34,7 @@ pub struct Question {
     pub from: Option<Time>,
     /// Only events before this time.
     pub to: Option<Time>,
-    /// Feedback classes that say that an event should have been caught; all others say that it should not. If empty,
+    /// Feedback classes that say that an event should have been caught; all other judgements say that it should not. If empty,
     /// what `[reports]` says of them; where that says nothing, those of [`Question::BAD`].
     pub bad: Vec<String>,
     /// Actions that catch an event. Empty for all but `accept`.
@@ -47,12 +47,14 @@ impl Question {
 
     /// Whether a label says that an event should have been caught; `None` if it says neither.
     fn is_bad(&self, pipeline: &Pipeline, class: &str) -> Option<bool> {
-        if !self.bad.is_empty() {
-            return Some(self.bad.iter().any(|bad| bad == class));
-        }
+        let is_named = self.bad.iter().any(|bad| bad == class);
         match pipeline.reports.as_ref().filter(|reports| reports.has_sides()) {
-            Some(reports) => reports.side_of(class).map(|side| side == plan::Side::Bad),
-            None => Some(Question::BAD.contains(&class)),
+            _ if is_named => Some(true),
+            // What names neither side is no judgement, also where it was logged as one under another configuration.
+            Some(reports) => {
+                reports.side_of(class).map(|side| self.bad.is_empty() && side == plan::Side::Bad)
+            }
+            None => Some(self.bad.is_empty() && Question::BAD.contains(&class)),
         }
     }
 

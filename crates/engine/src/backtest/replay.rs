@@ -10,7 +10,7 @@ use std::sync::Arc;
 use event::{Facts, Key, Secret, Shingle, Slot, Time, Value};
 use judge::Outcome;
 use judge::catboost::Scratch;
-use stats::{Embedded, Ledger, LedgerError, Request};
+use stats::{Embedded, Ledger, LedgerError, Origin, Request};
 
 use super::known::Version;
 use super::{Backtest, Judged, Judgement, Question, Said, Tally};
@@ -246,7 +246,7 @@ impl Replay {
         let pipeline = &self.backtest.pipeline;
         let Some(keys) = self.answered.get(&decision) else { return Ok(()) };
         let observations = report::counted(pipeline, keys, counters, counts, taken_back).collect();
-        self.ledger.observe(&[Request { once: None, observations }]).await?;
+        self.ledger.observe(&[Request { once: None, origin: Origin::Report, observations }]).await?;
         Ok(())
     }
 

@@ -108,6 +108,14 @@ impl<'a> Column<'a> {
         }
     }
 
+    /// Whether a row has a value.
+    pub(crate) fn has(&self, row: usize) -> bool {
+        self.cell(row).is_some_and(|cell| match &self.cells {
+            Cells::Values(cells) => cells.get(cell).is_some_and(Option::is_some),
+            cells => cell < cells.len(),
+        })
+    }
+
     /// The value of a row.
     pub(super) fn value(&self, row: usize) -> Option<Value> {
         self.cells.value(self.cell(row)?)

@@ -208,7 +208,10 @@ impl<'a> Keyed<'a> {
             }
             let used = ends.len();
             if used == requests.len() {
-                requests.push(Request { once: None, observations: Vec::with_capacity((end - row) * width) });
+                requests.push(Request {
+                    observations: Vec::with_capacity((end - row) * width),
+                    ..Request::default()
+                });
             }
             let request = &mut requests[used];
             request.observations.clear();

@@ -16,8 +16,10 @@ mod answer;
 mod columns;
 mod keys;
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use content::budget::Cancellation;
 use event::{Event, Time, Value};
 use stats::{Durability, LedgerError, Request};
 
@@ -60,7 +62,42 @@ impl<T: Default> Pool<T> {
     }
 }
 
+/// A batch whose events were read: all that can be done without statistics.
+pub struct PreparedBatch<'a> {
+    pipeline: &'a Arc<Pipeline>,
+    batch: &'a Batch<'a>,
+    arrival: Time,
+    events: BatchEvents<'a>,
+}
+
+enum BatchEvents<'a> {
+    Columns(Box<Keyed<'a>>),
+    Rows(Vec<Prepared>),
+}
+
+impl fmt::Debug for PreparedBatch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PreparedBatch").field("rows", &self.batch.rows).finish_non_exhaustive()
+    }
+}
+
 impl Engine {
+    /// Stages 1 to 3 for all events of a batch. Pure, and so to be done on any thread. `None` if it was cancelled, which
+    /// ends the reading within milliseconds, also inside of one event.
+    pub fn prepare_batch<'a>(
+        &'a self,
+        pipeline: &'a Arc<Pipeline>,
+        batch: &'a Batch<'a>,
+        arrival: Time,
+        cancellation: &Cancellation,
+    ) -> Option<PreparedBatch<'a>> {
+        let events = match Keyed::of(pipeline, batch, arrival, &self.secret) {
+            Some(keyed) => BatchEvents::Columns(Box::new(keyed)),
+            None => BatchEvents::Rows(self.rows(pipeline, batch, arrival, cancellation)),
+        };
+        (!cancellation.is_cancelled()).then_some(PreparedBatch { pipeline, batch, arrival, events })
+    }
+
     /// Counts events without judging them, and answers what is then known of their keys, row by row. Of an event that
     /// was counted before nothing is added, and the answer says what is known.
     ///
@@ -69,21 +106,19 @@ impl Engine {
     /// # Errors
     /// If statistics cannot be had. Some of the events may have been counted: with `id`s, or an id of the batch, they
     /// can be sent again.
-    pub async fn observe_batch(
-        &self,
-        pipeline: &Arc<Pipeline>,
-        batch: &Batch<'_>,
-        arrival: Time,
-    ) -> Result<Answer, EngineError> {
-        let Some(keyed) = Keyed::of(pipeline, batch, arrival, &self.secret) else {
-            let prepared = self.rows(pipeline, batch, arrival);
-            // Rules are not asked, so what they would take from limits is not taken.
-            let (observed, failure) = observe::observe(&*self.ledger, prepared, None).await;
-            self.count_seen(pipeline, &observed);
-            return match failure {
-                None => Ok(answer::of_observed(pipeline, &observed)),
-                Some(error) => Err(error.into()),
-            };
+    pub async fn observe_batch(&self, batch: PreparedBatch<'_>) -> Result<Answer, EngineError> {
+        let PreparedBatch { pipeline, batch, arrival, events } = batch;
+        let keyed = match events {
+            BatchEvents::Columns(keyed) => keyed,
+            BatchEvents::Rows(prepared) => {
+                // Rules are not asked, so what they would take from limits is not taken.
+                let (observed, failure) = observe::observe(&*self.ledger, prepared, None).await;
+                self.count_seen(pipeline, &observed);
+                return match failure {
+                    None => Ok(answer::of_observed(pipeline, &observed)),
+                    Some(error) => Err(error.into()),
+                };
+            }
         };
         self.count_keyed(&keyed, arrival);
         let mut answers = Answers::new(pipeline, batch.rows);
@@ -120,20 +155,16 @@ impl Engine {
 
     /// Counts, judges and logs events as [`Engine::decide`] does, and answers for each row the decision and what is then
     /// known of its keys: what hangs on verdicts is not in it.
-    ///
-    /// # Errors
-    /// As [`Engine::decide`].
-    pub async fn decide_batch(
-        &self,
-        pipeline: &Arc<Pipeline>,
-        batch: &Batch<'_>,
-        arrival: Time,
-    ) -> Result<(Vec<Decision>, Answer), EngineError> {
-        let Some(keyed) = Keyed::of(pipeline, batch, arrival, &self.secret) else {
-            let mut observed = self.observe_all(self.rows(pipeline, batch, arrival)).await;
-            let answer = answer::of_observed(pipeline, &observed);
-            score::score(&mut observed);
-            return Ok((self.conclude(observed).await, answer));
+    pub async fn decide_batch(&self, batch: PreparedBatch<'_>) -> (Vec<Decision>, Answer) {
+        let PreparedBatch { pipeline, batch, arrival, events } = batch;
+        let keyed = match events {
+            BatchEvents::Columns(keyed) => keyed,
+            BatchEvents::Rows(prepared) => {
+                let mut observed = self.observe_all(prepared).await;
+                let answer = answer::of_observed(pipeline, &observed);
+                score::score(&mut observed);
+                return (self.conclude(observed).await, answer);
+            }
         };
         self.count_keyed(&keyed, arrival);
         // With `sync` each part would wait for the disk, so there is one.
@@ -154,11 +185,17 @@ impl Engine {
             decisions.extend(self.log(observed, verdicts).await);
         }
         self.carry_out(due).await;
-        Ok((decisions, answers.finish()))
+        (decisions, answers.finish())
     }
 
-    /// Each row as an event of its own.
-    fn rows(&self, pipeline: &Arc<Pipeline>, batch: &Batch<'_>, arrival: Time) -> Vec<Prepared> {
+    /// Returns each row as an event of its own; fewer once it is cancelled.
+    fn rows(
+        &self,
+        pipeline: &Arc<Pipeline>,
+        batch: &Batch<'_>,
+        arrival: Time,
+        cancellation: &Cancellation,
+    ) -> Vec<Prepared> {
         let event = |row: usize| {
             let mut event = Event::default();
             for (name, column) in &batch.columns {
@@ -179,7 +216,8 @@ impl Engine {
             }
             event
         };
-        (0..batch.rows).map(|row| self.prepare(pipeline, event(row), arrival)).collect()
+        let rows = (0..batch.rows).take_while(|_| !cancellation.is_cancelled());
+        rows.map(|row| self.key(self.read(pipeline, event(row), arrival, cancellation))).collect()
     }
 
     fn count_keyed(&self, keyed: &Keyed<'_>, arrival: Time) {

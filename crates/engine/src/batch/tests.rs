@@ -226,6 +226,18 @@ fn same(found: &Answer, expected: &Answer) {
     }
 }
 
+fn prepared<'a>(engine: &'a Engine, pipeline: &'a Arc<Pipeline>, batch: &'a Batch<'a>) -> PreparedBatch<'a> {
+    engine.prepare_batch(pipeline, batch, ARRIVAL, &Cancellation::default()).unwrap()
+}
+
+fn observed(engine: &Engine, pipeline: &Arc<Pipeline>, batch: &Batch<'_>) -> Answer {
+    pollster::block_on(engine.observe_batch(prepared(engine, pipeline, batch))).unwrap()
+}
+
+fn decided(engine: &Engine, pipeline: &Arc<Pipeline>, batch: &Batch<'_>) -> (Vec<Decision>, Answer) {
+    pollster::block_on(engine.decide_batch(prepared(engine, pipeline, batch)))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
@@ -235,7 +247,7 @@ proptest! {
         let (other, _) = self::engine("");
         let batch = Batch::of_events(events.clone());
         prop_assert!(Keyed::of(&pipeline, &batch, ARRIVAL, &engine.secret).is_some());
-        let found = pollster::block_on(engine.observe_batch(&pipeline, &batch, ARRIVAL)).unwrap();
+        let found = observed(&engine, &pipeline, &batch);
         same(&found, &one_by_one(&other, &pipeline, &events));
     }
 
@@ -247,13 +259,13 @@ proptest! {
         let (other, rows) = self::engine(by_row);
         let batch = Batch::of_events(events);
         prop_assert!(Keyed::of(&rows, &batch, ARRIVAL, &other.secret).is_none());
-        let found = pollster::block_on(engine.observe_batch(&pipeline, &batch, ARRIVAL)).unwrap();
-        same(&found, &pollster::block_on(other.observe_batch(&rows, &batch, ARRIVAL)).unwrap());
+        let found = observed(&engine, &pipeline, &batch);
+        same(&found, &observed(&other, &rows, &batch));
         // Sent again, they are judged the same, whichever way they are taken.
-        let (decided, found) = pollster::block_on(engine.decide_batch(&pipeline, &batch, ARRIVAL)).unwrap();
-        let (by_row, answer) = pollster::block_on(other.decide_batch(&rows, &batch, ARRIVAL)).unwrap();
+        let (verdicts, found) = decided(&engine, &pipeline, &batch);
+        let (by_row, answer) = decided(&other, &rows, &batch);
         same(&found, &answer);
-        for (one, other) in decided.iter().zip(&by_row) {
+        for (one, other) in verdicts.iter().zip(&by_row) {
             prop_assert_eq!((&one.verdict, &one.event_id), (&other.verdict, &other.event_id));
         }
     }
@@ -279,8 +291,7 @@ fn a_batch_sent_again_counts_once() {
     let events: Vec<Event> = (0..2000).map(|at| event(["ann", "bob"][at % 2])).collect();
     let mut batch = Batch::of_events(events);
     batch.id = Some("monday".into());
-    let send =
-        |batch: &Batch<'_>| pollster::block_on(engine.observe_batch(&pipeline, batch, ARRIVAL)).unwrap();
+    let send = |batch: &Batch<'_>| observed(&engine, &pipeline, batch);
     let first = send(&batch);
     assert_eq!(counts(&first, "user.count")[1998..], [1000, 1000]);
     assert!(first.duplicate.iter().all(|duplicate| !duplicate));
@@ -296,7 +307,7 @@ fn decisions_of_a_batch_count_once_by_row() {
     let (engine, pipeline) = engine("");
     let mut batch = Batch::of_events(vec![event("ann"), event("ann")]);
     batch.id = Some("monday".into());
-    let send = || pollster::block_on(engine.decide_batch(&pipeline, &batch, ARRIVAL)).unwrap();
+    let send = || decided(&engine, &pipeline, &batch);
     let (decisions, answer) = send();
     assert_eq!((decisions.len(), counts(&answer, "user.count")), (2, vec![1, 2]));
     let (decisions, answer) = send();
@@ -307,7 +318,23 @@ fn decisions_of_a_batch_count_once_by_row() {
 #[test]
 fn no_event_is_an_answer_without_rows() {
     let (engine, pipeline) = engine("");
-    let answer = pollster::block_on(engine.observe_batch(&pipeline, &Batch::default(), ARRIVAL)).unwrap();
+    let answer = observed(&engine, &pipeline, &Batch::default());
     assert_eq!((answer.rows, answer.duplicate.len()), (0, 0));
     assert!(answer.columns.iter().any(|column| column.name == "user.first"));
+}
+
+/// A batch that nobody waits for any more is read no further, row by row or in columns, and nothing of it is counted.
+#[test]
+fn a_cancelled_batch_is_read_no_further() {
+    let by_row = "[[kind]]\nname = \"mail\"\nnumber = 9\nof = \"user\"\nnormalise = \"address\"\n";
+    for more in ["", by_row] {
+        let (engine, pipeline) = engine(more);
+        let batch = Batch::of_events((0..1000).map(|_| event("ann")).collect());
+        let cancellation = Cancellation::new();
+        cancellation.cancel();
+        assert!(engine.prepare_batch(&pipeline, &batch, ARRIVAL, &cancellation).is_none());
+        let read = engine.metrics.fields_events.get_or_create(&label(&pipeline)).get();
+        assert_eq!(read, 0, "no event of it was read");
+        assert_eq!(counts(&observed(&engine, &pipeline, &batch), "user.count").last(), Some(&1000));
+    }
 }

@@ -6,6 +6,7 @@ use std::io::{self, BufReader, BufWriter, Write};
 
 use event::Shingle;
 use serde::Deserialize;
+use stats::Ledger;
 
 use super::portable::{How, PortableError, Source};
 use super::{Directory, io_error};
@@ -39,7 +40,8 @@ pub enum EraseError {
 
 impl Directory {
     /// Erases all that is known of pieces, by their shingles: every key of them, of whatever kind and space, and every
-    /// decision on an event that had one, with what was said of it. What stays are marks of exact distinct counts, which
+    /// decision on an event that had one, with what was said of it. Admission sketches that may have seen one are emptied, of
+    /// all keys. What stays are marks of exact distinct counts, which
     /// do not tell whose they are and end with their period, and numbers in which the piece was counted with others.
     ///
     /// No process may have the directory open. Statistics are written anew beside and put in their place; this takes
@@ -122,13 +124,21 @@ impl Directory {
         leaving.flush().map_err(PortableError::Write)?;
         let keys = leaving.left_out;
         let records = self.erase_records(&self.lock()?, shingles, pretend)?;
-        if keys > 0 && !pretend {
+        if !pretend && (keys > 0 || self.has_sighted(plan, shingles)?) {
             let file =
                 fs::File::open(path).map_err(|error| PortableError::Directory(io_error(path)(error)))?;
             let mut kept = BufReader::new(file);
             self.import_statistics(plan, Source::Stream(&mut kept), How::Replace, tell)?;
         }
         Ok(Erased { keys, records })
+    }
+
+    /// Whether admission sketches may have seen keys that have no statistics yet. They go with the ledger that has them.
+    fn has_sighted(&self, plan: &Plan, shingles: &HashSet<Shingle>) -> Result<bool, PortableError> {
+        let (ledger, _) = self.open_ledger(Some(plan))?;
+        let has = ledger.may_have_sighted(shingles);
+        ledger.close()?;
+        Ok(has)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The data directory: secret, configuration, ledger and journal.
 
+mod contents;
 pub(crate) mod erase;
 pub(crate) mod portable;
 pub(crate) mod snapshot;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use std::sync::Arc;
 
+pub use contents::Missing;
 use disk::Draft;
 use event::Secret;
 use stats::{Catalog, Durability, Embedded};
@@ -220,20 +222,23 @@ impl Directory {
 
     /// What others than its owner can read, in a sentence with the mend; nothing if they cannot enter the directory.
     pub(crate) fn exposure(&self) -> Option<String> {
-        disk::exposed(&self.path).ok()??;
-        let parts = [self.ledger_path(), self.journal_path(), self.rules_path(), self.cluster_path()];
-        let files = [self.path.clone()].into_iter().chain(parts).filter_map(|path| fs::read_dir(path).ok());
-        let files =
-            files.flatten().filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file());
-        let mut exposed = files.filter_map(|path| Some((disk::exposed(&path).ok()??, path)));
-        let (mode, path) = exposed.next()?;
-        let more = exposed.count();
+        let exposed = self.exposed();
+        let ((path, mode), more) = (exposed.files.first()?, exposed.files.len() - 1);
         let more = if more > 0 { format!(", and {more} more") } else { String::new() };
         let directory = self.path.display();
         Some(format!(
             "others can read {} (mode {mode:03o}){more}: addresses and messages are in there; mend it with `chmod -R go= {directory}`",
             path.display()
         ))
+    }
+
+    /// What others than its owner can get at, as the modes are now.
+    pub(crate) fn exposed(&self) -> Exposed {
+        let mut exposed = Exposed::default();
+        exposed.look(&self.path);
+        exposed.files.sort_unstable();
+        exposed.directories.sort_unstable();
+        exposed
     }
 
     /// Where it is.
@@ -278,6 +283,41 @@ impl Directory {
     /// The journal's files.
     pub fn journal_path(&self) -> PathBuf {
         self.path.join("journal")
+    }
+}
+
+/// What of a data directory others than its owner can get at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exposed {
+    /// Files that they can read or write, and their modes.
+    pub files: Vec<(PathBuf, u32)>,
+    /// Directories whose names they can list or change, and their modes.
+    pub directories: Vec<(PathBuf, u32)>,
+}
+
+impl Exposed {
+    /// Looks through a directory, as far as others can enter it. Links are not followed.
+    fn look(&mut self, directory: &Path) {
+        /// Bits of a mode by which others list or change names, and by which they enter.
+        const NAMES: u32 = 0o066;
+        const ENTER: u32 = 0o011;
+        let Ok(Some(mode)) = disk::exposed(directory) else { return };
+        if mode & NAMES != 0 {
+            self.directories.push((directory.to_path_buf(), mode));
+        }
+        if mode & ENTER == 0 {
+            return;
+        }
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let path = entry.path();
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => self.look(&path),
+                Ok(kind) if kind.is_file() => {
+                    self.files.extend(disk::exposed(&path).ok().flatten().map(|mode| (path, mode)));
+                }
+                _ => {}
+            }
+        }
     }
 }
 

@@ -60,17 +60,18 @@ impl Directory {
     pub fn snapshot(&self, target: &Path) -> Result<(), OpenError> {
         let (ledger, _) = self.open_ledger(None)?;
         let journal = self.journal_path();
-        let made = self.snapshot_of(target, &ledger, |to| journal::snapshot(&journal, to));
+        let made = self.snapshot_of(target, &ledger, |to| journal::snapshot(&journal, to), &|| Ok(()));
         ledger.close()?;
         made
     }
 
-    /// The same of open parts.
+    /// The same of open parts. It ends with the error that it is told before one of them, and leaves nothing behind.
     pub(crate) fn snapshot_of<E>(
         &self,
         target: &Path,
         ledger: &Embedded,
         journal: impl FnOnce(&Path) -> Result<(), JournalError>,
+        go_on: &dyn Fn() -> Result<(), E>,
     ) -> Result<(), E>
     where
         E: From<DirectoryError> + From<LedgerError> + From<JournalError>,
@@ -82,7 +83,8 @@ impl Directory {
         let mut partial = target.as_os_str().to_owned();
         partial.push(".partial");
         let partial = PathBuf::from(partial);
-        let made = self.copy_into(&partial, ledger, journal).and_then(|()| {
+        let made = self.copy_into(&partial, ledger, journal, go_on).and_then(|()| {
+            go_on()?;
             let renamed = disk::place(&partial, target);
             Ok(renamed.map_err(io_error(target))?)
         });
@@ -98,6 +100,7 @@ impl Directory {
         partial: &Path,
         ledger: &Embedded,
         journal: impl FnOnce(&Path) -> Result<(), JournalError>,
+        go_on: &dyn Fn() -> Result<(), E>,
     ) -> Result<(), E>
     where
         E: From<DirectoryError> + From<LedgerError> + From<JournalError>,
@@ -113,7 +116,9 @@ impl Directory {
         let to = Directory { path: partial.to_path_buf() };
         self.copy_settings(&to)?;
         self.copy_rules(&to)?;
+        go_on()?;
         ledger.snapshot(&to.ledger_path())?;
+        go_on()?;
         journal(&to.journal_path())?;
         self.copy_secret(&to)?;
         Ok(disk::sync_directory(partial).map_err(io_error(partial))?)
@@ -193,7 +198,7 @@ impl Directory {
             }
         }
         let secret = self.secret()?.fingerprint();
-        let verified = to.verify_data(Some(secret), progress)?;
+        let verified = to.verify_data(Some(secret), None, progress)?;
         if !verified.is_sound() {
             return Err(RestoreError::Damaged(Box::new(verified)));
         }

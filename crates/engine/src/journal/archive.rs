@@ -1,10 +1,15 @@
 //! A journal's files as they are, read beside whoever writes them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::files::{self, NewestFirst, segments_in};
-use super::{Block, DESCRIPTION_SUFFIX, Description, JournalError, Record, io_error, read_description};
+use super::manifest::{Found, Manifest};
+use super::slim::Look;
+use super::{
+    Block, DESCRIPTION_SUFFIX, Description, JournalError, Lack, Record, Skipped, io_error, read_description,
+};
 use crate::id::RecordId;
 
 /// The files of a journal. Nothing is locked: a server may go on writing, and segments may become columns, or too old
@@ -15,13 +20,45 @@ pub struct Archive {
     directory: PathBuf,
     /// Oldest first.
     segments: Vec<(RecordId, PathBuf)>,
+    /// What once was there.
+    manifest: Manifest,
 }
 
 impl Archive {
     /// Looks what there is in a journal's directory; one that is not there is empty.
     pub fn open(directory: &Path) -> Result<Archive, JournalError> {
-        let segments = if directory.exists() { segments_in(directory)? } else { Vec::new() };
-        Ok(Archive { directory: directory.to_path_buf(), segments })
+        let mut archive = Archive {
+            directory: directory.to_path_buf(),
+            segments: Vec::new(),
+            manifest: Manifest::default(),
+        };
+        if !directory.exists() {
+            return Ok(archive);
+        }
+        archive.manifest = listed(directory)?;
+        archive.segments = segments_in(directory)?;
+        let known: Vec<RecordId> = archive.segments.iter().map(|(first, _)| *first).collect();
+        // One that becomes columns has another name each time that the directory is listed.
+        let unseen = archive.manifest.segments().filter(|(first, _)| known.binary_search(first).is_err());
+        let unseen = unseen.filter_map(|(first, _)| Some((first, files::path_of(directory, first)?)));
+        archive.segments.extend(unseen.collect::<Vec<_>>());
+        archive.segments.sort_unstable();
+        Ok(archive)
+    }
+
+    /// Segments that are missing, or have fewer records than were once in them. Reads the heads of all blocks. What became
+    /// too old to be kept meanwhile is not missed.
+    pub fn lacking(&self) -> Result<Vec<Lack>, JournalError> {
+        let mut there = BTreeMap::new();
+        for (first, path) in &self.segments {
+            there.extend(files::count(path)?.map(|count| (*first, count)));
+        }
+        let mut lacking = self.manifest.lacking(&there);
+        if !lacking.is_empty() {
+            let still = listed(&self.directory)?;
+            lacking.retain(|lack| still.segments().any(|(first, _)| first == lack.first));
+        }
+        Ok(lacking)
     }
 
     /// Bytes of all segments.
@@ -29,6 +66,11 @@ impl Archive {
         let length = |path: &Path| fs::metadata(path).map(|file| file.len());
         let either = |path: &Path| length(path).or_else(|_| length(&path.with_extension(files::COLUMNS)));
         self.segments.iter().filter_map(|(_, path)| either(path).ok()).sum()
+    }
+
+    /// What the rows of a pipeline's version mean.
+    pub fn description(&self, version: &str) -> Result<Description, JournalError> {
+        read_description(&self.directory, version)
     }
 
     /// What the rows of each version mean that was ever described here.
@@ -61,6 +103,31 @@ impl Archive {
         files::oldest_first(self.segments.iter().map(|(_, path)| path.clone()).collect())
     }
 
+    /// Shows every record to `look`, the oldest first. What is damaged is passed over.
+    pub(super) fn look<'w>(&self, look: &mut dyn Look<'w>) -> Result<(), JournalError> {
+        let mut skipped = Skipped::default();
+        for block in self.oldest_first() {
+            if let Some(block) = skipped.pass(block)? {
+                skipped.pass(block.look(look).map_err(|error| block.error(error)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Visits every record, oldest segment first, until `visit` returns false, and returns what was passed over because it
+    /// is damaged.
+    pub fn scan(&self, mut visit: impl FnMut(RecordId, Record) -> bool) -> Result<Skipped, JournalError> {
+        let mut skipped = Skipped::default();
+        for block in self.oldest_first() {
+            for (id, record) in skipped.records(block)? {
+                if !visit(id, record) {
+                    return Ok(skipped);
+                }
+            }
+        }
+        Ok(skipped)
+    }
+
     /// The record of this id. Of a segment or two reads the heads of all blocks, or the index of columns.
     pub fn find(&self, id: RecordId) -> Result<Option<Record>, JournalError> {
         let after = self.segments.partition_point(|(first, _)| *first <= id);
@@ -72,4 +139,12 @@ impl Archive {
         }
         Ok(None)
     }
+}
+
+/// The list of segments; an empty one where it is missing or damaged.
+fn listed(directory: &Path) -> Result<Manifest, JournalError> {
+    Ok(match Manifest::read(directory)? {
+        Found::Sound(manifest) => manifest,
+        Found::Absent | Found::Damaged => Manifest::default(),
+    })
 }

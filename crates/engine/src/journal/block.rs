@@ -155,7 +155,10 @@ impl Block {
         }
         let wanted = |id: RecordId| ids.contains(&id);
         match &self.content {
-            Content::Rows(..) => Ok(self.records()?.into_iter().filter(|(id, _)| wanted(*id)).collect()),
+            Content::Rows(content, bytes) => {
+                let raw = self.raw(content, *bytes)?;
+                Record::decode_wanted(&raw, self.head.count, wanted).map_err(|_| self.damaged())
+            }
             Content::Columns(columns, number) => columns.records(*number, wanted),
             Content::File(columns) => {
                 let mut found = Vec::new();

@@ -9,7 +9,7 @@
 //! A crash at any moment leaves the rows, the columns, or both; see [`super::files`]. The newest segment of rows stays,
 //! and has a version of the format that earlier releases refuse: they would not see that there are files by columns.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -165,12 +165,7 @@ fn write(
     if !same(path, &columns, stop)? {
         return Ok(None);
     }
-    let placed = || {
-        let file = OpenOptions::new().write(true).open(half)?;
-        file.set_modified(fs::metadata(path)?.modified()?)?;
-        disk::place(half, &path.with_extension(files::COLUMNS))
-    };
-    placed().map_err(io_error(path))?;
+    disk::place(half, &path.with_extension(files::COLUMNS)).map_err(io_error(path))?;
     Ok(Some(files::of_columns(&columns)))
 }
 

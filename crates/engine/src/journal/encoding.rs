@@ -129,6 +129,19 @@ impl<'b> Reader<'b> {
         Ok((id, start))
     }
 
+    /// Passes over a record, and answers its id.
+    pub(super) fn pass_record(&mut self) -> Result<RecordId> {
+        let (id, start) = self.start()?;
+        if let Start::Decision { shape, .. } = start {
+            self.facts(&[], &mut Facts::default())?;
+            self.verdict(shape, |_, _| ())?;
+            if shape.has_effects() {
+                self.effects()?;
+            }
+        }
+        Ok(id)
+    }
+
     /// Reads a decision's facts: `wanted` has for each in order the slot of `facts` that it is put in, if any.
     pub(super) fn facts(&mut self, wanted: &[Option<Slot>], facts: &mut Facts) -> Result<()> {
         for index in 0..self.varint()? {
@@ -326,7 +339,7 @@ impl<'b> Reader<'b> {
     #[inline]
     pub(super) fn varint(&mut self) -> Result<u64> {
         // Lengths, counts and most variants.
-        if let [byte @ ..0x80, rest @ ..] = self.bytes {
+        if let [byte @ (..0x80), rest @ ..] = self.bytes {
             self.bytes = rest;
             return Ok(u64::from(*byte));
         }
@@ -368,7 +381,7 @@ impl<'b> Reader<'b> {
             let ends = !u64::from_le_bytes(*word) & GOES_ON;
             self.bytes = match (ends, rest) {
                 // The longest has ten bytes.
-                (0, [..0x80, rest @ ..] | [_, ..0x80, rest @ ..]) => rest,
+                (0, [(..0x80), rest @ ..] | [_, (..0x80), rest @ ..]) => rest,
                 (0, _) => return Err(Broken),
                 _ => &self.bytes[ends.trailing_zeros() as usize / 8 + 1..],
             };

@@ -114,9 +114,6 @@ fn without(
             fs::remove_file(&half)?;
             return fs::remove_file(path);
         }
-        // A segment's age counts from when it was written.
-        let file = fs::OpenOptions::new().write(true).open(&half)?;
-        file.set_modified(fs::metadata(path)?.modified()?)?;
         disk::place(&half, path)
     };
     replaced().map_err(io_error(path))

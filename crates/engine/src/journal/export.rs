@@ -7,6 +7,9 @@
 //! Both formats have the same columns, all of them nullable and none of them nested: a list is the JSON text of its
 //! items, so that whatever reads tables reads these. Every line of NDJSON has every column, as readers guess columns
 //! from the first lines. Feedback labels its decision whenever it came, also after the end of the export's time.
+//!
+//! A server may go on deciding meanwhile: the export has what was decided before it began, perhaps some of what comes after,
+//! and nothing of versions that came after.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -22,7 +25,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type as SchemaType, TypePtr};
 
 use super::slim::{Decided, Head, Look};
-use super::{Description, Journal, JournalError, Record, Row, Skipped};
+use super::{Archive, Description, JournalError, Lack, Record, Row, Skipped};
 use crate::id::RecordId;
 use crate::json::json_value;
 
@@ -33,6 +36,8 @@ pub struct Table {
     pub rows: u64,
     /// What is not in it because it is damaged.
     pub skipped: Skipped,
+    /// What is not in it because it is gone.
+    pub lacking: Vec<Lack>,
     /// Versions whose facts are not in it, as nothing says any more which they are.
     pub undescribed: Vec<String>,
 }
@@ -40,7 +45,7 @@ pub struct Table {
 impl Table {
     /// Whether it has all that was asked for.
     pub fn is_whole(&self) -> bool {
-        self.skipped.is_empty() && self.undescribed.is_empty()
+        self.skipped.is_empty() && self.lacking.is_empty() && self.undescribed.is_empty()
     }
 }
 
@@ -85,7 +90,7 @@ impl Filter {
     }
 }
 
-/// The last word of feedback on each decision.
+/// The last word of feedback on each decision, of judgements or of signals.
 ///
 /// Takes some 50 bytes a decision on which there is feedback.
 #[derive(Debug, Default)]
@@ -123,18 +128,20 @@ impl Labels {
     }
 }
 
-/// What is read before rows are: labels, and what the versions' rows mean.
+/// What is read before rows are: labels, signals, and what the versions' rows mean.
 struct Outline {
     labels: Labels,
+    signals: Labels,
     /// In the order in which versions first appear.
     descriptions: Vec<(String, Description)>,
     undescribed: Vec<String>,
 }
 
-/// Looks for labels and versions alone.
+/// Looks for labels, signals and versions alone.
 struct Outlook<'f> {
     filter: &'f Filter,
     labels: Labels,
+    signals: Labels,
     versions: Vec<String>,
 }
 
@@ -158,16 +165,25 @@ impl<'w> Look<'w> for Outlook<'_> {
     fn feedback(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time) {
         self.labels.add(id, decision, class, time);
     }
+
+    fn wants_signals(&self) -> bool {
+        true
+    }
+
+    fn signal(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time) {
+        self.signals.add(id, decision, class, time);
+    }
 }
 
 impl Outline {
-    fn read(journal: &Journal, filter: &Filter) -> Result<Outline, JournalError> {
-        let mut outlook = Outlook { filter, labels: Labels::default(), versions: Vec::new() };
-        journal.look(&mut outlook)?;
-        let Outlook { labels, versions, .. } = outlook;
-        let mut outline = Outline { labels, descriptions: Vec::new(), undescribed: Vec::new() };
+    fn read(archive: &Archive, filter: &Filter) -> Result<Outline, JournalError> {
+        let (labels, signals) = Default::default();
+        let mut outlook = Outlook { filter, labels, signals, versions: Vec::new() };
+        archive.look(&mut outlook)?;
+        let Outlook { labels, signals, versions, .. } = outlook;
+        let mut outline = Outline { labels, signals, descriptions: Vec::new(), undescribed: Vec::new() };
         for version in versions {
-            match journal.description(&version) {
+            match archive.description(&version) {
                 Ok(description) => outline.descriptions.push((version, description)),
                 Err(error) => {
                     tracing::warn!(%error, "the facts of its rows have no names, and are left out");
@@ -178,6 +194,11 @@ impl Outline {
         Ok(outline)
     }
 
+    /// Whether a version decided when this was read.
+    fn knows(&self, version: &str) -> bool {
+        self.description(version).is_some() || self.undescribed.iter().any(|other| other == version)
+    }
+
     fn description(&self, version: &str) -> Option<&Description> {
         self.descriptions.iter().find(|(other, _)| other == version).map(|(_, description)| description)
     }
@@ -185,11 +206,11 @@ impl Outline {
 
 /// Writes one JSON object a line: times as RFC 3339, bytes as hexadecimal digits, floats that JSON cannot write as
 /// null, everything else as in Parquet. Returns how many rows.
-pub fn ndjson(journal: &Journal, filter: &Filter, out: &mut dyn Write) -> Result<Table, ExportError> {
-    let outline = Outline::read(journal, filter)?;
+pub fn ndjson(archive: &Archive, filter: &Filter, out: &mut dyn Write) -> Result<Table, ExportError> {
+    let outline = Outline::read(archive, filter)?;
     let columns = table(&outline);
     let mut count = 0;
-    let skipped = each_row(journal, filter, &outline, |id, row| {
+    let skipped = each_row(archive, filter, &outline, |id, row| {
         let values = cells(id, row, &columns, &outline);
         for (index, (column, value)) in columns.iter().zip(&values).enumerate() {
             out.write_all(if index == 0 { b"{" } else { b"," })?;
@@ -203,19 +224,20 @@ pub fn ndjson(journal: &Journal, filter: &Filter, out: &mut dyn Write) -> Result
         Ok(())
     })?;
     out.flush()?;
-    Ok(Table { rows: count, skipped, undescribed: outline.undescribed })
+    Ok(Table { rows: count, skipped, lacking: archive.lacking()?, undescribed: outline.undescribed })
 }
 
 fn each_row(
-    journal: &Journal,
+    archive: &Archive,
     filter: &Filter,
     outline: &Outline,
     mut each: impl FnMut(RecordId, Row) -> Result<(), ExportError>,
 ) -> Result<Skipped, ExportError> {
     let mut result = Ok(());
-    let skipped = journal.scan(|id, record| {
+    let skipped = archive.scan(|id, record| {
         if let Record::Decision(row) = record
             && filter.takes(id, &row, &outline.labels)
+            && outline.knows(&row.version)
         {
             result = each(id, *row);
         }
@@ -226,8 +248,8 @@ fn each_row(
 
 /// Writes one Parquet file, zstd-compressed, with a row group for every 8192 rows. Times are microseconds in UTC,
 /// addresses are strings, lists are JSON in strings. Returns how many rows.
-pub fn parquet(journal: &Journal, filter: &Filter, out: impl Write + Send) -> Result<Table, ExportError> {
-    let outline = Outline::read(journal, filter)?;
+pub fn parquet(archive: &Archive, filter: &Filter, out: impl Write + Send) -> Result<Table, ExportError> {
+    let outline = Outline::read(archive, filter)?;
     let columns = table(&outline);
     let fields = columns.iter().map(field).collect::<Result<Vec<_>, _>>()?;
     let schema = SchemaType::group_type_builder("decisions").with_fields(fields).build()?;
@@ -236,7 +258,7 @@ pub fn parquet(journal: &Journal, filter: &Filter, out: impl Write + Send) -> Re
     let mut writer = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties))?;
     let mut rows = Vec::with_capacity(GROUP_ROWS);
     let (mut bytes, mut count) = (0, 0);
-    let skipped = each_row(journal, filter, &outline, |id, row| {
+    let skipped = each_row(archive, filter, &outline, |id, row| {
         let cells = cells(id, row, &columns, &outline);
         bytes += cells.iter().map(size).sum::<usize>();
         rows.push(cells);
@@ -256,7 +278,7 @@ pub fn parquet(journal: &Journal, filter: &Filter, out: impl Write + Send) -> Re
         group.close()?;
     }
     writer.close()?;
-    Ok(Table { rows: count, skipped, undescribed: outline.undescribed })
+    Ok(Table { rows: count, skipped, lacking: archive.lacking()?, undescribed: outline.undescribed })
 }
 
 /// A column of the table: of the decision itself, or a fact.
@@ -272,6 +294,7 @@ struct Told<'a> {
     row: &'a Row,
     description: Option<&'a Description>,
     label: Option<(&'a str, Time)>,
+    signal: Option<(&'a str, Time)>,
 }
 
 /// The value of a column of the decision's own.
@@ -284,7 +307,7 @@ enum Source {
 }
 
 fn table(outline: &Outline) -> Vec<TableColumn> {
-    let own: [(&str, Type, Own); 17] = [
+    let own: [(&str, Type, Own); 19] = [
         ("id", Type::String, |told| Some(told.id.to_string().into())),
         ("pipeline", Type::String, |told| Some(told.row.pipeline.as_str().into())),
         ("version", Type::String, |told| Some(told.row.version.as_str().into())),
@@ -308,6 +331,8 @@ fn table(outline: &Outline) -> Vec<TableColumn> {
         }),
         ("label", Type::String, |told| told.label.map(|(class, _)| class.into())),
         ("label_time", Type::Time, |told| told.label.map(|(_, time)| time.into())),
+        ("signal", Type::String, |told| told.signal.map(|(class, _)| class.into())),
+        ("signal_time", Type::Time, |told| told.signal.map(|(_, time)| time.into())),
     ];
     let mut columns: Vec<TableColumn> = own
         .into_iter()
@@ -337,9 +362,9 @@ fn table(outline: &Outline) -> Vec<TableColumn> {
 }
 
 fn cells(id: RecordId, row: Row, columns: &[TableColumn], outline: &Outline) -> Vec<Option<Value>> {
-    let label = outline.labels.of(id);
+    let (label, signal) = (outline.labels.of(id), outline.signals.of(id));
     let description = outline.description(&row.version);
-    let told = Told { id, row: &row, description, label };
+    let told = Told { id, row: &row, description, label, signal };
     let cells = columns.iter().map(|column| {
         let value = match &column.source {
             Source::Decision(get) => get(&told),

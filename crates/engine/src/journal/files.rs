@@ -104,26 +104,43 @@ fn open(path: &Path) -> Result<Option<(PathBuf, Opened)>, JournalError> {
         return Ok(Some((path.to_path_buf(), Opened::Rows(rows))));
     }
     let path = path.with_extension(COLUMNS);
-    let length = match fs::metadata(&path) {
-        Ok(metadata) => metadata.len(),
+    let file = match File::open(&path) {
+        Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(io_error(&path)(error)),
     };
-    let opened = match open_columns(&path)? {
+    let length = file.metadata().map_err(io_error(&path))?.len();
+    let opened = match open_columns(&path, file)? {
         Some(columns) => Opened::Columns(Arc::new(columns)),
         None => Opened::Damaged(Stretch { from: 0, to: length, records: 0, is_tail: false }),
     };
     Ok(Some((path, opened)))
 }
 
-/// Opens a segment by columns; `None` for one whose head or index is damaged.
-pub(super) fn open_columns(path: &Path) -> Result<Option<Columns>, JournalError> {
-    let file = File::open(path).map_err(io_error(path))?;
+/// Reads the index of a segment by columns; `None` for one whose head or index is damaged.
+fn open_columns(path: &Path, file: File) -> Result<Option<Columns>, JournalError> {
     match Columns::open(file) {
         Ok(columns) => Ok(Some(columns)),
         Err(SegmentError::Damaged(_) | SegmentError::Magic) => Ok(None),
         Err(error) => Err(segment_error(path)(error)),
     }
+}
+
+/// Where the segment of this name is, in whichever form; `None` if it is not there. The rows come first: they go only after
+/// the columns are there.
+pub(super) fn path_of(directory: &Path, first: RecordId) -> Option<PathBuf> {
+    let forms = [ROWS, COLUMNS].into_iter();
+    forms.map(|form| directory.join(format!("{first}.{form}"))).find(|path| path.exists())
+}
+
+/// How many records a segment says that it has; `None` if it is not there any more. Reads heads, or the index.
+pub(super) fn count(path: &Path) -> Result<Option<u64>, JournalError> {
+    Ok(match open(path)? {
+        None => None,
+        Some((path, Opened::Rows(rows))) => Some(rows.count_records().map_err(io_error(&path))?),
+        Some((_, Opened::Columns(columns))) => Some(columns.records_count()),
+        Some((_, Opened::Damaged(_))) => Some(0),
+    })
 }
 
 /// The blocks of a segment.
@@ -271,7 +288,8 @@ pub(super) fn summary(path: &Path, newest: bool) -> Result<(Summary, Wounds), Jo
     if !is_columnar(path) {
         return segment::summary(path, newest);
     }
-    if let Some(columns) = open_columns(path)? {
+    let file = File::open(path).map_err(io_error(path))?;
+    if let Some(columns) = open_columns(path, file)? {
         return Ok((of_columns(&columns), Wounds::default()));
     }
     let length = fs::metadata(path).map_err(io_error(path))?.len();
@@ -286,6 +304,7 @@ pub(super) fn of_columns(columns: &Columns) -> Summary {
     for group in (0..columns.groups()).filter_map(|number| columns.group(number)) {
         summary.last = summary.last.max(Some(group.last));
         summary.from = summary.from.min(group.arrival);
+        summary.to = summary.to.max(Some(group.arrival));
         summary.records += u64::from(group.rows);
     }
     summary

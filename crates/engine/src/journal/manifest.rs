@@ -87,10 +87,14 @@ impl Manifest {
         }
     }
 
+    /// The segments that there should be, by their first ids, and how many records each has at least.
+    pub(super) fn segments(&self) -> impl Iterator<Item = (RecordId, u64)> {
+        self.segments.iter().filter_map(|(first, records)| Some((first.parse().ok()?, *records)))
+    }
+
     /// Segments that have fewer records than they should.
     pub(super) fn lacking(&self, there: &BTreeMap<RecordId, u64>) -> Vec<Lack> {
-        let known = self.segments.iter().filter_map(|(first, records)| Some((first.parse().ok()?, *records)));
-        let lacks = known.map(|(first, records)| Lack {
+        let lacks = self.segments().map(|(first, records)| Lack {
             first,
             records: records.saturating_sub(there.get(&first).copied().unwrap_or_default()),
             is_gone: !there.contains_key(&first),

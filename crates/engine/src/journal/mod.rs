@@ -35,9 +35,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::SystemTime;
 
-use event::Time;
+use event::{Span, Time};
 use event_listener::Event as Signal;
 use stats::Durability;
 
@@ -126,6 +125,8 @@ pub struct Journal {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// What was found wrong when it was opened.
     losses: JournalLosses,
+    /// Descriptions that were read.
+    descriptions: Mutex<HashMap<String, Arc<Description>>>,
 }
 
 #[derive(Debug)]
@@ -171,6 +172,13 @@ struct SegmentFile {
     stays: bool,
     /// Versions of pipelines that made its decisions, if all of it was written since the journal was opened.
     versions: Option<Vec<String>>,
+}
+
+impl SegmentFile {
+    /// The latest arrival in it. Where nothing tells, it may have gone on for as long as a segment does.
+    fn newest(&self, rotate: Span) -> Time {
+        self.summary.to.unwrap_or_else(|| self.first.time() + rotate)
+    }
 }
 
 /// How much there is.
@@ -261,7 +269,7 @@ impl Journal {
                 }
             }
         }
-        Ok(Journal { shared, threads: Mutex::new(threads), losses })
+        Ok(Journal { shared, threads: Mutex::new(threads), losses, descriptions: Mutex::default() })
     }
 
     /// Everything that was found wrong when the journal was opened.
@@ -292,8 +300,20 @@ impl Journal {
     }
 
     /// What the rows of a pipeline's version mean.
-    pub fn description(&self, version: &str) -> Result<Description, JournalError> {
-        read_description(&self.shared.directory, version)
+    pub fn description(&self, version: &str) -> Result<Arc<Description>, JournalError> {
+        /// Most that are kept in memory: all that is said of past decisions is of few versions.
+        const KEPT: usize = 8;
+        let known = || self.descriptions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(description) = known().get(version) {
+            return Ok(Arc::clone(description));
+        }
+        let description = Arc::new(read_description(&self.shared.directory, version)?);
+        let mut known = known();
+        if known.len() >= KEPT {
+            known.clear();
+        }
+        known.insert(version.to_owned(), Arc::clone(&description));
+        Ok(description)
     }
 
     /// Appends records and, when the durability is `sync`, waits until they are on disk. Also waits while more than
@@ -374,47 +394,25 @@ impl Journal {
         Ok(state.syncs_done >= asked || state.closing)
     }
 
-    /// Deletes closed segments that are too old or too many, oldest first. A segment's age counts from when its
-    /// records were last written: the events of a replay may have happened years before, and becoming columns makes
-    /// nothing younger.
-    pub fn expire(&self, now: Time) -> Result<(), JournalError> {
-        let oldest = |state: &State| {
-            let closed = state.segments.len().saturating_sub(1);
-            state.segments[..closed].first().map(|segment| (segment.path.clone(), state.bytes()))
-        };
+    /// Deletes closed segments that are too old or too many, oldest first. A segment's age counts from the latest arrival in
+    /// it, whatever becomes of the file. Without a time nothing is too old: it is not certain, or that of what is replayed.
+    pub fn expire(&self, now: Option<Time>) -> Result<(), JournalError> {
         loop {
-            let Some((path, total)) = oldest(&self.shared.lock()) else { return Ok(()) };
-            let written = fs::metadata(&path).and_then(|metadata| metadata.modified());
-            let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-            let written = match written {
-                // It has become columns meanwhile.
-                Err(error) if is_gone(&error) && !files::is_columnar(&path) => {
-                    fs::metadata(path.with_extension(files::COLUMNS)).and_then(|metadata| metadata.modified())
-                }
-                written => written,
-            };
-            let written = match written {
-                // Somebody else has removed it.
-                Err(error) if is_gone(&error) => SystemTime::UNIX_EPOCH,
-                written => written.map_err(io_error(&path))?,
-            };
-            let written = written.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            let written = Time(i64::try_from(written.as_micros()).unwrap_or(i64::MAX));
-            if written >= now - self.shared.plan.keep && total <= self.shared.plan.keep_bytes {
-                return Ok(());
-            }
             let removed = {
                 let mut state = self.shared.lock();
-                let same = |segment: &SegmentFile| segment.path.with_extension("") == path.with_extension("");
-                state.segments.first().is_some_and(same).then(|| state.segments.remove(0))
+                let JournalPlan { keep, keep_bytes, rotate, .. } = self.shared.plan;
+                let [oldest, _, ..] = &state.segments[..] else { return Ok(()) };
+                let too_old = now.is_some_and(|now| oldest.newest(rotate) < now - keep);
+                if !too_old && state.bytes() <= keep_bytes {
+                    return Ok(());
+                }
+                state.segments.remove(0)
             };
-            if let Some(removed) = removed {
-                // Before the file goes: one that is listed and is not there would be missed.
-                self.shared.forget_segments(removed.first)?;
-            }
+            // Before the file goes: one that is listed and is not there would be missed.
+            self.shared.forget_segments(removed.first)?;
             // Whoever is turning it into columns finds out.
             for form in [files::ROWS, files::COLUMNS] {
-                let path = path.with_extension(form);
+                let path = removed.path.with_extension(form);
                 match fs::remove_file(&path) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
                         return Err(io_error(&path)(error));
@@ -492,34 +490,18 @@ impl Journal {
     /// Every block, the oldest first. What is not written yet is written first. What is damaged is an error in its place,
     /// and the next ones follow.
     pub fn blocks(&self) -> Result<impl Iterator<Item = Result<Block, JournalError>> + use<>, JournalError> {
+        Ok(self.archive()?.oldest_first())
+    }
+
+    /// See [`Archive::scan`]. Records not yet written are written first.
+    pub fn scan(&self, visit: impl FnMut(RecordId, Record) -> bool) -> Result<Skipped, JournalError> {
+        self.archive()?.scan(visit)
+    }
+
+    /// Its files, with all that was appended so far. Blocks.
+    pub fn archive(&self) -> Result<Archive, JournalError> {
         self.sync()?;
-        let paths = self.shared.lock().paths();
-        Ok(files::oldest_first(paths))
-    }
-
-    /// Shows every record to `look`, the oldest first. What is damaged is passed over.
-    fn look<'w>(&self, look: &mut dyn slim::Look<'w>) -> Result<(), JournalError> {
-        let mut skipped = Skipped::default();
-        for block in self.blocks()? {
-            if let Some(block) = skipped.pass(block)? {
-                skipped.pass(block.look(look).map_err(|error| block.error(error)))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Visits every record, oldest segment first, until `visit` returns false, and returns what was passed over because it
-    /// is damaged. Records not yet written are written first.
-    pub fn scan(&self, mut visit: impl FnMut(RecordId, Record) -> bool) -> Result<Skipped, JournalError> {
-        let mut skipped = Skipped::default();
-        for block in self.blocks()? {
-            for (id, record) in skipped.records(block)? {
-                if !visit(id, record) {
-                    return Ok(skipped);
-                }
-            }
-        }
-        Ok(skipped)
+        Archive::open(&self.shared.directory)
     }
 
     /// The newest records, at most about `limit`, newest last: what is on its way and the last segment's end.

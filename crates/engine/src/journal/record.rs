@@ -116,10 +116,24 @@ impl Report {
     /// What it makes of its decision's label: its class, or none in the place of one that it takes back. `None` if it does
     /// not touch the label, being a signal, or counting nothing.
     pub(crate) fn label(&self) -> Option<Option<&str>> {
-        let counted = self.class.as_deref().filter(|_| self.weight > 0);
-        let takes_back = self.class.is_none() || self.replaced.is_some();
-        (!self.signal && (counted.is_some() || takes_back)).then_some(counted)
+        if self.signal { None } else { self.counted() }
     }
+
+    /// The same of a signal and what is shown of use, which is another word beside the label.
+    pub(crate) fn signalled(&self) -> Option<Option<&str>> {
+        if self.signal { self.counted() } else { None }
+    }
+
+    fn counted(&self) -> Option<Option<&str>> {
+        counted(self.class.as_deref(), self.weight, self.replaced.is_some())
+    }
+}
+
+/// The class that stands after a word of this class and weight: none in the place of one that it takes back. `None` if it
+/// counts nothing and takes back nothing.
+pub(super) fn counted(class: Option<&str>, weight: u8, replaces: bool) -> Option<Option<&str>> {
+    let counts = class.filter(|_| weight > 0);
+    (counts.is_some() || class.is_none() || replaces).then_some(counts)
 }
 
 /// What the rows of one version of a pipeline mean: kept beside the segments, so that a row can be read long after
@@ -396,6 +410,22 @@ impl Record {
             records.push(record);
         }
         records
+    }
+
+    /// The records of a block's content whose ids are wanted. Of the others nothing is made.
+    pub(super) fn decode_wanted(
+        bytes: &[u8],
+        count: u32,
+        wanted: impl Fn(RecordId) -> bool,
+    ) -> encoding::Result<Vec<(RecordId, Record)>> {
+        let (mut reader, mut records) = (Reader::new(bytes), Vec::new());
+        for _ in 0..count {
+            let mut again = reader;
+            if wanted(reader.pass_record()?) {
+                records.push(Record::decode(&mut again)?);
+            }
+        }
+        if reader.is_at_end() { Ok(records) } else { Err(encoding::Broken) }
     }
 
     fn decode(reader: &mut Reader<'_>) -> encoding::Result<(RecordId, Record)> {

@@ -55,8 +55,7 @@ fn is_damaged(path: &Path) -> Result<bool, JournalError> {
 
 fn anew(path: &Path) -> Result<Repaired, JournalError> {
     let half = path.with_extension(files::HALF);
-    let kept = kept(path);
-    let mut repaired = Repaired { kept: kept.clone(), records: 0, skipped: Skipped::default() };
+    let mut repaired = Repaired { kept: PathBuf::new(), records: 0, skipped: Skipped::default() };
     let mut writer = repaired.skipped.pass(Anew::create(path, &half))?;
     for block in files::oldest_first(vec![path.to_path_buf()]) {
         let arrival = block.as_ref().map(|block| block.head.arrival).ok();
@@ -67,24 +66,14 @@ fn anew(path: &Path) -> Result<Repaired, JournalError> {
         }
     }
     let Some(writer) = writer else {
-        return disk::place(path, &kept).map(|()| repaired).map_err(io_error(path));
+        repaired.kept = disk::keep_damaged(path).map_err(io_error(path))?;
+        return disk::remove(path).map(|()| repaired).map_err(io_error(path));
     };
     writer.finish()?;
-    let placed = || {
-        let file = fs::OpenOptions::new().write(true).open(&half)?;
-        file.set_modified(fs::metadata(path)?.modified()?)?;
-        disk::link_or_copy(path, &kept)?;
+    let mut placed = || {
+        repaired.kept = disk::keep_damaged(path)?;
         disk::place(&half, path)
     };
     placed().map_err(io_error(path))?;
     Ok(repaired)
-}
-
-/// The first name that is free for a damaged file.
-fn kept(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{DAMAGED}"));
-    let name = PathBuf::from(name);
-    let numbered = (2..).map(|number| name.with_extension(format!("{number}.{DAMAGED}")));
-    std::iter::once(name.clone()).chain(numbered).find(|name| !name.exists()).unwrap_or(name)
 }

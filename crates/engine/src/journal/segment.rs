@@ -337,6 +337,17 @@ impl FileBlocks {
         Ok(places)
     }
 
+    /// Records of all blocks, as these say.
+    pub(super) fn count_records(mut self) -> io::Result<u64> {
+        let mut count = 0;
+        while let Some(piece) = self.next_head()? {
+            if let Piece::Sound(head) = piece {
+                count += u64::from(head.count);
+            }
+        }
+        Ok(count)
+    }
+
     /// The record of this id among the blocks from `at` to `end`. Blocks that cannot be read are passed over.
     pub(super) fn find(mut self, at: u64, end: u64, id: RecordId) -> io::Result<Option<Record>> {
         self.at = at;
@@ -367,6 +378,8 @@ pub(super) struct Summary {
     pub(super) last: Option<RecordId>,
     /// Earliest arrival of a block.
     pub(super) from: Time,
+    /// Latest arrival of a block, if any could be read.
+    pub(super) to: Option<Time>,
     /// The smallest id from a block on, and where that block begins: an entry for every [`INDEX_BYTES`] or so.
     index: Vec<(RecordId, u64)>,
 }
@@ -381,13 +394,22 @@ impl Summary {
 
     /// Of a file of so many bytes.
     pub(super) fn unknown(bytes: u64) -> Summary {
-        Summary { is_closed: true, bytes, records: 0, last: None, from: Time(i64::MAX), index: Vec::new() }
+        Summary {
+            is_closed: true,
+            bytes,
+            records: 0,
+            last: None,
+            from: Time(i64::MAX),
+            to: None,
+            index: Vec::new(),
+        }
     }
 
     /// Takes in a block that was read or written.
     pub(super) fn add(&mut self, head: &Head) {
         self.last = self.last.max(Some(head.last));
         self.from = self.from.min(head.arrival);
+        self.to = self.to.max(Some(head.arrival));
         self.records += u64::from(head.count);
         self.bytes = head.at + BLOCK_HEAD_BYTES as u64 + head.length;
         match self.index.last_mut() {

@@ -23,8 +23,16 @@ pub(crate) trait Look<'w> {
     fn decided(&mut self, decided: Decided);
 
     /// A judgement of a decision: the class that labels it, `None` if it took back what had been said before. What counts
-    /// nothing, and signals, are passed over.
+    /// nothing is passed over.
     fn feedback(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time);
+
+    /// Whether signals are told of.
+    fn wants_signals(&self) -> bool {
+        false
+    }
+
+    /// A signal of what was done with a decision's event, on the same terms, if they are wanted.
+    fn signal(&mut self, _id: RecordId, _decision: RecordId, _class: Option<&str>, _time: Time) {}
 }
 
 /// Pipeline and version of the record before, and what is wanted of theirs.
@@ -45,6 +53,9 @@ pub(super) fn look<'w>(bytes: &[u8], count: u32, look: &mut dyn Look<'w>) -> Res
             Start::Report(report) => {
                 if let Some(label) = report.label() {
                     look.feedback(id, report.decision, label, report.time);
+                }
+                if let Some(signal) = report.signalled().filter(|_| look.wants_signals()) {
+                    look.signal(id, report.decision, signal, report.time);
                 }
                 continue;
             }

@@ -222,6 +222,8 @@ pub struct LimitPlan {
     pub exact: bool,
     /// When a key is banned.
     pub ban: Option<BanPlan>,
+    /// The condition under which events take from it, as configured; takes by name do not ask for it.
+    pub when: Option<String>,
     /// Names of limits that are taken with it.
     pub also: Vec<String>,
     /// Exceptions of the configuration.
@@ -270,6 +272,7 @@ impl LimitPlan {
             on_error: OnError::Open,
             exact: false,
             ban: None,
+            when: None,
             also: Vec::new(),
             exceptions: Vec::new(),
         }

@@ -184,6 +184,7 @@ impl Engine {
         if let Some(directory) = &self.directory {
             let path = directory.limits_path();
             write(&path, &posted).map_err(io_error(&path))?;
+            directory.note_contents()?;
         }
         let new = Arc::new(Exceptions::new(&plan, posted, &self.secret));
         *self.exceptions.write().unwrap_or_else(PoisonError::into_inner) = new;

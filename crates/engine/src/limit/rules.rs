@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use event::{Facts, Schema, Secret, Time, Value};
+use smallvec::SmallVec;
 use stats::{Observation, Quality, Readings};
 
 use super::decide::Asked;
@@ -14,34 +15,46 @@ const KEYS_MAX: usize = 16;
 /// Most observations that limits add to those of one event.
 pub(crate) const OBSERVATIONS_MAX: usize = 128;
 
-/// What is needed to take from limits.
+/// Limits as rules take from them.
 pub(crate) struct Limits<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) exceptions: &'a Exceptions,
     pub(crate) secret: &'a Secret,
 }
 
-/// What one event takes: for each limit that the pipeline's rules name, by index, its keys.
+/// Takes of one event from the limits that the pipeline's rules name, by index.
 #[derive(Default)]
-pub(crate) struct AskedByRules<'a>(Vec<(usize, Asked<'a>)>);
+pub(crate) struct AskedByRules<'a> {
+    /// Each key of a limit that applies.
+    keys: Vec<(usize, Asked<'a>)>,
+    /// The limits that do not apply to the event.
+    idle: SmallVec<[usize; 8]>,
+}
+
+/// A limit's reading for an event: whether it is over it, and what is left where the limit applies.
+pub(crate) type RuleReading = (bool, Option<u64>);
 
 impl<'a> Limits<'a> {
-    /// What an event takes at its arrival: its own time is what its sender says.
+    /// Returns what an event takes at its arrival: its own time is what its sender says.
     pub(crate) fn asked(&self, pipeline: &Pipeline, facts: &Facts, arrival: Time) -> AskedByRules<'a> {
-        let mut all = Vec::new();
-        for (index, name) in pipeline.limits.iter().enumerate() {
+        let mut all = AskedByRules::default();
+        for (index, of) in pipeline.limits.iter().enumerate() {
             // One that is gone from the configuration says nothing.
-            let Some(limit) = self.plan.limit(name) else { continue };
+            let Some(limit) = self.plan.limit(&of.name) else { continue };
+            if !of.applies(facts) {
+                all.idle.push(index);
+                continue;
+            }
             for values in keys(limit, &pipeline.schema, facts) {
                 let key = super::take::key(self.secret, limit, values.iter().map(String::as_bytes));
                 let take = Take { limit, key, cost: limit.cost };
                 // Each may look at its ban, too.
-                if all.len() < OBSERVATIONS_MAX / 2 {
-                    all.push((index, Asked::new(&take, arrival, self.exceptions, self.secret)));
+                if all.keys.len() < OBSERVATIONS_MAX / 2 {
+                    all.keys.push((index, Asked::new(&take, arrival, self.exceptions, self.secret)));
                 }
             }
         }
-        AskedByRules(all)
+        all
     }
 }
 
@@ -67,25 +80,29 @@ fn keys(limit: &LimitPlan, schema: &Schema, facts: &Facts) -> Vec<Vec<String>> {
 }
 
 impl AskedByRules<'_> {
-    /// What is sent to the ledger.
+    /// Returns what is sent to the ledger.
     pub(crate) fn observations(&self, adds: bool) -> impl Iterator<Item = Observation> {
-        self.0.iter().flat_map(move |(_, asked)| asked.observations(adds))
+        self.keys.iter().flat_map(move |(_, asked)| asked.observations(adds))
     }
 
-    /// For each limit, by index, whether one of its keys is over, and the least that is left; `None` where it has no key or its
-    /// counts cannot be had.
-    pub(crate) fn told(&self, readings: Readings<'_>, adds: bool, limits: usize) -> Vec<Option<(bool, u64)>> {
-        let mut told: Vec<Option<(bool, u64)>> = vec![None; limits];
+    /// Returns for each limit, by index, whether one of its keys is over, and the least that is left; `None` where it has no key or its
+    /// counts cannot be had. One that does not apply is not over.
+    pub(crate) fn told(&self, readings: Readings<'_>, adds: bool, limits: usize) -> Vec<Option<RuleReading>> {
+        let mut told: Vec<Option<RuleReading>> = vec![None; limits];
+        for index in &self.idle {
+            told[*index] = Some((false, None));
+        }
         let mut readings = readings.iter();
-        for (index, asked) in &self.0 {
+        for (index, asked) in &self.keys {
             let decided = asked.decided(&mut readings, adds);
             let taken = &decided.taken;
             if taken.quality == Quality::Missing && !decided.refused {
                 continue;
             }
             if let Some(told) = told.get_mut(*index) {
-                let (over, left) = told.unwrap_or((false, u64::MAX));
-                *told = Some((over || decided.refused, left.min(taken.remaining)));
+                let (over, left) = told.unwrap_or((false, None));
+                let least = left.map_or(taken.remaining, |left| left.min(taken.remaining));
+                *told = Some((over || decided.refused, Some(least)));
             }
         }
         told

@@ -65,6 +65,15 @@ impl Engine {
         self.run(takes, now, false, false).await
     }
 
+    /// Returns what `on_error` of limits says of takes for which there was no place or no time: nothing is taken.
+    pub fn untaken(&self, takes: &[Take<'_>], now: Time) -> Vec<Taken> {
+        let exceptions = self.exceptions();
+        let asked = takes.iter().map(|take| Asked::new(take, now, &exceptions, &self.secret));
+        let told: Vec<Taken> = asked.map(|asked| asked.unread().told(&asked)).collect();
+        self.count_taken(&told);
+        told
+    }
+
     async fn run(&self, takes: &[Take<'_>], now: Time, adds: bool, together: bool) -> Vec<Taken> {
         let exceptions = self.exceptions();
         let asked: Vec<Asked<'_>> =
@@ -72,7 +81,7 @@ impl Engine {
         // All in one request, which costs less than one each; additions to a key come one after the other either way.
         let mut observations = Vec::with_capacity(asked.len());
         asked.iter().for_each(|asked| observations.extend(asked.observations(adds)));
-        let outcomes = match self.ledger.observe(&[Request { once: None, observations }]).await {
+        let outcomes = match self.ledger.observe(&[Request { observations, ..Request::default() }]).await {
             Ok(outcomes) => Some(outcomes),
             Err(error) => {
                 tracing::error!(%error, "limits cannot be counted");
@@ -135,7 +144,7 @@ impl Engine {
         if observations.is_empty() {
             return;
         }
-        let outcomes = match self.ledger.observe(&[Request { once: None, observations }]).await {
+        let outcomes = match self.ledger.observe(&[Request { observations, ..Request::default() }]).await {
             Ok(outcomes) => outcomes,
             Err(error) => return tracing::error!(%error, "refusals cannot be counted"),
         };
@@ -160,7 +169,8 @@ impl Engine {
             }
         }
         if !bans.is_empty()
-            && let Err(error) = self.ledger.observe(&[Request { once: None, observations: bans }]).await
+            && let Err(error) =
+                self.ledger.observe(&[Request { observations: bans, ..Request::default() }]).await
         {
             tracing::error!(%error, "a ban cannot be kept");
         }
@@ -229,7 +239,7 @@ impl Engine {
     }
 
     async fn add_all(&self, observations: Vec<Observation>) -> Result<(), EngineError> {
-        self.ledger.observe(&[Request { once: None, observations }]).await?;
+        self.ledger.observe(&[Request { observations, ..Request::default() }]).await?;
         Ok(())
     }
 }

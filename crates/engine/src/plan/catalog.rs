@@ -8,8 +8,30 @@ use stats::{Admit, Catalog, CatalogBuilder, Measure, Statistic};
 
 use super::draft::Draft;
 use super::{ONCE, ReportsPlan};
-use crate::config::{Config, Origin, Problems, View};
+use crate::config::{Config, Origin, Problems, SourceKind, View};
 use crate::limit::{LIMITS, LimitPlan};
+
+/// Gives the sketches that presets ask for less where the ledger has little memory: all of theirs together take at most a
+/// quarter of it.
+pub(super) fn fit_sketches(memory: usize, drafts: &mut [Draft<'_>]) {
+    let of_presets = drafts.iter_mut().flat_map(|draft| &mut draft.statistics);
+    let of_presets =
+        of_presets.filter(|statistic| statistic.view.origin("admit").source.kind == SourceKind::Preset);
+    let mut admits: Vec<&mut Admit> = of_presets.filter_map(|statistic| statistic.admit.as_mut()).collect();
+    let mut known: Vec<Admit> = Vec::new();
+    for admit in &admits {
+        if !known.contains(admit) {
+            known.push(**admit);
+        }
+    }
+    let total = known.iter().fold(0usize, |total, admit| total.saturating_add(admit.bytes));
+    let share = memory / 4;
+    if total > share {
+        for admit in &mut admits {
+            admit.bytes = (admit.bytes as u128 * share as u128 / total as u128) as usize;
+        }
+    }
+}
 
 /// The memory that sketches leave to cells and directory. Kinds of a statistic share its sketch, and so do
 /// statistics of equal name.
@@ -17,7 +39,7 @@ pub(super) fn beside_sketches(memory: usize, drafts: &[Draft<'_>], problems: &mu
     let mut sketches: Vec<(&str, Admit, View<'_>)> = Vec::new();
     for statistic in drafts.iter().flat_map(|draft| &draft.statistics) {
         let (name, Some(admit)) = (statistic.name.as_str(), statistic.admit) else { continue };
-        if !sketches.iter().any(|(other, known, _)| (*other, *known) == (name, admit)) {
+        if !sketches.iter().any(|(_, known, _)| *known == admit) {
             sketches.push((name, admit, statistic.view));
         }
     }
@@ -94,7 +116,8 @@ pub(super) fn catalog(
             let origin = statistic.view.origin("keys");
             match statistic.measure(kind.windows.clone()) {
                 Ok(measure) => {
-                    add(kind.kind, &statistic.name, &kind.name, (measure, statistic.admit), origin);
+                    let admit = statistic.admit_of(&kind.name);
+                    add(kind.kind, &statistic.name, &kind.name, (measure, admit), origin);
                 }
                 Err(error) => unfit.push((origin, error)),
             }
@@ -102,7 +125,13 @@ pub(super) fn catalog(
         for distinct in &mut draft.pipeline.distincts {
             distinct.windows = windows.get(&(space, distinct.kind)).cloned().unwrap_or_default();
             let measure = distinct.measure(distinct.windows.clone());
-            add(distinct.kind, &distinct.name, &distinct.name, (measure, None), start);
+            // Values are counted of keys that are admitted where the keys' own statistic has a sketch in front: whoever
+            // can make up owners without end could make up as many counts.
+            let owner = draft.pipeline.kinds.get(distinct.per);
+            let statistic = draft.statistic_of.get(distinct.per).copied().flatten();
+            let statistic = statistic.and_then(|index| draft.statistics.get(index));
+            let admit = owner.zip(statistic).and_then(|(kind, statistic)| statistic.admit_of(&kind.name));
+            add(distinct.kind, &distinct.name, &distinct.name, (measure, admit), start);
         }
         for plan in &draft.pipeline.classifiers {
             add(plan.kind, &plan.name, &plan.name, (plan.measure(), None), start);
@@ -179,10 +208,7 @@ fn clash(now: &Catalog, space: Space, kind: Kind, new: &Statistic) -> Option<(St
             let message = format!("what is kept of `{kind}` by `{name}` cannot change while it is counted");
             Some((message, restart.to_owned()))
         }
-        None if new.admit.is_some_and(|admit| {
-            now.iter().all(|(_, _, known)| (&known.name, known.admit) != (&new.name, Some(admit)))
-        }) =>
-        {
+        None if new.admit.is_some_and(|admit| now.iter().all(|(_, _, known)| known.admit != Some(admit))) => {
             let message =
                 format!("the sketch of `{}` takes memory, which is given out when a node starts", new.name);
             Some((message, "restart the node, or leave `admit` out".to_owned()))

@@ -12,7 +12,7 @@ use stats::{IsOver, LayoutError, Tier};
 
 use super::columns::{columns, fact};
 use super::pipeline::{DistinctPlan, Input, KindPlan, OnError, OnUnknown, Pipeline};
-use super::scope::{PlanScope, report, scope_error};
+use super::scope::{EarlyScope, PlanScope, report, scope_error};
 use super::statistic::{Kept, StatisticDraft};
 use super::{Tested, entries, judging, phrases};
 use crate::config::{Document, Origin, Problems, View, expected};
@@ -46,6 +46,7 @@ pub(super) struct Draft<'a> {
 impl<'a> Draft<'a> {
     pub(super) fn compile(
         document: &'a Document,
+        main: &Document,
         limits: &'a [Arc<LimitPlan>],
         is_over: IsOver<'a>,
         problems: &mut Problems,
@@ -62,7 +63,7 @@ impl<'a> Draft<'a> {
         // What is found of phrases is a fact of the event like its other features.
         columns.count = builder.schema().columns().len();
         let sets = judging::sets(document, problems);
-        let canonical = judging::canonical(document, &sets);
+        let canonical = judging::canonical(document, &sets, limits);
         let networks = document.section("networks");
         let prefix = |key: &str, default: u8| {
             networks.and_then(|view| u8::try_from(view.integer(key)?).ok()).unwrap_or(default)
@@ -129,6 +130,8 @@ impl<'a> Draft<'a> {
         draft.define(&sets, &mut builder, problems);
         draft.rules(&mut builder, problems);
         draft.partial_rules();
+        draft.limit_conditions(main, &mut builder, problems);
+        draft.wide_limits(&mut builder, problems);
         draft.candidate(&mut builder, problems);
         draft.pipeline.schema = Arc::new(builder.finish());
         draft
@@ -143,10 +146,9 @@ impl<'a> Draft<'a> {
             }
             let of = view.str("of").unwrap_or_default();
             let slot = fact(builder.schema(), of, view.origin("of"), problems);
-            // Nothing is counted yet, so such a condition can only name facts.
             let when = view.str("when").and_then(|when| {
                 let library = self.library.clone();
-                let compiled = judge::compile(when, &library, &mut PlanScope { draft: self, builder });
+                let compiled = judge::compile(when, &library, &mut EarlyScope::new(self, builder));
                 if let Ok(condition) = &compiled {
                     report(condition.warnings().to_vec(), view.origin("when"), when, name, problems);
                 }

@@ -107,6 +107,11 @@ pub(super) fn named(
         };
         let with = limits.iter().filter(|other| limit.also.iter().any(|also| **also == *other.name));
         for limit in std::iter::once(limit).chain(with) {
+            if limit.when.is_some() {
+                let message = format!("`when` of the limit `{}` says nothing of {what}", limit.name);
+                let help = "it is for events: ask for the limit in a rule, with `over(...)`, or name one without `when`";
+                problems.add(origin, message, Some(help.to_owned()));
+            }
             if let Some(field) = limit.key.iter().find(|field| !fields.contains(&field.name.as_str())) {
                 let message =
                     format!("`{}` counts by `{}`, which {what} does not show", limit.name, field.name);

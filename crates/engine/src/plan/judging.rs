@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use super::{Draft, LabelPlan, ModelPlan, PlanScope, Tested, entries, inside, report};
 use crate::candidate::Candidate;
 use crate::config::{Document, Origin, Problems, Source, View};
+use crate::limit::LimitPlan;
 
 /// A set and where it is defined.
 pub(super) struct SetDraft<'a> {
@@ -20,9 +21,9 @@ pub(super) struct SetDraft<'a> {
     origin: &'a Origin,
 }
 
-/// Everything that a pipeline's verdicts depend on: its settings, and what is in the files of its sets,
-/// models and phrases.
-pub(super) fn canonical(document: &Document, sets: &[SetDraft<'_>]) -> String {
+/// Everything that a pipeline's verdicts depend on: its settings, what is in the files of its sets, models and phrases,
+/// and for which events limits are.
+pub(super) fn canonical(document: &Document, sets: &[SetDraft<'_>], limits: &[Arc<LimitPlan>]) -> String {
     let mut text = document.canonical();
     for SetDraft { name, set, .. } in sets.iter().filter(|set| document.list_file(&set.name).is_some()) {
         let digest: String = set.digest().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -35,6 +36,11 @@ pub(super) fn canonical(document: &Document, sets: &[SetDraft<'_>]) -> String {
         }
     }
     text += &super::phrases::canonical(document);
+    for limit in limits {
+        if let Some(when) = &limit.when {
+            text += &format!("limit.{}.when = {when:?}\n", limit.name);
+        }
+    }
     text
 }
 
@@ -229,7 +235,7 @@ impl Draft<'_> {
         let (of, library) = (self.document, std::mem::take(&mut self.library));
         (self.document, self.frozen) = (document, true);
         let sets = sets(document, problems);
-        let version = crate::content_hash(canonical(document, &sets).as_bytes());
+        let version = crate::content_hash(canonical(document, &sets, self.limits).as_bytes());
         self.define(&sets, builder, problems);
         self.rules(builder, problems);
         (self.document, self.library, self.frozen) = (of, library, false);

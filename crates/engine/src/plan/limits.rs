@@ -1,12 +1,14 @@
 //! `[[limit]]`, checked.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use event::{Kind, Span};
+use event::{Kind, SchemaBuilder, Span};
+use judge::{Conjunct, Severity, conjuncts};
 
-use super::{OnError, entries};
-use crate::config::{Document, Problems, View, expected};
+use super::scope::EarlyScope;
+use super::{Draft, OnError, ReadingSource, entries, inside};
+use crate::config::{Document, Origin, Problems, View, expected};
 use crate::limit::{
     BanPlan, BucketError, Enforcement, Exception, FIELDS_MAX, FieldForm, LimitField, LimitPlan, Pace, Period,
     WINDOW_MAX, Zone, interval,
@@ -40,6 +42,124 @@ pub(super) fn compile(document: &Document, problems: &mut Problems) -> Vec<Arc<L
         }
     }
     limits
+}
+
+/// Warns of conditions that nothing asks for.
+pub(super) fn warn_of_idle_conditions(main: &Document, drafts: &[Draft<'_>], problems: &mut Problems) {
+    for view in main.list("limit") {
+        let Some(name) = view.str("name").filter(|_| view.is_given("when")) else { continue };
+        let is_asked_for = |draft: &Draft<'_>| draft.pipeline.limits.iter().any(|limit| limit.name == name);
+        if !drafts.iter().any(is_asked_for) {
+            let message =
+                format!("no rule asks for the limit `{name}`, and takes by its name do not ask for `when`");
+            let help = format!("ask for it in a rule, with `over('{name}')`, or take `when` out");
+            problems.push(Severity::Warning, view.origin("when"), message, Some(help));
+        }
+    }
+}
+
+/// Where a rule asks for a limit, and for which events only it needs the answer; `None` where it needs it for all.
+struct Asking {
+    origin: Origin,
+    rule: String,
+    of: Option<String>,
+}
+
+impl Draft<'_> {
+    /// Compiles the conditions of the limits that rules ask for.
+    pub(super) fn limit_conditions(
+        &mut self,
+        main: &Document,
+        builder: &mut SchemaBuilder,
+        problems: &mut Problems,
+    ) {
+        for view in main.list("limit") {
+            let (Some(name), Some(when)) = (view.str("name"), view.str("when")) else { continue };
+            let Some(at) = self.pipeline.limits.iter().position(|limit| limit.name == name) else { continue };
+            let library = self.library.clone();
+            let compiled = judge::compile(when, &library, &mut EarlyScope::new(self, builder));
+            let found = match &compiled {
+                Ok(condition) => condition.warnings().to_vec(),
+                Err(found) => found.clone(),
+            };
+            for found in found {
+                let place = inside(view.origin("when"), when, found.range);
+                let message = format!("`{name}`, for events of `{}`: {}", self.pipeline.name, found.message);
+                problems.push(found.severity, &place, message, found.help);
+            }
+            self.pipeline.limits[at].when =
+                compiled.ok().map(|condition| (condition, judge::canonical(when)));
+        }
+    }
+
+    /// Warns of limits that take for every event although all rules that ask for them need that for some events only.
+    pub(super) fn wide_limits(&mut self, builder: &mut SchemaBuilder, problems: &mut Problems) {
+        let mut asking: BTreeMap<String, Vec<Asking>> = BTreeMap::new();
+        for view in self.document.list("rule") {
+            let (Some(rule), Some(when)) = (view.str("name"), view.str("when")) else { continue };
+            let limits = self.limits_of_rule(rule);
+            if limits.is_empty() {
+                continue;
+            }
+            let (mut of, mut asked) = (Vec::new(), Vec::new());
+            for Conjunct { source, range } in conjuncts(when) {
+                let library = self.library.clone();
+                let mut scope = EarlyScope::new(self, builder);
+                match judge::compile(&source, &library, &mut scope) {
+                    Ok(_) => of.push(source),
+                    Err(_) => asked.extend(scope.limits.into_iter().map(|limit| (limit, range.clone()))),
+                }
+            }
+            for limit in limits {
+                let place = asked.iter().find(|(name, _)| *name == limit).map(|(_, range)| range.clone());
+                let of = Some(of.join(" && ")).filter(|of| place.is_some() && !of.is_empty());
+                let origin = inside(view.origin("when"), when, place.unwrap_or(0..when.len()));
+                asking.entry(limit).or_default().push(Asking { origin, rule: rule.to_owned(), of });
+            }
+        }
+        for (limit, asking) in asking {
+            let is_narrow = self.limits.iter().any(|known| *known.name == *limit && known.when.is_some());
+            let mut of: Vec<&str> = asking.iter().filter_map(|asking| asking.of.as_deref()).collect();
+            if is_narrow || of.len() < asking.len() {
+                continue;
+            }
+            let Some(Asking { origin, rule, .. }) = asking.first() else { continue };
+            of.sort_unstable();
+            of.dedup();
+            let of = match of.as_slice() {
+                [one] => (*one).to_owned(),
+                several => format!("({})", several.join(") || (")),
+            };
+            let message = format!(
+                "`{rule}`: every event takes from the limit `{limit}`, also where `{of}` does not hold"
+            );
+            let line = |when: &str| format!("`when = {}`", toml_edit::Value::from(when).to_string().trim());
+            let help = format!(
+                "add {} to its [[limit]] if only those events are to be counted, or {} if all are",
+                line(&of),
+                line("true")
+            );
+            problems.push(Severity::Warning, origin, message, Some(help));
+        }
+    }
+
+    /// The limits that a rule reads.
+    fn limits_of_rule(&self, rule: &str) -> Vec<String> {
+        let Some(rule) = self.pipeline.rules.rules().iter().find(|known| known.name == rule) else {
+            return Vec::new();
+        };
+        let slots: Vec<_> = rule.reads().map(|read| read.slot).collect();
+        let read = self.pipeline.readings.iter().filter(|column| slots.contains(&column.slot));
+        let mut limits: Vec<String> = read
+            .filter_map(|column| match column.source {
+                ReadingSource::Limit { limit, .. } => Some(self.pipeline.limits.get(limit)?.name.clone()),
+                _ => None,
+            })
+            .collect();
+        limits.sort_unstable();
+        limits.dedup();
+        limits
+    }
 }
 
 fn limit(view: &View<'_>, name: &str, number: i64, problems: &mut Problems) -> Option<LimitPlan> {
@@ -115,6 +235,7 @@ fn limit(view: &View<'_>, name: &str, number: i64, problems: &mut Problems) -> O
         on_error: if view.str("on_error")? == "closed" { OnError::Closed } else { OnError::Open },
         exact: view.bool("exact").unwrap_or_default(),
         ban,
+        when: view.str("when").map(judge::canonical),
         also: view.strings("also").into_iter().map(|(name, _)| name.to_owned()).collect(),
         exceptions,
     };

@@ -32,7 +32,7 @@ use stats::{Catalog, IsOver};
 use crate::config::{Config, Document, Files, Origin, Problems, Recipe, View};
 use crate::limit::LimitPlan;
 pub use authentication::{DnsListPlan, DnsPlan, Meaning};
-use catalog::{beside_sketches, catalog};
+use catalog::{beside_sketches, catalog, fit_sketches};
 pub use classifier::ClassifierPlan;
 pub(crate) use classifier::Lesson;
 pub use cluster::ClusterPlan;
@@ -46,7 +46,7 @@ pub use model::ModelPlan;
 pub use node::{JournalPlan, NodePlan, ServerPlan};
 pub use phrases::PhrasePlan;
 pub(crate) use pipeline::{ContentColumns, ReadingColumn, ReadingSource};
-pub use pipeline::{DistinctPlan, Input, KindPlan, LabelPlan, OnError, OnUnknown, Pipeline};
+pub use pipeline::{DistinctPlan, Input, KindPlan, LabelPlan, OnError, OnUnknown, Pipeline, RuleLimit};
 pub use reports::{Class, ReportsPlan, Side};
 pub(crate) use reports::{REPORT, REPORTER, Sort};
 use scope::{PlanScope, report};
@@ -136,10 +136,13 @@ impl Plan {
         let mut node = NodePlan::compile(config.main(), &mut problems);
         let limits = limits::compile(config.main(), &mut problems);
         let documents = config.documents().iter();
-        let mut drafts: Vec<Draft> =
-            documents.map(|document| Draft::compile(document, &limits, is_over, &mut problems)).collect();
+        let mut drafts: Vec<Draft> = documents
+            .map(|document| Draft::compile(document, config.main(), &limits, is_over, &mut problems))
+            .collect();
+        limits::warn_of_idle_conditions(config.main(), &drafts, &mut problems);
         node.listeners = listener::compile(config.main(), &drafts, &limits, &mut problems);
         let forwards = forward::compile(config.main(), &drafts, &limits, &mut problems);
+        fit_sketches(node.ledger_memory, &mut drafts);
         let catalog = catalog(config, &mut drafts, &limits, now.map(|plan| &plan.catalog), &mut problems);
         node.ledger_memory = beside_sketches(node.ledger_memory, &drafts, &mut problems);
         let tested = drafts.iter_mut().flat_map(|draft| std::mem::take(&mut draft.tested)).collect();

@@ -67,6 +67,10 @@ pub struct ServerPlan {
     pub client_connections_max: usize,
     /// Time for one request.
     pub timeout: Span,
+    /// Bytes that a body must bring in a second; 0 for any pace.
+    pub body_rate_min: u64,
+    /// Time for which a body may be slower.
+    pub body_grace: Span,
 }
 
 impl NodePlan {
@@ -121,6 +125,8 @@ impl NodePlan {
                 connections_max: count("connections_max"),
                 client_connections_max: count("client_connections_max"),
                 timeout: span("server", "timeout"),
+                body_rate_min: size("server", "body_rate_min"),
+                body_grace: span("server", "body_grace"),
             },
             listeners: Vec::new(),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use content::authentication::{AuthColumns, Trust};
 use content::network::Prefixes;
 use content::piece::Normalise;
-use event::{Kind, Schema, Slot, Space, Span};
+use event::{Facts, Kind, Schema, Slot, Space, Span};
 use judge::{Action, Condition, RuleSet};
 use stats::{LayoutError, Measure, Tier, Track};
 
@@ -113,8 +113,8 @@ pub struct Pipeline {
     pub distincts: Vec<DistinctPlan>,
     /// Labels that rules put on keys.
     pub labels: Vec<LabelPlan>,
-    /// Names of the limits that rules ask for.
-    pub limits: Vec<String>,
+    /// The limits that rules ask for.
+    pub limits: Vec<RuleLimit>,
     pub(crate) columns: InputColumns,
     /// Sets of phrases.
     pub phrases: Vec<PhrasePlan>,
@@ -137,6 +137,22 @@ pub struct Pipeline {
     pub feedback: BTreeMap<String, Vec<String>>,
     /// How that is counted; `None` where nothing may be said.
     pub reports: Option<ReportsPlan>,
+}
+
+/// A limit that rules of a pipeline ask for.
+#[derive(Debug)]
+pub struct RuleLimit {
+    /// Its name.
+    pub name: String,
+    /// What must hold for an event to take from it, and the source of that.
+    pub(crate) when: Option<(Condition, String)>,
+}
+
+impl RuleLimit {
+    /// Whether an event takes from it, by what is known of the event before its statistics are read.
+    pub(crate) fn applies(&self, facts: &Facts) -> bool {
+        self.when.as_ref().is_none_or(|(condition, _)| condition.fires(facts))
+    }
 }
 
 /// The columns that the first two stages fill.

@@ -4,7 +4,7 @@ use event::{Column, SchemaBuilder, Slot, Span, Type};
 use judge::{CounterSum, Diagnostic, Mode, Names, ReadingRequest, Scope, ScopeError, TrackValue};
 
 use super::draft::Draft;
-use super::pipeline::{KindPlan, LabelPlan, ReadingColumn, ReadingSource};
+use super::pipeline::{KindPlan, LabelPlan, ReadingColumn, ReadingSource, RuleLimit};
 use super::statistic::Kept;
 use super::{ModelPlan, inside};
 use crate::config::{Origin, Problems, expected};
@@ -298,8 +298,9 @@ impl PlanScope<'_, '_, '_> {
             return Err(ScopeError::Unavailable(why));
         }
         let used = &mut self.draft.pipeline.limits;
-        Ok(used.iter().position(|known| known == name).unwrap_or_else(|| {
-            used.push(name.to_owned());
+        Ok(used.iter().position(|known| known.name == name).unwrap_or_else(|| {
+            // Its condition is compiled once all that conditions can name is defined.
+            used.push(RuleLimit { name: name.to_owned(), when: None });
             used.len() - 1
         }))
     }
@@ -313,6 +314,62 @@ impl PlanScope<'_, '_, '_> {
             name: label.to_owned(),
             known: pipeline.labels.iter().filter(|plan| is_of(plan)).map(|plan| plan.name.clone()).collect(),
         })
+    }
+}
+
+/// The names that conditions of kinds and limits can use: facts that are known before statistics are read.
+pub(super) struct EarlyScope<'d, 'a, 'b> {
+    plan: PlanScope<'d, 'a, 'b>,
+    /// Limits that were asked for, in vain.
+    pub(super) limits: Vec<String>,
+}
+
+impl<'d, 'a, 'b> EarlyScope<'d, 'a, 'b> {
+    pub(super) fn new(draft: &'d mut Draft<'a>, builder: &'b mut SchemaBuilder) -> EarlyScope<'d, 'a, 'b> {
+        EarlyScope { plan: PlanScope { draft, builder }, limits: Vec::new() }
+    }
+}
+
+impl Scope for EarlyScope<'_, '_, '_> {
+    fn regex_bytes(&mut self) -> Option<&mut usize> {
+        self.plan.regex_bytes()
+    }
+
+    fn is_over(&self) -> bool {
+        self.plan.is_over()
+    }
+
+    fn fact(&self, name: &str) -> Option<(Slot, Type)> {
+        let count = self.plan.draft.pipeline.columns.count;
+        self.plan.fact(name).filter(|(slot, _)| usize::from(slot.0) < count)
+    }
+
+    fn reading(&mut self, request: &ReadingRequest<'_>) -> Result<Slot, ScopeError> {
+        if let ReadingRequest::Limit { name, .. } = request {
+            self.limits.push((*name).to_owned());
+        }
+        let why = "it is read in the step that this condition comes before";
+        Err(ScopeError::Unavailable(format!("`{request}` is not known yet: {why}; name facts of the event")))
+    }
+
+    fn is_kind(&self, name: &str) -> bool {
+        self.plan.is_kind(name)
+    }
+
+    fn is_track(&self, kind: &str) -> bool {
+        self.plan.is_track(kind)
+    }
+
+    fn is_distinct(&self, name: &str) -> bool {
+        self.plan.is_distinct(name)
+    }
+
+    fn names(&self, of: Names) -> Vec<String> {
+        match of {
+            Names::Fact => self.plan.names(of).into_iter().filter(|name| self.fact(name).is_some()).collect(),
+            Names::Kind | Names::Distinct => self.plan.names(of),
+            Names::Model => Vec::new(),
+        }
     }
 }
 

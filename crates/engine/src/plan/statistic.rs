@@ -44,8 +44,23 @@ impl<'a> StatisticDraft<'a> {
         } else {
             windows(view, said, problems)
         };
-        let admit = view.table("admit").and_then(|view| admit(view, problems));
+        let keys = view.strings("keys");
+        let admit = view.table("admit").and_then(|view| {
+            let is_other = |kind: &str| keys.iter().all(|(key, _)| *key != kind);
+            for (kind, origin) in view.strings("kinds").into_iter().filter(|(kind, _)| is_other(kind)) {
+                let help = expected(kind, keys.iter().map(|(key, _)| *key));
+                problems.add(origin, format!("`{kind}` is none of the `keys` of `{name}`"), Some(help));
+            }
+            admit(name, view, problems)
+        });
         (StatisticDraft { name: name.to_owned(), view, kept, admit }, sound)
+    }
+
+    /// The sketch in front of one of its kinds, by the kind's name.
+    pub(super) fn admit_of(&self, kind: &str) -> Option<Admit> {
+        let view = self.view.table("admit")?;
+        let is_meant = !view.is_given("kinds") || view.strings("kinds").iter().any(|(name, _)| *name == kind);
+        self.admit.filter(|_| is_meant)
     }
 
     /// Names of the counters; a track has none.
@@ -207,7 +222,7 @@ fn value_slot(value: &str, view: View<'_>, schema: &Schema, problems: &mut Probl
     Some(slot)
 }
 
-fn admit(view: View<'_>, problems: &mut Problems) -> Option<Admit> {
+fn admit(name: &str, view: View<'_>, problems: &mut Problems) -> Option<Admit> {
     let bytes = match (view.is_given("memory"), view.is_given("keys")) {
         (true, false) => usize::try_from(view.size("memory")?).ok()?,
         (false, true) => Sketch::bytes_for(u64::try_from(view.integer("keys")?).ok()?, EARLY),
@@ -226,5 +241,5 @@ fn admit(view: View<'_>, problems: &mut Problems) -> Option<Admit> {
     };
     // What does not fit was told of when the text was checked.
     let after = u8::try_from(view.integer("after")?).ok().filter(|after| Admit::AFTER.contains(after))?;
-    Some(Admit { after, rotate: view.span("rotate")?, bytes })
+    Some(Admit { sketch: Admit::sketch_of(name), after, rotate: view.span("rotate")?, bytes })
 }

@@ -284,7 +284,8 @@ pub(crate) fn check_shelf(path: &Path) -> Vec<(PathBuf, String)> {
     Shelf::new(path.to_path_buf()).check()
 }
 
-/// Puts what stands over the configuration's files in force again. A damaged list of it is put aside, and told.
+/// Puts what stands over the configuration's files in force again. A damaged list of it is put aside, and a version that was
+/// gone back to and cannot be read gives way to what it stood over; both are told.
 pub(crate) fn resume(
     directory: &Directory,
     plan: Plan,
@@ -297,6 +298,7 @@ pub(crate) fn resume(
         let config = plan.recipe.load(&Layers::default());
         return Ok((plan, state, shelf, config));
     }
+    told.extend(state.let_go_of_unreadable(&shelf));
     let loaded = load(&plan, &mut state, Some(&shelf), None, &mut Files::default());
     let Loaded { config, plan } = loaded.map_err(|error| match error {
         ReloadError::Problems(problems) => OpenError::Rules(problems),
@@ -324,6 +326,33 @@ pub(crate) fn keep_first(
     if *state != before { shelf.save(state) } else { Ok(()) }
 }
 
+/// The pipeline of a version that a data directory keeps; `None` where it does not, or it cannot be compiled any more.
+pub(crate) fn kept_pipeline(
+    directory: &Directory,
+    plan: &Plan,
+    name: &str,
+    version: &str,
+) -> Option<Arc<Pipeline>> {
+    let shelf = Shelf::new(directory.rules_path());
+    compiled_again(plan, shelf.state().ok()?, &shelf, name, version)
+}
+
+fn compiled_again(
+    plan: &Plan,
+    mut state: State,
+    shelf: &Shelf,
+    name: &str,
+    version: &str,
+) -> Option<Arc<Pipeline>> {
+    let of_pipeline = state.pipelines.get_mut(name)?;
+    of_pipeline.back = Some(Back { version: version.to_owned(), over: String::new() });
+    let mut layers = kept_layers(&state, Some(shelf)).ok()?;
+    layers.files_may_be_broken = true;
+    let config = plan.recipe.load(&layers);
+    let kept = Plan::compile_beside(&config, None, &|| false).ok()?;
+    kept.pipelines.iter().find(|pipeline| pipeline.name == name && pipeline.version == version).cloned()
+}
+
 impl Engine {
     /// The pipeline of a version that is in force or kept; the latter is compiled again. `None` where it is neither, or
     /// cannot be compiled any more. Blocks.
@@ -333,16 +362,7 @@ impl Engine {
         if let Some(pipeline) = plan.pipelines.iter().find(is_it) {
             return Some(Arc::clone(pipeline));
         }
-        let standing = self.standing.read().unwrap_or_else(PoisonError::into_inner);
-        let mut state = State::clone(&standing);
-        drop(standing);
-        let of_pipeline = state.pipelines.get_mut(name)?;
-        of_pipeline.back = Some(Back { version: version.to_owned(), over: String::new() });
-        let mut layers = kept_layers(&state, self.shelf.as_ref()).ok()?;
-        layers.files_may_be_broken = true;
-        let config = plan.recipe.load(&layers);
-        let kept = Plan::compile_beside(&config, None, &|| false).ok()?;
-        kept.pipelines.iter().find(is_it).cloned()
+        compiled_again(&plan, State::clone(&self.standing()), self.shelf.as_ref()?, name, version)
     }
 
     /// Changes what events are judged by, or with `dry` only says what would change. Everything is read, checked and

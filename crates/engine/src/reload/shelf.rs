@@ -96,6 +96,26 @@ impl State {
         standing.versions.drain(..surplus);
     }
 
+    /// Goes on without versions that were gone back to and cannot be read; says which.
+    pub(super) fn let_go_of_unreadable(&mut self, shelf: &Shelf) -> Vec<String> {
+        let mut told = Vec::new();
+        for (pipeline, standing) in &mut self.pipelines {
+            let Some(Back { version, .. }) = &standing.back else { continue };
+            let why = match standing.versions.iter().find(|kept| kept.version == *version) {
+                Some(kept) => shelf.read(kept).err().map(|error| error.to_string()),
+                None => Some("it is not in the list of versions".to_owned()),
+            };
+            if let Some(why) = why {
+                told.push(format!(
+                    "version {version} of `{pipeline}`, which was gone back to, cannot be had ({why}): what the files and \
+                     what was posted say is in force instead"
+                ));
+                standing.back = None;
+            }
+        }
+        told
+    }
+
     pub(super) fn standing(&self, pipeline: &str) -> Option<&Standing> {
         self.pipelines.get(pipeline)
     }
@@ -209,14 +229,19 @@ impl Shelf {
 
     /// A version that was kept.
     pub(super) fn read(&self, version: &Version) -> Result<Kept, DirectoryError> {
-        let file = |name: String| {
-            let path = self.path.join(name);
-            read(&path, u64::MAX).map_err(io_error(&path))
+        let file = |name: &String| {
+            let path = self.path.join(format!("{name}.file"));
+            let bytes = read(&path, u64::MAX).map_err(io_error(&path))?;
+            let why = || "its content is not what its name says; restore it from a backup".to_owned();
+            if digest(&bytes) == *name {
+                Ok(bytes)
+            } else {
+                Err(DirectoryError::Damaged { path, why: why() })
+            }
         };
-        let text = |name: String| {
-            let path = self.path.join(&name);
+        let text = |name: &String| {
             let text = String::from_utf8(file(name)?).map_err(io::Error::other);
-            text.map_err(io_error(&path))
+            text.map_err(io_error(&self.path.join(format!("{name}.file"))))
         };
         let name = format!("{}.toml", version.version);
         let missing = || io_error(&self.path.join(&name))(io::ErrorKind::NotFound.into());
@@ -224,10 +249,10 @@ impl Shelf {
         let settings = settings.map_err(io_error(&self.path.join(&name)))?;
         let mut kept = Kept { text: settings, ..Kept::default() };
         for (set, digest) in &version.sets {
-            kept.lists.insert(set.clone(), text(format!("{digest}.file"))?);
+            kept.lists.insert(set.clone(), text(digest)?);
         }
         for (model, digest) in &version.models {
-            kept.models.insert(model.clone(), file(format!("{digest}.file"))?);
+            kept.models.insert(model.clone(), file(digest)?);
         }
         Ok(kept)
     }

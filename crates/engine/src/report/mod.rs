@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 
 use event::{Key, Shingle, Time};
 use futures_util::future::join_all;
-use stats::{Add, Amounts, Column, Observation, Once, Reading, Request};
+use stats::{Add, Amounts, Column, Observation, Once, Origin, Reading, Request};
 
 use crate::journal::{KeyReading, Record, Replaced, Report, Row};
 use crate::plan::{Class, KindPlan, Pipeline, REPORT, REPORTER, ReportsPlan, Side, Sort};
@@ -210,7 +210,7 @@ impl Engine {
         let keys = keys_of(pipeline, &row);
         let tokens = match pipeline.classifiers.is_empty() {
             true => Vec::new(),
-            false => self.tokens_of_row(pipeline, &row, &journal.description(&row.version)?),
+            false => self.tokens_of_row(pipeline, &row, &*journal.description(&row.version)?),
         };
         let name = format!("decision\0{id}");
         let subject = Subject { pipeline, name, keys: &keys, tokens: &tokens, time: now, now };
@@ -408,7 +408,7 @@ impl<'a> Begun<'a> {
         let voices = self.voices.iter().flat_map(|voices| voices.keys.iter().copied());
         let keys = [self.word].into_iter().chain(voices).chain(self.reporter());
         let look = |key| Observation { key, time: self.subject.now, add: Add::Nothing };
-        let request = Request { once: None, observations: keys.map(look).collect() };
+        let request = Request { observations: keys.map(look).collect(), ..Request::default() };
         let outcomes = engine.ledger.observe(&[request]).await?;
         self.known = outcomes.all().map(|reading| reading.to_reading()).collect();
         Ok(())
@@ -474,7 +474,8 @@ impl<'a> Begun<'a> {
             });
         }
         let mark = keys::once(pipeline, &engine.secret, "report", &format!("{}\0{}", self.name, word.number));
-        let request = Request { once: Some(Once { key: mark, time: now }), observations };
+        let request =
+            Request { once: Some(Once { key: mark, time: now }), origin: Origin::Report, observations };
         let outcomes = engine.ledger.observe(std::slice::from_ref(&request)).await?;
         if outcomes.duplicate(0) {
             return Ok(None);

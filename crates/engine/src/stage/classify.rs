@@ -96,7 +96,7 @@ impl Tokens {
     pub(crate) fn look(&self, time: Time) -> Request {
         let keys = [self.all, self.event].into_iter().chain(self.tokens.iter().copied());
         let observations = keys.map(|key| Observation { key, time, add: Add::Nothing }).collect();
-        Request { once: None, observations }
+        Request { observations, ..Request::default() }
     }
 
     /// What is to be added so that the event counts as what is said of it, given the answer to [`Tokens::look`]; `None`
@@ -131,7 +131,7 @@ impl Tokens {
             let change = of_one(now).plus(of_one(before).opposite());
             observations.extend(tokens.by_ref().take(count).map(|key| observed(*key, change)));
         }
-        Some(Request { once: None, observations })
+        Some(Request { observations, ..Request::default() })
     }
 
     /// Each token with what is known of it and what that adds, given the answer to [`Tokens::look`]. Their texts come

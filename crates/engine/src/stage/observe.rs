@@ -4,7 +4,7 @@
 use event::{Facts, Key, Shingle, Slot, Span, Time, Value};
 use judge::LimitValue;
 use stats::{
-    Add, Column, Ledger, LedgerError, Observation, Once, Outcomes, Quality, Readings, Request, View,
+    Add, Column, Ledger, LedgerError, Observation, Once, Origin, Outcomes, Quality, Readings, Request, View,
 };
 
 use super::classify::{self, Known};
@@ -202,12 +202,10 @@ pub(crate) fn request(prepared: &Prepared, asked: &AskedByRules<'_>, what: What)
                 let value = value(plan, prepared);
                 observations.extend(keys.map(|key| Observation { key: *key, time, add: Add::Value(value) }));
             }
-            What::Seen => {
+            // A look adds nothing either way: it says for which counters a sketch is asked.
+            What::Seen | What::Nothing => {
                 let add = counters(plan.observe.iter().copied());
                 observations.extend(keys.map(|key| Observation { key: *key, time, add: add.clone() }));
-            }
-            What::Nothing => {
-                observations.extend(keys.map(|key| Observation { key: *key, time, add: Add::Nothing }));
             }
         }
     }
@@ -229,7 +227,8 @@ pub(crate) fn request(prepared: &Prepared, asked: &AskedByRules<'_>, what: What)
         }
     };
     observations.extend(asked.observations(adds));
-    Request { once, observations }
+    let origin = if adds { Origin::Event } else { Origin::Look };
+    Request { once, origin, observations }
 }
 
 /// The event's value for a kind's track.
@@ -319,7 +318,7 @@ fn fill(
                 let Some((over, left)) = told.get(*limit).copied().flatten() else { continue };
                 match value {
                     LimitValue::Over => put(facts, *slot, Some(over)),
-                    LimitValue::Remaining => put(facts, *slot, Some(counted(left))),
+                    LimitValue::Remaining => put(facts, *slot, left.map(counted)),
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use event::{Key, Span};
 use judge::{Action, Effect, Verdict};
-use stats::{Add, Ledger, LedgerError, Observation, Request};
+use stats::{Add, Ledger, LedgerError, Observation, Origin, Request};
 
 use super::keys::pieces;
 use super::observe::{Observed, ObservedEvent, counters};
@@ -19,7 +19,7 @@ pub(crate) fn requests(observed: &Observed, verdicts: &[Verdict]) -> Vec<Request
         let mut observations = settled(&observed, verdict.action);
         carry_out(&observed, verdict, &mut observations);
         for part in observations.chunks(Request::OBSERVATIONS_MAX) {
-            requests.push(Request { once: None, observations: part.to_vec() });
+            requests.push(Request { once: None, origin: Origin::Verdict, observations: part.to_vec() });
         }
     }
     requests

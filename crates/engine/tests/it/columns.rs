@@ -103,7 +103,7 @@ fn report(directory: &Directory) -> Report {
 
 fn table(journal: &Journal) -> Vec<String> {
     let mut lines = Vec::new();
-    export::ndjson(journal, &export::Filter::default(), &mut lines).unwrap();
+    export::ndjson(&journal.archive().unwrap(), &export::Filter::default(), &mut lines).unwrap();
     String::from_utf8(lines).unwrap().lines().map(str::to_owned).collect()
 }
 
@@ -143,8 +143,6 @@ fn columns_say_what_the_rows_said() {
 fn one_subject_is_erased_from_columns() {
     let rotated = Rotated::new(|_, _| ());
     let path = rotated.columns();
-    let long_ago = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
-    fs::OpenOptions::new().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
     // What a crash left of a conversion has the same records.
     let half = path.with_extension("half");
     fs::copy(&path, &half).unwrap();
@@ -169,7 +167,6 @@ fn one_subject_is_erased_from_columns() {
     let erased = rotated.directory.erase(&plan, &shingles, false, &mut |_| ()).unwrap();
     assert_eq!(erased.records.decisions, concerned.len() as u64);
     assert!(!half.exists());
-    assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), long_ago, "its age stays");
     let found = verify(&rotated.directory.journal_path(), None, &mut |_, _| ()).unwrap();
     assert!(found.is_sound(), "{found:?}");
     let engine = rotated.open();
@@ -187,7 +184,7 @@ fn snapshots_link_columns_and_can_be_restored() {
     use std::os::unix::fs::MetadataExt;
     let rotated = Rotated::new(|_, _| ());
     let engine = rotated.open();
-    let target = rotated.directory.snapshots_path().join(engine.snapshot(NOW).unwrap());
+    let target = rotated.directory.snapshots_path().join(engine.snapshot(NOW, &|| false).unwrap());
     let (path, name) = (rotated.columns(), rotated.columns().file_name().unwrap().to_owned());
     let copy = target.join("journal").join(name);
     assert_eq!(fs::metadata(&path).unwrap().ino(), fs::metadata(&copy).unwrap().ino());
@@ -205,7 +202,7 @@ fn plan() -> JournalPlan {
 fn feedback(number: u64) -> (RecordId, Time, Record) {
     let class = format!("{:x}", u128::from(number + 1).wrapping_pow(9)).repeat(4);
     let feedback = Feedback { decision: RecordId(number), class, time: NOW };
-    (RecordId(number), NOW, Record::Feedback(feedback))
+    (RecordId(number), NOW + Span::seconds(number as i64), Record::Feedback(feedback))
 }
 
 fn append(journal: &Journal, numbers: std::ops::Range<u64>) {
@@ -333,19 +330,66 @@ fn columns_go_by_age_and_size_as_rows_do() {
     journal.settle();
     let before = journal.census();
     assert_eq!(before.columnar + 1, before.segments);
-    let today = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
-    let today = Time(i64::try_from(today.as_micros()).unwrap());
-    journal.expire(today).unwrap();
+    journal.expire(Some(NOW + Span::days(30))).unwrap();
     assert_eq!(journal.census(), before);
-    // The oldest was written long ago.
+    drop(journal);
+    // Whatever the file says: its age is that of the latest arrival in it.
     let oldest = files(directory.path(), "parquet").remove(0);
-    let long_ago = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
-    fs::OpenOptions::new().write(true).open(&oldest).unwrap().set_modified(long_ago).unwrap();
-    journal.expire(today).unwrap();
-    assert!(!oldest.exists());
-    assert_eq!(journal.census().segments, before.segments - 1);
-    journal.expire(today + Span::days(31)).unwrap();
+    fs::OpenOptions::new().write(true).open(&oldest).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    let journal = open(directory.path());
+    journal.expire(Some(NOW + Span::days(30))).unwrap();
+    assert!(oldest.exists());
+    journal.expire(Some(NOW + Span::days(30) + Span::seconds(500))).unwrap();
+    let left = journal.census().segments;
+    assert!(!oldest.exists() && left > 1 && left < before.segments, "{left} of {}", before.segments);
+    journal.expire(Some(NOW + Span::days(31))).unwrap();
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "the open one stays, and the list");
+}
+
+/// Who reads the files beside the writer sees no damage where there is none, whatever becomes of segments meanwhile.
+#[test]
+fn files_are_read_while_segments_come_become_columns_and_go() {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = JournalPlan { segment: 4 << 10, keep_bytes: 60 << 10, ..plan() };
+    let journal = Journal::open(directory.path(), plan, Durability::None, 7).unwrap();
+    append(&journal, 1..100);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for start in (100..6000).step_by(20) {
+                let records: Vec<_> = (start..start + 20).map(feedback).collect();
+                pollster::block_on(journal.append(&records)).unwrap();
+                journal.sync().unwrap();
+                journal.expire(None).unwrap();
+            }
+        });
+        let (mut readings, mut read) = (0, 0);
+        while !writer.is_finished() || readings == 0 {
+            let archive = Archive::open(directory.path()).unwrap();
+            let mut seen = Vec::new();
+            let skipped = archive.scan(|id, _| {
+                seen.push(id.0);
+                true
+            });
+            assert!(skipped.unwrap().is_empty() && seen.is_sorted());
+            assert_eq!(archive.lacking().unwrap(), []);
+            for block in archive.newest_first() {
+                block.unwrap().records().unwrap();
+            }
+            if let Some(newest) = seen.last() {
+                archive.find(RecordId(*newest)).unwrap();
+            }
+            (readings, read) = (readings + 1, read + seen.len());
+        }
+        assert!(read > 0, "{readings} readings");
+    });
+    let archive = journal.archive().unwrap();
+    // What is gone without having become too old is missed.
+    let oldest = &files(directory.path(), "parquet")[0];
+    journal.settle();
+    drop(journal);
+    fs::remove_file(oldest).unwrap();
+    assert_eq!(archive.lacking().unwrap().len(), 1);
+    assert!(Archive::open(directory.path()).unwrap().lacking().unwrap()[0].is_gone);
 }
 
 /// Rows that cannot be read are left for whoever can.

@@ -213,6 +213,13 @@ fn admission_is_bounded() {
 }
 
 #[test]
+fn sketches_of_presets_fit_into_little_memory() {
+    let text = "preset = \"mail\"\n[ledger]\nmemory = \"2MiB\"\n";
+    let config = Config::from_text("test.toml", text, &Overrides::default());
+    assert_eq!(Plan::compile(&config).unwrap().node.ledger_memory, (2 << 20) / 4 * 3);
+}
+
+#[test]
 fn memory_is_shared_with_sketches() {
     let text = statistic(
         "track = [\"count\"]\nkeep = \"30d\"\nadmit = { after = 3, rotate = \"3d\", memory = \"64MiB\" }\n\

@@ -133,8 +133,13 @@ fn catalog() -> Catalog {
     ];
     let mut builder = Catalog::builder();
     for (kind, measure) in measures {
-        let admit = (kind == ADMITTED).then_some(Admit { after: 4, rotate: Span::days(2), bytes: 0 });
         let name = format!("statistic{}", kind.0);
+        let admit = (kind == ADMITTED).then(|| Admit {
+            sketch: Admit::sketch_of(&name),
+            after: 4,
+            rotate: Span::days(2),
+            bytes: 0,
+        });
         builder
             .add(SPACE, kind, Statistic { kind_name: name.clone(), name, measure, admit, exact: false })
             .unwrap();
@@ -167,7 +172,8 @@ fn observe(ledger: &Embedded, once: Option<u64>, observations: Vec<(Key, Time, A
     let observations =
         observations.into_iter().map(|(key, time, add)| Observation { key, time, add }).collect();
     let once = once.map(|number| Once { key: key(ONCE, number), time: NOW });
-    let outcomes = pollster::block_on(ledger.observe(&[Request { once, observations }])).unwrap();
+    let outcomes =
+        pollster::block_on(ledger.observe(&[Request { once, observations, ..Request::default() }])).unwrap();
     outcomes.outcomes().next().unwrap().readings
 }
 
@@ -273,7 +279,7 @@ fn check_ledger(ledger: &Embedded) {
     assert_eq!(seen(1), (Quality::Estimated, 2), "the sketch remembers");
     assert_eq!(seen(2), (Quality::Exact, 9));
     assert_eq!(seen(3), (Quality::Estimated, 0), "it may have been forgotten");
-    assert!(ledger.verify(&mut |_, _| {}).unwrap().is_sound());
+    assert!(ledger.verify(None, &mut |_, _| {}).unwrap().is_sound());
 }
 
 /// Estimates of 20 and 30, and of 20 and 3010.
@@ -345,7 +351,7 @@ fn what_was_written_says_what_it_said() {
             check_many(engine);
             check_pipeline(engine);
         });
-        let found = Directory::open(&path).unwrap().verify(&mut |_, _, _| ()).unwrap();
+        let found = Directory::open(&path).unwrap().verify(None, &mut |_, _, _| ()).unwrap();
         let journal = &found.journal;
         assert!(journal.is_sound() && journal.records as usize == RECORDS + 1, "{found:?}");
         assert!(found.ledger.unwrap().is_sound());
@@ -400,7 +406,7 @@ fn one_subject_is_erased() {
         let left = all(engine);
         assert!(left == before, "{} of {}", left.len(), before.len());
     });
-    let found = Directory::open(&path).unwrap().verify(&mut |_, _, _| ()).unwrap();
+    let found = Directory::open(&path).unwrap().verify(None, &mut |_, _, _| ()).unwrap();
     assert!(found.journal.is_sound() && found.journal.records as usize == before.len(), "{found:?}");
 }
 

@@ -76,12 +76,22 @@ fn old_segments_go() {
         journal.sync().unwrap();
     }
     let before = journal.census().segments;
-    // Their age counts from when they were written, whatever the records say.
-    let today = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
-    let today = Time(i64::try_from(today.as_micros()).unwrap());
-    journal.expire(today).unwrap();
+    // Their age counts from the latest arrival in them, whatever becomes of the files.
+    for file in std::fs::read_dir(directory.path()).unwrap() {
+        let file = std::fs::OpenOptions::new().write(true).open(file.unwrap().path()).unwrap();
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    }
+    journal.expire(Some(NOW + Span::days(30))).unwrap();
     assert_eq!(journal.census().segments, before);
-    journal.expire(today + Span::days(31)).unwrap();
+    journal.expire(None).unwrap();
+    assert_eq!(journal.census().segments, before, "nothing is too old as of no time");
+    drop(journal);
+    let journal = Journal::open(directory.path(), plan(), Durability::None, 7).unwrap();
+    journal.expire(Some(NOW + Span::days(30) + Span::seconds(500))).unwrap();
+    let left = journal.census().segments;
+    assert!(left > 1 && left < before, "{left} of {before}");
+    assert!(ids(&journal)[0] > 1 && ids(&journal)[0] <= 501, "the oldest alone");
+    journal.expire(Some(NOW + Span::days(31))).unwrap();
     assert_eq!(journal.census().segments, 1, "the open one stays");
     let left = ids(&journal);
     assert!(left.ends_with(&[1000]) && left.len() < 500, "{left:?}");
@@ -100,7 +110,7 @@ fn a_journal_that_is_too_large_loses_its_oldest_segments() {
     let before = journal.census();
     assert!(before.bytes > plan.keep_bytes, "{before:?}");
     // Long before any of it is too old.
-    journal.expire(NOW).unwrap();
+    journal.expire(Some(NOW)).unwrap();
     let after = journal.census();
     assert!(after.bytes <= plan.keep_bytes && after.segments < before.segments, "{after:?}");
     assert!(after.bytes + 2 * plan.segment > plan.keep_bytes, "no more goes than has to: {after:?}");
@@ -241,8 +251,7 @@ fn a_segment_that_is_gone_is_missed_until_it_is_too_old() {
     }
     std::fs::remove_file(&oldest).unwrap();
     let journal = Journal::open(directory.path(), plan(), Durability::None, 7).unwrap();
-    let today = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
-    journal.expire(Time(i64::try_from(today.as_micros()).unwrap()) + Span::days(31)).unwrap();
+    journal.expire(Some(NOW + Span::days(31))).unwrap();
     drop(journal);
     assert!(verify(directory.path(), Some(7), &mut |_, _| ()).unwrap().is_sound());
     let other = Journal::open(directory.path(), plan(), Durability::None, 8).err().unwrap().to_string();
@@ -265,7 +274,10 @@ fn decisions_are_exported_as_tables() {
 
     let journal = engine.journal().unwrap();
     let mut lines = Vec::new();
-    assert_eq!(export::ndjson(journal, &export::Filter::default(), &mut lines).unwrap().rows, 60);
+    assert_eq!(
+        export::ndjson(&journal.archive().unwrap(), &export::Filter::default(), &mut lines).unwrap().rows,
+        60
+    );
     let lines: Vec<serde_json::Value> = lines
         .split(|byte| *byte == b'\n')
         .filter(|line| !line.is_empty())
@@ -293,8 +305,12 @@ fn decisions_are_exported_as_tables() {
         ..export::Filter::default()
     };
     let mut only = Vec::new();
-    assert_eq!(export::ndjson(journal, &day(decisions[3].time), &mut only).unwrap().rows, 1, "a late label");
-    assert_eq!(export::ndjson(journal, &day(NOW), &mut only).unwrap().rows, 0);
+    assert_eq!(
+        export::ndjson(&journal.archive().unwrap(), &day(decisions[3].time), &mut only).unwrap().rows,
+        1,
+        "a late label"
+    );
+    assert_eq!(export::ndjson(&journal.archive().unwrap(), &day(NOW), &mut only).unwrap().rows, 0);
 
     // Read back by the format's own library.
     use parquet::basic::Repetition;
@@ -302,7 +318,10 @@ fn decisions_are_exported_as_tables() {
     use parquet::record::RowAccessor;
     let path = parent.path().join("table.parquet");
     let file = std::fs::File::create(&path).unwrap();
-    assert_eq!(export::parquet(journal, &export::Filter::default(), file).unwrap().rows, 60);
+    assert_eq!(
+        export::parquet(&journal.archive().unwrap(), &export::Filter::default(), file).unwrap().rows,
+        60
+    );
     let reader = parquet::file::serialized_reader::SerializedFileReader::try_from(path.as_path()).unwrap();
     let fields = reader.metadata().file_metadata().schema().get_fields().to_vec();
     for field in &fields {
@@ -345,7 +364,8 @@ fn facts_do_not_take_the_names_of_a_decisions_own_columns() {
     let prepared = engine.prepare(&engine.plan().pipelines[0], event, NOW);
     pollster::block_on(engine.decide(vec![prepared])).unwrap();
     let mut out = Vec::new();
-    export::ndjson(engine.journal().unwrap(), &export::Filter::default(), &mut out).unwrap();
+    export::ndjson(&engine.journal().unwrap().archive().unwrap(), &export::Filter::default(), &mut out)
+        .unwrap();
     let line: serde_json::Value = serde_json::from_slice(&out).unwrap();
     assert_eq!((&line["score"], &line["fact.score"]), (&0.0.into(), &"its own".into()));
 }

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use content::budget::Cancellation;
+use engine::batch::{Batch, Cells, Column};
 use engine::limit::{Exception, ExceptionError, LIMITS, LimitKey, LimitPlan, Take, Taken};
 use engine::{Config, Directory, Engine, Home, Overrides, Plan, Proposal};
 use event::{Key, Kind, Space, Span, Time};
@@ -422,6 +424,254 @@ fn rules_ask_limits_that_events_take_from() {
     };
     assert!(refused("over('by_pi')").contains("there is no limit `by_pi`"));
     assert!(refused("over(by_ip)").contains("a name in quotes belongs here"));
+}
+
+const LOGINS: &str = r#"
+name = "site"
+[[field]]
+name = "ip"
+type = "ip"
+[[field]]
+name = "path"
+type = "string"
+[[field]]
+name = "failed"
+type = "bool"
+[[kind]]
+name = "ip"
+number = 1
+of = "ip"
+[[statistic]]
+name = "visits"
+keys = ["ip"]
+counts = ["seen"]
+windows = ["1m x 60"]
+[expressions]
+login = "path == '/login'"
+busy = "ip.seen('1h') > 5"
+[[limit]]
+name = "logins"
+number = 1
+key = ["ip"]
+count = 2
+per = "1m"
+when = "login && failed"
+[[rule]]
+name = "TOO_MANY"
+when = "over('logins')"
+score = 1
+[[rule]]
+name = "WITHIN"
+when = "!over('logins')"
+score = 1
+[[rule]]
+name = "LEFT"
+when = "has(remaining('logins'))"
+score = 1
+"#;
+
+/// Events of [`LOGINS`], and the rules that are to fire: only failed logins take, whatever comes between.
+const VISITS: [(&str, Option<bool>, &[&str]); 8] = [
+    ("/", Some(true), &["WITHIN"]),
+    ("/login", Some(false), &["WITHIN"]),
+    ("/login", Some(true), &["LEFT", "WITHIN"]),
+    ("/", None, &["WITHIN"]),
+    ("/login", Some(true), &["LEFT", "WITHIN"]),
+    // Missing is not true.
+    ("/login", None, &["WITHIN"]),
+    ("/login", Some(true), &["LEFT", "TOO_MANY"]),
+    ("/", Some(true), &["WITHIN"]),
+];
+
+fn visit(path: &str, failed: Option<bool>) -> event::Event {
+    let mut event = event::Event { time: Some(START), ..event::Event::default() };
+    event.fields.push(("ip".to_owned(), event::Value::from("192.0.2.1")));
+    event.fields.push(("path".to_owned(), event::Value::from(path)));
+    event.fields.extend(failed.map(|failed| ("failed".to_owned(), event::Value::from(failed))));
+    event
+}
+
+fn rules_of(decision: &engine::Decision) -> Vec<&str> {
+    let mut rules: Vec<&str> = decision.verdict.reasons.iter().map(|reason| reason.rule.as_str()).collect();
+    rules.sort_unstable();
+    rules
+}
+
+/// The problems and warnings of a configuration.
+fn told(text: &str) -> String {
+    let config = Config::from_text("limits.toml", text, &Overrides::default());
+    match Plan::compile(&config) {
+        Ok(plan) if plan.warnings.list().is_empty() => String::new(),
+        Ok(plan) => plan.warnings.to_string(),
+        Err(problems) => problems.to_string(),
+    }
+}
+
+#[test]
+fn an_event_for_which_the_condition_of_a_limit_does_not_hold_takes_nothing() {
+    let together = engine(LOGINS);
+    let apart = engine(LOGINS);
+    let columns = engine(LOGINS);
+    // A field that is cut into pieces makes rows of a batch.
+    let rows = engine(&format!(
+        "{LOGINS}[[kind]]\nname = \"path\"\nnumber = 2\nof = \"path\"\nnormalise = \"address\"\n[[distinct]]\nname = \"d\"\nnumber = 3\nper = \"path\"\nof = \"ip\"\nwindow = \"1h x 2\"\n"
+    ));
+    let pipeline = |engine: &Engine| Arc::clone(engine.plan().pipeline(None).unwrap());
+
+    let prepared =
+        VISITS.map(|(path, failed, _)| together.prepare(&pipeline(&together), visit(path, failed), START));
+    let batch = || {
+        let cells = |values: Vec<Option<event::Value>>| Column::full(Cells::Values(values));
+        let paths = VISITS.iter().map(|(path, ..)| Some(event::Value::from(*path)));
+        let failed = VISITS.iter().map(|(_, failed, _)| failed.map(event::Value::from));
+        Batch {
+            rows: VISITS.len(),
+            columns: vec![
+                ("ip".into(), cells(vec![Some(event::Value::from("192.0.2.1")); VISITS.len()])),
+                ("path".into(), cells(paths.collect())),
+                ("failed".into(), cells(failed.collect())),
+            ],
+            id: None,
+        }
+    };
+    let of_batch = |engine: &Engine| {
+        let (of, batch) = (pipeline(engine), batch());
+        let prepared = engine.prepare_batch(&of, &batch, START, &Cancellation::default());
+        block_on(engine.decide_batch(prepared.unwrap())).0
+    };
+    let one = |(path, failed, _): (&str, Option<bool>, _)| {
+        let prepared = |engine: &Engine| engine.prepare(&pipeline(engine), visit(path, failed), START);
+        block_on(apart.observe(prepared(&apart))).unwrap();
+        block_on(apart.consult(prepared(&apart))).unwrap();
+        block_on(apart.decide(vec![prepared(&apart)])).unwrap().remove(0)
+    };
+    for (context, decisions) in [
+        ("together", block_on(together.decide(prepared.into_iter().collect())).unwrap()),
+        ("apart, and counted and looked at before", VISITS.into_iter().map(one).collect()),
+        ("by columns", of_batch(&columns)),
+        ("by rows", of_batch(&rows)),
+    ] {
+        let found: Vec<Vec<&str>> = decisions.iter().map(rules_of).collect();
+        assert_eq!(found, VISITS.map(|(.., rules)| rules.to_vec()), "{context}");
+    }
+    // By its name a limit is taken from whatever the event.
+    let logins = limit(&together, "logins");
+    assert_eq!(logins.when.as_deref(), Some("login && failed"));
+    let key = together.limit_key_of(&logins, |_| Some("192.0.2.1")).unwrap();
+    let taken = block_on(together.take(&[Take { limit: &logins, key, cost: 1 }], START));
+    assert_eq!((taken[0].used, taken[0].allowed), (4, false));
+}
+
+#[test]
+fn a_look_and_an_explanation_say_that_a_limit_does_not_apply_and_why() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
+    let engine = Engine::open(&directory, plan(LOGINS)).unwrap();
+    let pipeline = Arc::clone(engine.plan().pipeline(None).unwrap());
+    let prepared = |path: &str, failed| engine.prepare(&pipeline, visit(path, failed), START);
+    let unmet = |explained: &engine::Explanation| {
+        let [logins] = explained.limits.as_slice() else { panic!("{:?}", explained.limits) };
+        assert_eq!((logins.limit.as_str(), logins.when.as_str()), ("logins", "login && failed"));
+        logins.unmet.clone()
+    };
+    let decided = |path, failed| block_on(engine.decide(vec![prepared(path, failed)])).unwrap().remove(0).id;
+    for (path, failed, wanted) in [
+        ("/login", Some(true), vec![]),
+        ("/", Some(true), vec![("login".to_owned(), Some(false))]),
+        ("/", None, vec![("login".to_owned(), Some(false)), ("failed".to_owned(), None)]),
+    ] {
+        assert_eq!(unmet(&block_on(engine.peek(prepared(path, failed))).unwrap()), wanted);
+        assert_eq!(unmet(&engine.explain(decided(path, failed)).unwrap()), wanted);
+    }
+    assert!(block_on(engine.observe(prepared("/", None))).unwrap().limits.is_empty());
+    // What was decided by another condition is explained by that one, or not at all.
+    let before = decided("/", Some(true));
+    let version = pipeline.version.clone();
+    let other = plan(&LOGINS.replace("when = \"login && failed\"", "when = \"login\""));
+    assert_ne!(other.pipelines[0].version, version);
+    engine.close().unwrap();
+    drop(engine);
+    let engine = Engine::open(&directory, other).unwrap();
+    assert!(engine.explain(before).unwrap().limits.is_empty());
+}
+
+#[test]
+fn the_condition_of_a_limit_is_checked_where_it_stands() {
+    let with = |when: &str| told(&LOGINS.replace("\"login && failed\"", &format!("{when:?}")));
+    assert_eq!(told(LOGINS), "");
+    assert_eq!(with("true"), "");
+    let line = LOGINS.lines().position(|line| line.starts_with("when = \"login")).unwrap() + 1;
+    for (when, part, message) in [
+        ("path == '/login' && filed", "filed", "unknown name `filed`"),
+        ("login && ip.seen('1h') > 5", "ip.seen", "`ip.seen('1h')` is not known yet"),
+        ("login && busy", "busy", "`ip.seen('1h')` is not known yet"),
+        ("over('logins')", "over", "`over('logins')` is not known yet"),
+        ("model('m') > 0.5", "'m'", "there is no model `m`"),
+        ("rule('LEFT')", "'LEFT'", "there are no rules to refer to here"),
+        ("path", "path", "a condition is true or false, this is a string"),
+        ("failed && !failed", "!failed", "this is never true"),
+    ] {
+        let found = with(when);
+        let column = 9 + when.find(part).unwrap();
+        let place = format!("limits.toml:{line}:{column}: error: `logins`, for events of `site`: ");
+        assert!(found.contains(&place) && found.contains(message), "{when}: {found}");
+    }
+    // Only where an event is known there is a condition to ask.
+    let unasked = LOGINS.replace("over('logins')", "failed").replace("has(remaining('logins'))", "failed");
+    assert!(told(&unasked).contains("no rule asks for the limit `logins`"), "{}", told(&unasked));
+    let forward = "[[limit]]\nname = \"x\"\nnumber = 9\nkey = [\"client.ip\"]\ncount = 1\nper = \"1m\"\nwhen = \"failed\"\n[[forward_auth]]\nname = \"site\"\nlimits = [\"x\"]\n";
+    let found = told(&format!("{LOGINS}{forward}"));
+    assert!(found.contains("`when` of the limit `x` says nothing of a request"), "{found}");
+}
+
+#[test]
+fn a_limit_that_takes_for_more_events_than_rules_mean_is_warned_of_with_the_line_to_write() {
+    let base: String = LOGINS.split("[[rule]]").next().unwrap().replace("when = \"login && failed\"\n", "");
+    let rule =
+        |name: &str, when: &str| format!("[[rule]]\nname = \"{name}\"\nwhen = \"{when}\"\nscore = 1\n");
+    let with = |rules: &[&str]| {
+        let rules = rules.iter().enumerate().map(|(index, when)| rule(&format!("R{index}"), when));
+        told(&format!("{base}{}", rules.collect::<String>()))
+    };
+    let line = base.lines().count() + 3;
+    let found = with(&["login && over('logins') && (failed || path == '/')"]);
+    assert!(
+        found.contains(&format!(
+            "limits.toml:{line}:18: warning: `R0`: every event takes from the limit `logins`, also where"
+        )) && found.contains("add `when = \"login && (failed || path == '/')\"` to its [[limit]]"),
+        "{found}"
+    );
+    let found = with(&["login && over('logins')", "failed && remaining('logins') < 1"]);
+    assert!(found.contains("`when = \"(failed) || (login)\"`"), "{found}");
+    for fine in [
+        &["over('logins')"][..],
+        // What is read of the statistics cannot be asked before.
+        &["over('logins') && busy"],
+        &["over('logins') || failed"],
+        // The other rule needs it for all.
+        &["login && over('logins')", "remaining('logins') < 1"],
+    ] {
+        assert_eq!(with(fine), "", "{fine:?}");
+    }
+    // Both lines that are offered are taken, and end it.
+    for when in ["login", "true"] {
+        let narrow = base.replace("per = \"1m\"\n", &format!("per = \"1m\"\nwhen = {when:?}\n"));
+        assert_eq!(told(&format!("{narrow}{}", rule("R", "login && over('logins')"))), "");
+    }
+}
+
+#[test]
+fn the_documents_examples_are_what_they_say() {
+    let page = include_str!("../../../../docs/limits.md");
+    let section = page.split("\n## In rules\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let blocks: Vec<&str> =
+        section.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    let [right, wrong] = blocks.as_slice() else { panic!("{blocks:?}") };
+    let web = |block: &str| told(&format!("preset = \"web\"\n{block}"));
+    assert_eq!(web(right), "");
+    let warned = web(wrong);
+    let line = right.lines().find(|line| line.starts_with("when")).unwrap().split('#').next().unwrap().trim();
+    assert!(warned.contains(&format!("add `{line}` to its [[limit]]")), "{warned}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod corpora;
 mod envoy;
 mod erase;
 mod fixtures;
+mod flood;
 mod full;
 mod honest;
 mod journal;

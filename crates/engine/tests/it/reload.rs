@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use engine::{Config, Directory, Engine, Overrides, Pipeline, Plan, Prepared, Proposal, ReloadError, preset};
+use engine::{
+    Config, Directory, Engine, EngineError, Overrides, Pipeline, Plan, Prepared, Proposal, ReloadError,
+    preset,
+};
 use event::{Event, Time, Value};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -208,6 +211,46 @@ fn kept_versions_are_what_they_were() {
     }
 }
 
+/// A version that was gone back to and is damaged or gone does not keep the node from starting.
+#[test]
+fn what_cannot_be_gone_back_to_any_more_gives_way() {
+    for damage in ["flipped", "gone", "set"] {
+        let set = "[[set]]\nname = \"odd\"\ntype = \"string\"\nfile = \"odd.txt\"\n";
+        let home = Home::new(&format!("{BASE}{set}"));
+        fs::write(home.directory.path().join("odd.txt"), "one\n").unwrap();
+        let engine = home.open();
+        let first = version(&engine);
+        engine.change(post(SHORTER), NOW, false).unwrap();
+        let posted = version(&engine);
+        engine.change(Proposal::Back { pipeline: "hits", version: &first }, NOW, false).unwrap();
+        engine.close().unwrap();
+        drop(engine);
+        let rules = home.directory.rules_path();
+        let kept = rules.join(format!("{first}.toml"));
+        let of_set = |entry: fs::DirEntry| {
+            entry.path().extension().is_some_and(|it| it == "file").then(|| entry.path())
+        };
+        match damage {
+            "gone" => fs::remove_file(&kept).unwrap(),
+            _ => {
+                let set = fs::read_dir(&rules).unwrap().find_map(|entry| of_set(entry.unwrap())).unwrap();
+                let path = if damage == "set" { set } else { kept };
+                let mut bytes = fs::read(&path).unwrap();
+                bytes[1] ^= 1;
+                fs::write(path, bytes).unwrap();
+            }
+        }
+        let engine = home.open();
+        let conditions = engine.health().list();
+        let told = &conditions.iter().find(|condition| condition.name == "settings-damaged").unwrap().detail;
+        assert!(
+            told.contains(&format!("version {first} of `hits`, which was gone back to, cannot be had")),
+            "{told}"
+        );
+        assert_eq!(version(&engine), posted, "{damage}: what was posted stands again");
+    }
+}
+
 #[test]
 fn so_many_versions_are_kept() {
     let home = Home::new(&format!("{BASE}[node]\nversions = 3\n"));
@@ -235,10 +278,27 @@ fn what_stands_over_the_files_is_part_of_a_snapshot() {
     let home = Home::new(BASE);
     let engine = home.open();
     engine.change(post(SHORTER), NOW, false).unwrap();
-    let name = engine.snapshot(NOW).unwrap();
+    let name = engine.snapshot(NOW, &|| false).unwrap();
     let copy = home.directory.snapshots_path().join(name);
     let restored = Directory::restore(&copy, &home.path().join("restored"), &mut |_, _, _| {}).unwrap();
     assert_eq!(version(&open(&restored).unwrap()), version(&engine));
+}
+
+/// A snapshot that nobody waits for any more ends before its next part, and leaves nothing behind.
+#[test]
+fn a_snapshot_that_nobody_waits_for_leaves_nothing() {
+    let home = Home::new(BASE);
+    let engine = home.open();
+    for parts in 0..4 {
+        let done = AtomicUsize::new(0);
+        let is_over = || done.fetch_add(1, Ordering::Relaxed) >= parts;
+        let made = engine.snapshot(NOW, &is_over);
+        let left = fs::read_dir(home.directory.snapshots_path()).map_or(0, |entries| entries.count());
+        match made {
+            Err(EngineError::SnapshotEnded) => assert_eq!((left, parts < 3), (0, true)),
+            made => assert_eq!((made.is_ok(), left, parts), (true, 1, 3)),
+        }
+    }
 }
 
 #[test]

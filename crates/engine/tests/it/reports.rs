@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::backtest::{Backtest, Question};
+use engine::backtest::{Backtest, Question, Report};
 use engine::journal::{Archive, export};
 use engine::{
     Config, Decision, Directory, Engine, EngineError, FeedbackOutcome, Overrides, Plan, RecordId, Said,
@@ -15,8 +15,8 @@ use proptest::prelude::*;
 
 use crate::pipeline::{NOW, decide_at};
 
-fn plan(reports: &str) -> Plan {
-    let text = format!(
+fn configuration(reports: &str) -> String {
+    format!(
         r#"
 name = "forum"
 space = 7
@@ -54,8 +54,15 @@ alike = ["text"]
 [ledger]
 durability = "sync"
 "#
-    );
-    Plan::compile(&Config::from_text("forum.toml", &text, &Overrides::default()))
+    )
+}
+
+fn plan(reports: &str) -> Plan {
+    compiled(&configuration(reports))
+}
+
+fn compiled(text: &str) -> Plan {
+    Plan::compile(&Config::from_text("forum.toml", text, &Overrides::default()))
         .unwrap_or_else(|problems| panic!("{problems}"))
 }
 
@@ -74,9 +81,13 @@ struct Forum {
 
 impl Forum {
     fn new(reports: &str) -> Forum {
+        Forum::of(plan(reports))
+    }
+
+    fn of(plan: Plan) -> Forum {
         let parent = tempfile::tempdir().unwrap();
         let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
-        let engine = Engine::open(&directory, plan(reports)).unwrap();
+        let engine = Engine::open(&directory, plan).unwrap();
         Forum { engine, directory, _parent: parent }
     }
 
@@ -142,11 +153,16 @@ fn the_last_word_of_each_reporter_stands() {
 
 /// The label of each decision in an export, in order.
 fn labels(engine: &Engine, labelled: bool) -> Vec<Option<String>> {
+    column(engine, labelled, "label")
+}
+
+/// A column of an export.
+fn column(engine: &Engine, labelled: bool, name: &str) -> Vec<Option<String>> {
     let filter = export::Filter { labelled, ..export::Filter::default() };
     let mut table = Vec::new();
-    export::ndjson(engine.journal().unwrap(), &filter, &mut table).unwrap();
+    export::ndjson(&engine.journal().unwrap().archive().unwrap(), &filter, &mut table).unwrap();
     let rows = serde_json::Deserializer::from_slice(&table).into_iter::<serde_json::Value>();
-    rows.map(|row| row.unwrap()["label"].as_str().map(str::to_owned)).collect()
+    rows.map(|row| row.unwrap()[name].as_str().map(str::to_owned)).collect()
 }
 
 #[test]
@@ -167,12 +183,16 @@ fn what_was_done_with_an_event_does_not_unsay_what_it_was() {
     let spam = || Some("spam".to_owned());
     assert_eq!(labels(&forum.engine, false), [spam(), Some("ham".to_owned()), spam(), None]);
     assert_eq!(labels(&forum.engine, true).len(), 3, "a signal is no label");
+    let signal = |class: &str| Some(class.to_owned());
+    let signals = || column(&forum.engine, false, "signal");
+    assert_eq!(signals(), [signal("reply"), None, None, signal("read")], "beside the label");
+    assert!(column(&forum.engine, false, "signal_time")[3].is_some());
     // Both are taken back at once.
     let gone = operator(ids[0], "none");
     assert_eq!((gone.duplicate, gone.replaced.as_deref()), (false, Some("spam")));
     assert_eq!(forum.counts("a@example.org"), [4, 1, 1, 1]);
     assert!(operator(ids[0], "none").duplicate);
-    assert_eq!(labels(&forum.engine, false)[0], None);
+    assert_eq!((labels(&forum.engine, false)[0].clone(), signals()[0].clone()), (None, None));
 }
 
 #[test]
@@ -186,16 +206,41 @@ fn judgements_are_the_truth_that_backtests_go_by() {
     }
     let id = forum.post("a@example.org", "only read").id;
     say(&forum.engine, id, "read", None, NOW);
-    forum.engine.journal().unwrap().sync().unwrap();
-    let archive = Archive::open(&forum.directory.journal_path()).unwrap();
-    let pipeline = Arc::clone(&forum.engine.plan().pipelines[0]);
-    let backtest = Backtest::new(pipeline, Question::default(), &archive.descriptions().unwrap());
-    let mut tally = backtest.tally();
-    archive.newest_first().for_each(|block| tally.add(backtest.judge(&block.unwrap()).unwrap()));
-    let report = tally.report(&backtest, &archive);
+    let report = backtested(&forum, plan(""), &[]);
     let counts = report.quality.after.counts;
     assert_eq!((report.rows, report.labelled), (7, 6));
     assert_eq!((counts.false_negatives, counts.true_negatives), (3, 3));
+}
+
+/// What a plan's rules would have decided, where these classes are bad.
+fn backtested(forum: &Forum, plan: Plan, bad: &[&str]) -> Report {
+    forum.engine.journal().unwrap().sync().unwrap();
+    let archive = Archive::open(&forum.directory.journal_path()).unwrap();
+    let question =
+        Question { bad: bad.iter().map(|class| (*class).to_owned()).collect(), ..Question::default() };
+    let pipeline = Arc::clone(&plan.pipelines[0]);
+    let backtest = Backtest::new(pipeline, question, &archive.descriptions().unwrap());
+    let mut tally = backtest.tally();
+    archive.newest_first().for_each(|block| tally.add(backtest.judge(&block.unwrap()).unwrap()));
+    tally.report(&backtest, &archive)
+}
+
+/// A signal that was logged as a judgement, under a configuration that knew no other, is none once the configuration does.
+#[test]
+fn what_is_no_judgement_by_now_is_neither_good_nor_bad() {
+    let sides = "bad = [\"spam\"]\ngood = [\"ham\"]\n";
+    let forum = Forum::of(compiled(&configuration("").replace(sides, "")));
+    for (at, class) in ["spam", "ham", "read", "reply"].into_iter().enumerate() {
+        let id = forum.post("a@example.org", &format!("{at}")).id;
+        say(&forum.engine, id, class, None, NOW);
+    }
+    for bad in [&[][..], &["spam"]] {
+        let counts = backtested(&forum, plan(""), bad).quality.after.counts;
+        assert_eq!((counts.false_negatives, counts.true_negatives), (1, 1), "{bad:?}");
+    }
+    // Unless somebody says so.
+    let counts = backtested(&forum, plan(""), &["spam", "read"]).quality.after.counts;
+    assert_eq!((counts.false_negatives, counts.true_negatives), (2, 1));
 }
 
 #[test]

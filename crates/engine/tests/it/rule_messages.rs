@@ -9,6 +9,8 @@ use content::budget::Cancellation;
 use content::message::{self, Envelope};
 use engine::{Config, Directory, Engine, Overrides, Pipeline, Plan, Prepared, preset};
 use event::{Span, Time, Value};
+
+use crate::corpora::SECRET;
 use judge::Mode;
 
 /// When the message that is judged comes: 2026-05-17T10:00:00Z.
@@ -300,11 +302,12 @@ fn engine(preset: &str, sections: &Section, parent: &std::path::Path) -> Engine 
     if sections.directives.contains_key("sent") {
         let presets = ["mail-incoming", "mail-outgoing"].map(|name| preset::find(name).unwrap());
         let directory = Directory::create(&parent.join("data"), &presets).unwrap();
+        std::fs::write(parent.join("data/secret"), format!("{}\n", SECRET.to_hex())).unwrap();
         let plan = Plan::compile(&Config::load(&directory.config_path(), &overrides));
         return Engine::open(&directory, plan.unwrap_or_else(|problems| panic!("{problems}"))).unwrap();
     }
     let plan = Plan::compile(&Config::from_preset(preset, &overrides));
-    Engine::ephemeral(plan.unwrap_or_else(|problems| panic!("{problems}"))).unwrap()
+    Engine::ephemeral_with(plan.unwrap_or_else(|problems| panic!("{problems}")), SECRET).unwrap()
 }
 
 /// The sections: rule, whether it is to fire, and what its message is like.

@@ -18,6 +18,7 @@ const BLOCKS: usize = 24;
 fn made(path: &Path) {
     let directory = Directory::create(path, &[]).unwrap();
     fs::write(directory.config_path(), CONFIG).unwrap();
+    disk::replace(&directory.limits_path(), &disk::seal(b"[]")).unwrap();
     let mut plan = plan();
     plan.node.journal.segment = 4 << 10;
     let engine = Engine::open(&directory, plan).unwrap();
@@ -35,7 +36,6 @@ fn made(path: &Path) {
     let census = journal.census();
     assert!(census.columnar > 1 && census.segments - census.columnar == 1, "{census:?}");
     engine.close().unwrap();
-    disk::replace(&directory.limits_path(), &disk::seal(b"[]")).unwrap();
 }
 
 fn files(directory: &Path, into: &mut Vec<PathBuf>) {
@@ -57,6 +57,9 @@ fn ways(whole: &[u8]) -> Vec<Damaged> {
         bytes[at] ^= 1 << (at % 8);
         (format!("bit {} of byte {at}", at % 8), Some(bytes))
     };
+    if whole.is_empty() {
+        return vec![("the file".to_owned(), None)];
+    }
     let (last, middle) = (whole.len() - 1, whole.len() / 2);
     let step = std::env::var("SWEEP").ok().and_then(|step| step.parse().ok());
     let places: Vec<usize> = match step {
@@ -86,35 +89,47 @@ fn damage_to_any_file_costs_no_more_than_what_it_had() {
     let mut all = Vec::new();
     files(&path, &mut all);
     let directory = Directory::open(&path).unwrap();
-    let skipped = [directory.ledger_path(), directory.config_path(), path.join("secret")];
-    all.retain(|file| !skipped.iter().any(|other| file.starts_with(other)));
+    all.retain(|file| !file.starts_with(directory.ledger_path()));
     assert!(all.len() > 8, "{all:?}");
     let mut whole = Vec::new();
     files(&path, &mut whole);
     let kept: Vec<(PathBuf, Vec<u8>)> =
         whole.into_iter().map(|file| (file.clone(), fs::read(&file).unwrap())).collect();
-    assert!(directory.verify(&mut |_, _, _| ()).unwrap().is_sound());
+    assert!(directory.verify(None, &mut |_, _, _| ()).unwrap().is_sound());
     for file in &all {
         let name = file.file_name().unwrap().to_str().unwrap();
-        // Nothing else says that there were labels, or any exception or version at all.
-        let is_alone = ["labels.ndjson", "limits.json", "state.json"].contains(&name);
         let before = fs::read(file).unwrap();
-        if before.is_empty() {
-            continue;
-        }
         for (what, after) in ways(&before) {
-            let is_flip = what.starts_with("bit");
+            let (is_flip, is_gone) = (what.starts_with("bit"), after.is_none());
+            // A configuration has no checksum: people write it.
+            let is_noticed = is_gone || name != "tollhouse.toml";
             match &after {
                 Some(bytes) => fs::write(file, bytes).unwrap(),
                 None => fs::remove_file(file).unwrap(),
             }
-            let found = directory.verify(&mut |_, _, _| ()).unwrap();
-            assert!(names(&found, name) || (is_alone && !is_flip), "{what} of {name} is gone: {found:?}");
-            let engine =
-                Engine::open(&directory, plan()).unwrap_or_else(|error| panic!("{what} of {name}: {error}"));
+            let found = directory.verify(None, &mut |_, _, _| ()).unwrap();
+            let opened = Engine::open(&directory, plan());
+            if name == "secret" {
+                // The same digits, or none that would find any key.
+                assert_eq!(opened.is_ok(), found.is_sound(), "{what} of {name}: {found:?}");
+                drop(opened);
+                restore(&path, &kept);
+                continue;
+            }
+            assert!(names(&found, name) || !is_noticed, "{what} of {name} is gone: {found:?}");
+            let engine = opened.unwrap_or_else(|error| panic!("{what} of {name}: {error}"));
+            if is_gone && ["labels.ndjson", "limits.json", "state.json", "tollhouse.toml"].contains(&name) {
+                let told =
+                    engine.health().list().into_iter().find(|it| it.name == "settings-damaged").unwrap();
+                assert!(told.detail.contains(name), "{name}: {}", told.detail);
+            }
             let mut lines = Vec::new();
-            let table =
-                export::ndjson(engine.journal().unwrap(), &export::Filter::default(), &mut lines).unwrap();
+            let table = export::ndjson(
+                &engine.journal().unwrap().archive().unwrap(),
+                &export::Filter::default(),
+                &mut lines,
+            )
+            .unwrap();
             let lost = BLOCKS * BLOCK - table.rows as usize;
             let bound = match name.rsplit('.').next() {
                 Some("journal") if is_flip => BLOCK,
@@ -132,6 +147,55 @@ fn damage_to_any_file_costs_no_more_than_what_it_had() {
             restore(&path, &kept);
         }
     }
+}
+
+/// A journal that is gone as a whole is missed, at the start and by `verify`, until a repair or a start has said so.
+#[test]
+fn a_journal_that_is_gone_is_missed() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("data");
+    made(&path);
+    let directory = Directory::open(&path).unwrap();
+    fs::remove_dir_all(directory.journal_path()).unwrap();
+    let found = directory.verify(None, &mut |_, _, _| ()).unwrap();
+    assert!(!found.is_sound() && found.missing[0].file == "journal/segments.json", "{found:?}");
+    let engine = Engine::open(&directory, plan()).unwrap();
+    let told = engine.health().list().into_iter().find(|it| it.name == "journal-damaged").unwrap();
+    assert!(told.detail.contains("the decisions that were logged"), "{}", told.detail);
+    engine.close().unwrap();
+    drop(engine);
+    assert!(directory.verify(None, &mut |_, _, _| ()).unwrap().is_sound());
+    fs::remove_file(directory.limits_path()).unwrap();
+    assert!(!directory.verify(None, &mut |_, _, _| ()).unwrap().is_sound());
+    directory.repair(NOW).unwrap();
+    assert!(
+        directory.verify(None, &mut |_, _, _| ()).unwrap().is_sound(),
+        "what is gone is not missed any more"
+    );
+}
+
+/// What others can get at is told file by file; names alone are no more than a note.
+#[test]
+fn looser_modes_are_told() {
+    use std::os::unix::fs::PermissionsExt;
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("data");
+    made(&path);
+    let directory = Directory::open(&path).unwrap();
+    let exposed = || directory.verify(None, &mut |_, _, _| ()).unwrap().exposed;
+    let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    set(&directory.config_path(), 0o600);
+    assert_eq!(exposed(), engine::Exposed::default());
+    set(&path, 0o755);
+    let names = exposed();
+    assert_eq!((names.files.len(), &names.directories[..]), (0, &[(path.clone(), 0o755)][..]));
+    let list = directory.journal_path().join("segments.json");
+    set(&list, 0o644);
+    assert_eq!(exposed(), names, "nobody else enters the journal's directory");
+    set(&directory.journal_path(), 0o711);
+    assert_eq!(exposed().files, [(list.clone(), 0o644)]);
+    set(&directory.limits_path(), 0o620);
+    assert_eq!(exposed().files, [(list, 0o644), (directory.limits_path(), 0o620)]);
 }
 
 /// How many decisions a segment had.
@@ -152,7 +216,7 @@ fn restore(path: &Path, kept: &[(PathBuf, Vec<u8>)]) {
     }
     for (file, bytes) in kept {
         if fs::read(file).ok().as_ref() != Some(bytes) {
-            fs::write(file, bytes).unwrap();
+            disk::replace(file, bytes).unwrap();
         }
     }
 }
@@ -176,17 +240,17 @@ fn a_repair_keeps_what_can_be_had() {
         fs::write(file, bytes).unwrap();
     }
     fs::remove_file(gone).unwrap();
-    let before = directory.verify(&mut |_, _, _| ()).unwrap().journal;
+    let before = directory.verify(None, &mut |_, _, _| ()).unwrap().journal;
     assert_eq!((before.damage.len(), before.lacking.len()), (2, 1), "{before:?}");
-    let repaired = directory.repair().unwrap();
+    let repaired = directory.repair(NOW + Span::days(60)).unwrap().journal;
     assert_eq!(repaired.len(), 2, "{repaired:?}");
     for repaired in &repaired {
         assert!(repaired.kept.exists() && repaired.skipped.stretches == 1, "{repaired:?}");
     }
-    let after = directory.verify(&mut |_, _, _| ()).unwrap();
+    let after = directory.verify(None, &mut |_, _, _| ()).unwrap();
     assert!(after.is_sound() && after.journal.records == before.records, "{after:?}");
     assert_eq!(after.journal.kept.len(), 2);
-    assert_eq!(directory.repair().unwrap(), [], "once is enough");
+    assert_eq!(directory.repair(NOW + Span::days(60)).unwrap().journal, [], "once is enough");
 }
 
 /// Data of another secret is of no use under this one, and new counts would be mixed in.
@@ -202,5 +266,5 @@ fn another_secret_is_refused() {
     let directory = Directory::open(&path).unwrap();
     let refused = Engine::open(&directory, plan()).err().unwrap().to_string();
     assert!(refused.contains("secret"), "{refused}");
-    assert!(!directory.verify(&mut |_, _, _| ()).unwrap().is_sound());
+    assert!(!directory.verify(None, &mut |_, _, _| ()).unwrap().is_sound());
 }

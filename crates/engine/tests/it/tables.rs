@@ -92,8 +92,8 @@ fn the_usual_libraries_read_them() {
     let (engine, decisions, labelled) = labelled_mail(&directory);
     let journal = engine.journal().unwrap();
     let file = |name: &str| File::create(parent.path().join(name)).unwrap();
-    export::parquet(journal, &Filter::default(), file("table.parquet")).unwrap();
-    export::ndjson(journal, &Filter::default(), &mut file("table.ndjson")).unwrap();
+    export::parquet(&journal.archive().unwrap(), &Filter::default(), file("table.parquet")).unwrap();
+    export::ndjson(&journal.archive().unwrap(), &Filter::default(), &mut file("table.ndjson")).unwrap();
     let rotated = crate::columns::Rotated::new(|_, _| ());
     std::fs::copy(rotated.columns(), parent.path().join("segment.parquet")).unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/tables.py");

@@ -41,7 +41,10 @@ fn run(command: &mut Command) -> String {
 fn compared(python: &Path, engine: &Engine, parent: &Path) -> Vec<f64> {
     let table = parent.join("judged.parquet");
     let journal = engine.journal().unwrap();
-    let rows = export::parquet(journal, &Filter::default(), File::create(&table).unwrap()).unwrap().rows;
+    let rows =
+        export::parquet(&journal.archive().unwrap(), &Filter::default(), File::create(&table).unwrap())
+            .unwrap()
+            .rows;
     let mut compare = Command::new(python);
     compare.args(["-c", COMPARE]).arg(&table).arg(parent.join("spam.cbm"));
     let said = run(compare.args(["client.helo", "mail.from_domain"]));
@@ -105,7 +108,10 @@ fn the_circle_closes() {
 
     // Export and train.
     let filter = Filter { labelled: true, ..Filter::default() };
-    let rows = export::parquet(journal, &filter, File::create(at("table.parquet")).unwrap()).unwrap().rows;
+    let rows =
+        export::parquet(&journal.archive().unwrap(), &filter, File::create(at("table.parquet")).unwrap())
+            .unwrap()
+            .rows;
     assert_eq!(rows, labelled as u64);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/train/train.py");
     let mut train = Command::new(&python);

@@ -39,11 +39,16 @@ fn day(catalog: &Catalog, secret: &Secret, day: u64, time: Time) -> Vec<Request>
                 Measure::Evidence { .. } => Add::Evidence(Evidence { bad: 1, ..Evidence::default() }),
                 Measure::Gcra => Add::Flow(Flow::Take { cost: 1, burst: 10, counts_all: false }),
                 Measure::Once { .. } => {
-                    requests.push(Request { once: Some(Once { key, time }), observations: Vec::new() });
+                    requests.push(Request {
+                        once: Some(Once { key, time }),
+                        observations: Vec::new(),
+                        ..Request::default()
+                    });
                     continue;
                 }
             };
-            requests.push(Request { once: None, observations: vec![Observation { key, time, add }] });
+            requests
+                .push(Request { observations: vec![Observation { key, time, add }], ..Request::default() });
         }
     }
     requests
@@ -53,7 +58,10 @@ fn day(catalog: &Catalog, secret: &Secret, day: u64, time: Time) -> Vec<Request>
 fn a_year_of_each_preset_levels_off() {
     let secret = Secret::new([5; 16]);
     for preset in engine::preset::ALL {
-        let plan = Plan::compile(&Config::from_preset(preset.name, &Overrides::default()));
+        // Sketches have what memory they are given, however few keys there are: here hardly any.
+        let flags = vec![("ledger.memory".to_owned(), "1MiB".to_owned())];
+        let overrides = Overrides { flags, ..Overrides::default() };
+        let plan = Plan::compile(&Config::from_preset(preset.name, &overrides));
         let catalog = plan.unwrap_or_else(|problems| panic!("{problems}")).catalog;
         let device = MemoryDevice::new();
         let options =
@@ -63,8 +71,9 @@ fn a_year_of_each_preset_levels_off() {
         let mut quarters = [[0; 3]; 4];
         for number in 0..364 {
             let time = START + Span::days(number as i64);
-            pollster::block_on(ledger.observe(&day(&catalog, &secret, number, time))).unwrap();
             for _ in 0..2 {
+                // What comes once stays with the sketch in front, where there is one.
+                pollster::block_on(ledger.observe(&day(&catalog, &secret, number, time))).unwrap();
                 ledger.maintain(time).unwrap();
             }
             let census = ledger.census();

@@ -230,7 +230,7 @@ fn compact(tree: RawTree, kept: &[bool]) -> RawTree {
     RawTree { root: tree.root, nodes: nodes.collect() }
 }
 
-/// What a table of counts is found by: the bytes of its combination, type and classifier.
+/// The key by which a table of counts is found: the bytes of its combination, type and classifier.
 type Base = Vec<u8>;
 
 fn base(table: Option<Table<'_>>) -> Result<(Base, RawProjection, CtrKind), Fault> {

@@ -11,7 +11,7 @@ use super::model::{PER_COLUMN, Split};
 use super::raw::{CtrKind, RawCtr, RawProjection, RawTable};
 use super::{Limits, ModelError};
 
-/// What is hashed to the keys of some tables.
+/// The values that are hashed to the keys of some tables.
 #[derive(Clone, Debug)]
 pub(super) struct Projection {
     /// Places among the model's categories.
@@ -116,7 +116,7 @@ impl Keys {
     }
 }
 
-/// How much may be made out of a file of some length.
+/// A bound on what is made out of a file of some length.
 pub(super) struct Budget {
     left: usize,
 }
@@ -217,7 +217,7 @@ impl Projections {
     }
 }
 
-/// How many rows the table has.
+/// Returns the number of rows of a table.
 fn rows(table: &RawTable) -> Result<usize, ModelError> {
     let refuse = || ModelError::new("CTR tables", "a table has no whole number of rows");
     match table.kind {

@@ -5,11 +5,11 @@ use std::fmt;
 /// Why a model was refused: what is wrong, where in the file, and the mend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelError {
-    /// What is wrong, without a full stop.
+    /// The fault, without a full stop.
     pub message: String,
     /// Where in the file, in the words of its format, e.g. `ctr_data` or `tree 12`.
     pub place: String,
-    /// How to mend it, without a full stop.
+    /// The mend, without a full stop.
     pub help: Option<String>,
 }
 

@@ -7,10 +7,10 @@
 
 use std::cell::Cell;
 
-/// What is wrong with the bytes, without a full stop.
+/// The fault of some bytes, without a full stop.
 pub(super) type Fault = &'static str;
 
-/// How many bytes may be read out of a buffer, for each byte that it has. Written files repeat little.
+/// The number of bytes that may be read out of a buffer for each byte that it has. Written files repeat little.
 const READ_PER_BYTE: usize = 8;
 
 const OUTSIDE: Fault = "a value lies outside of the file";

@@ -36,7 +36,7 @@ pub use raw::NanMode;
 pub use score::{Column, Input, Scratch, ShapeError};
 pub use shap::NoWeights;
 
-/// What a model may have at most. A file that is larger in one of them is refused.
+/// Bounds of what a model may have. A file that is larger in one of them is refused.
 pub struct Limits;
 
 impl Limits {

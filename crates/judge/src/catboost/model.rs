@@ -16,13 +16,13 @@ pub(super) const PER_COLUMN: usize = 254;
 pub struct Feature {
     /// Its name; of a feature without one, its number among all features.
     pub name: String,
-    /// What it takes.
+    /// The values that it takes.
     pub kind: FeatureKind,
-    /// Whether any tree looks at it. Training drops what does not help.
+    /// True if any tree looks at it. Training drops what does not help.
     pub used: bool,
 }
 
-/// What a feature takes.
+/// The values that a feature takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeatureKind {
     /// A number; a missing one is NaN.
@@ -31,7 +31,7 @@ pub enum FeatureKind {
     Categorical,
 }
 
-/// How raw values become what the model predicts: the inverse link of its loss function.
+/// The way from raw values to predictions: the inverse link of its loss function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     /// The raw value itself; also of loss functions that are not known.
@@ -126,7 +126,7 @@ pub(super) enum Forest {
     },
 }
 
-/// What stands for the leaf of a node that is none.
+/// The number that stands for the leaf of a node that is none.
 pub(super) const INNER: u32 = u32::MAX;
 
 /// A tree whose levels each have one split: the leaf's number has one bit for each.
@@ -183,12 +183,12 @@ impl Model {
         &self.features
     }
 
-    /// How many raw values a row has: 1, or one for each class or target.
+    /// Returns the number of raw values of a row: 1, or one for each class or target.
     pub fn dimension(&self) -> usize {
         self.dimension
     }
 
-    /// How many trees are evaluated for each row.
+    /// Returns the number of trees that are evaluated for each row.
     pub fn tree_count(&self) -> usize {
         match &self.forest {
             Forest::Symmetric { trees, .. } => trees.len(),
@@ -201,7 +201,7 @@ impl Model {
         self.loss.as_deref()
     }
 
-    /// How raw values become what the model predicts.
+    /// Returns the way from raw values to predictions.
     pub fn link(&self) -> Link {
         self.link
     }

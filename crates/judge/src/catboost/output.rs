@@ -50,7 +50,7 @@ impl Model {
         }
     }
 
-    /// What the model says of one target: the probability of the second of two classes, the expected count or
+    /// Returns the prediction for one target: the probability of the second of two classes, the expected count or
     /// amount of a model of those, else the raw value itself.
     pub fn response(&self, raw: f64) -> f64 {
         match self.link() {

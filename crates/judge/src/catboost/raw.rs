@@ -1,6 +1,6 @@
 //! A model as its file says it: what both loaders give, not yet checked.
 
-/// How a numeric feature takes NaN.
+/// The way in which a numeric feature takes NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NanMode {
     /// No NaN was seen in training. One that comes is below every border.
@@ -22,7 +22,7 @@ pub(super) struct RawModel {
     pub(super) trees: RawTrees,
     /// `dimension` values for each leaf.
     pub(super) leaves: Vec<f64>,
-    /// How many training rows, by weight, fell into each leaf; empty where the file does not say.
+    /// The training rows, by weight, that fell into each leaf; empty where the file does not say.
     pub(super) weights: Vec<f64>,
     pub(super) scale: f64,
     /// One for each dimension, or none, which is 0.
@@ -79,17 +79,17 @@ pub(super) enum CtrKind {
     Buckets,
     /// The mean of the target: of its classes, or of itself.
     Mean,
-    /// How often the category was seen.
+    /// The number of times that the category was seen.
     Counter,
 }
 
-/// What is hashed into the key of a CTR table, in this order.
+/// The values that are hashed into the key of a CTR table, in this order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RawProjection {
     pub(super) categorical: Vec<i32>,
-    /// Whether a numeric feature is above one of its borders.
+    /// Numeric features, each beside one of its borders.
     pub(super) numeric: Vec<(i32, f32)>,
-    /// Whether a categorical feature has one value.
+    /// Categorical features, each beside one of its values.
     pub(super) one_hot: Vec<(i32, i32)>,
 }
 
@@ -143,7 +143,7 @@ pub(super) enum RawLink {
     Node(usize),
 }
 
-/// What the file says about its meaning, beside the trees.
+/// The meaning of a file as it says it, beside the trees.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RawInfo {
     pub(super) loss: Option<String>,

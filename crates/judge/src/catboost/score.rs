@@ -421,7 +421,7 @@ fn add_four<const DEPTH: usize, const LEAVES: usize>(
     }
 }
 
-/// How many of the borders each value is above. The borders are filled up to a power of two.
+/// Counts the borders that each value is above. The borders are filled up to a power of two.
 fn quantise(borders: &[f32], nan_is_greatest: bool, values: &[f32], bins: &mut [u8]) {
     match borders.len() {
         2 => quantise_in::<2>(borders, nan_is_greatest, values, bins),

@@ -1,4 +1,4 @@
-//! What each feature adds to a row's raw value: exact Shapley values of the trees.
+//! Contributions of features to a row's raw value: exact Shapley values of the trees.
 //!
 //! The path-dependent TreeSHAP (S. Lundberg et al., "Consistent individualized feature attribution for tree
 //! ensembles", 2018, algorithm 2), with the choices of CatBoost's `ShapValues`: a symmetric tree is walked from its
@@ -21,7 +21,7 @@ impl std::fmt::Display for NoWeights {
 
 impl std::error::Error for NoWeights {}
 
-/// What walking the trees needs.
+/// Room for walking the trees.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Paths {
     steps: Vec<Step>,

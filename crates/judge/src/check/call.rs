@@ -11,7 +11,7 @@ use crate::syntax::Call;
 
 /// Largest compiled regular expression, and largest cache of its lazy automaton, in bytes each.
 const REGEX_BYTES_MAX: usize = 1 << 18;
-/// What it may be compiled to, tried one after the other: which one fits is what it is taken to need.
+/// Bytes that it may be compiled to, tried one after the other: which one fits is what it is taken to need.
 const REGEX_BYTES: [usize; 3] = [REGEX_BYTES_MAX >> 4, REGEX_BYTES_MAX >> 2, REGEX_BYTES_MAX];
 
 /// CEL's accessors of a time, and what people look for them under.

@@ -6,7 +6,7 @@ use super::*;
 use crate::bounds::Contradiction;
 use crate::set::{Network, Networks, Set, SetType};
 
-/// What a set holds, for messages.
+/// Returns the name of the entries of a set, for messages.
 fn held(kind: SetType) -> &'static str {
     match kind {
         SetType::String => "strings",

@@ -280,7 +280,7 @@ impl Checker<'_> {
             let known = self.scope.names(Names::Model);
             let help = did_you_mean(name, &known).unwrap_or_else(|| {
                 if known.is_empty() {
-                    "define it with [[model]]; conditions of kinds cannot ask for one".to_owned()
+                    "define it with [[model]]; conditions of kinds and limits cannot ask for one".to_owned()
                 } else {
                     format!("there is {}", listed(&known))
                 }

@@ -152,6 +152,9 @@ pub struct LimitInfo {
     pub mode: String,
     /// `enforce`, `shadow_ban`, `observe` or `off`.
     pub enforcement: String,
+    /// The condition under which events take from it; takes by name do not ask for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
     /// Limits that are taken with it.
     pub also: Vec<String>,
     /// How many overrides were posted.
@@ -234,6 +237,7 @@ impl LimitInfo {
             window: seconds(limit.window()),
             mode: limit.mode().to_owned(),
             enforcement: limit.enforcement.name().to_owned(),
+            when: limit.when.clone(),
             also: limit.also.clone(),
             overrides,
         }

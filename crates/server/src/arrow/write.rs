@@ -1,5 +1,6 @@
 //! Answers as a stream. Its columns are sent from where they were made: nothing of them is copied before.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -26,15 +27,23 @@ const UTC: &str = "UTC";
 /// Parts of a stream that are shorter are put together: sending each would cost more than copying it.
 const PART_BYTES: usize = 4096;
 
+/// Where the metadata of an answer's schema has what there is to warn of: an array of texts as JSON. There is nothing where
+/// there is no warning. (Columns of their own would be in the way of who hands the answer to a model.)
+const WARNINGS: &str = "tollhouse.warnings";
+
 /// Writes a stream with a record batch for each answer, in parts that follow one another. All answers are of one pipeline,
 /// so that they have the same columns; there is at least one.
 ///
 /// # Errors
 /// The library's, which has none for what is written here.
-pub fn write(answers: Vec<Judged>) -> Result<Vec<Bytes>, arrow_schema::ArrowError> {
+pub fn write(answers: Vec<Judged>, warnings: &[String]) -> Result<Vec<Bytes>, arrow_schema::ArrowError> {
     let batches: Vec<RecordBatch> = answers.into_iter().map(record).collect::<Result<_, _>>()?;
     let empty = Arc::new(Schema::empty());
-    let schema = batches.first().map_or(empty, RecordBatch::schema);
+    let mut schema = batches.first().map_or(empty, RecordBatch::schema);
+    if !warnings.is_empty() {
+        let metadata = HashMap::from([(WARNINGS.to_owned(), serde_json::json!(warnings).to_string())]);
+        schema = Arc::new(Schema::clone(&schema).with_metadata(metadata));
+    }
     let mut encoder = StreamEncoder::try_new(&schema)?;
     let (mut parts, mut short) = (Vec::new(), Vec::new());
     let mut add = |buffers: Vec<Buffer>| {

@@ -30,11 +30,12 @@ use mail_auth::MessageAuthenticator;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::Instant;
 
+use crate::deadline::Late;
 use crate::dns::{Cache, Hickory, Limits};
 use crate::input::Lookups;
 use crate::metrics::DnsMetrics;
 use crate::node::Node;
-use crate::pool::{self, Late, ReadingPool};
+use crate::pool::{self, ReadingPool};
 use signature::{Outcome, Signed};
 use spf::{Question, SpfResult};
 

@@ -6,7 +6,11 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Whether the terms behind `v=spf1` are all well-formed, and neither `redirect` nor `exp` is there twice.
+/// Longest name before its macros are expanded: so that what comes out, which is cut to a name's length, is never much
+/// longer than that.
+const TEMPLATE_BYTES_MAX: usize = 512;
+
+/// Returns whether the terms behind `v=spf1` are all well-formed, and neither `redirect` nor `exp` is there twice.
 pub(super) fn is_sound(record: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(record) else { return false };
     let Some(terms) = text.get(6..).filter(|terms| terms.is_empty() || terms.starts_with(' ')) else {
@@ -56,7 +60,7 @@ fn is_mechanism(name: &str, rest: &str) -> bool {
     }
 }
 
-/// What stands before `/24`, `//64` or `/24//64`; `None` if those are no lengths.
+/// Returns what stands before `/24`, `//64` or `/24//64`; `None` if those are no lengths.
 fn without_lengths(text: &str) -> Option<&str> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let text = match text.rsplit_once("//") {
@@ -82,6 +86,9 @@ fn is_name(text: &str) -> bool {
 
 /// A `domain-spec`: ends in a macro, or in a label behind a dot that is not all digits.
 fn is_domain(text: &str) -> bool {
+    if text.len() > TEMPLATE_BYTES_MAX {
+        return false;
+    }
     let Some(ends) = macro_string(text) else { return false };
     if ends == Ends::InMacro {
         return true;

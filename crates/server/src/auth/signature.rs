@@ -25,6 +25,7 @@ use mail_auth::{
 };
 use tokio::time::Instant;
 
+use super::apart;
 use super::spf::SpfResult;
 use crate::dns::{Answer, Cache, Kind};
 
@@ -32,8 +33,15 @@ use crate::dns::{Answer, Cache, Kind};
 pub(crate) const SIGNATURES_MAX: usize = 5;
 /// Most sets of an ARC chain; a longer one fails. The RFC allows 50, and nothing real has ten.
 const SETS_MAX: usize = 20;
-/// Shortest RSA key, in bytes as it is published: 1024 bits without a frame (RFC 8301).
-const RSA_BYTES_MIN: usize = 140;
+/// Shortest and longest RSA keys, in bytes as they are published: 1024 bits without a frame (RFC 8301), and 8192 bits, of
+/// which each signature costs sixty times as much.
+const RSA_BYTES: std::ops::RangeInclusive<usize> = 140..=1100;
+/// Largest header whose fields are hashed, and most fields of it: each seal hashes those of all before it, and each name
+/// that a signature covers is looked for among all fields. Mail servers take less.
+const HEADER_BYTES_MAX: usize = 256 << 10;
+const FIELDS_MAX: usize = 2_000;
+/// Most names that a signature covers.
+const NAMES_MAX: usize = 200;
 /// Most signatures that are read at all: a header with more is nobody's but an attacker's.
 const READ_MAX: usize = 100;
 
@@ -80,8 +88,10 @@ pub(crate) struct Signed<'x> {
     from: Option<String>,
     signatures: usize,
     partial: bool,
-    /// Signatures of SHA-1, which are as good as none (RFC 8301).
-    weak: bool,
+    /// Signatures that are not verified: of SHA-1, which are as good as none (RFC 8301), or dearer than any real one.
+    is_refused: bool,
+    /// The header is dearer to hash than any real one.
+    is_too_dear: bool,
 }
 
 impl<'x> Signed<'x> {
@@ -95,9 +105,14 @@ impl<'x> Signed<'x> {
         let signatures = message.dkim_headers.len() + of_dkim.count();
         let partial = message.errors.iter().any(|error| is(&error.header, &DkimError::SignatureLength));
         let strong = |algorithm: Algorithm| algorithm != Algorithm::RsaSha1;
-        let weak = message.dkim_headers.iter().any(|own| !strong(own.header.a));
+        let header_bytes = message.raw_headers().len();
+        let is_too_dear = header_bytes > HEADER_BYTES_MAX || message.raw_parsed_headers().len() > FIELDS_MAX;
+        let may_be_verified =
+            |algorithm: Algorithm, names: usize| strong(algorithm) && names <= NAMES_MAX && !is_too_dear;
+        let is_refused =
+            message.dkim_headers.iter().any(|own| !may_be_verified(own.header.a, own.header.h.len()));
         message.dkim_headers.truncate(READ_MAX);
-        message.dkim_headers.retain(|own| strong(own.header.a));
+        message.dkim_headers.retain(|own| may_be_verified(own.header.a, own.header.h.len()));
         let foreign = |domain: &str| from.as_deref() != Some(&domain_to_ascii(domain));
         message.dkim_headers.sort_by_key(|own| foreign(&own.header.d));
         message.dkim_headers.truncate(SIGNATURES_MAX);
@@ -105,7 +120,14 @@ impl<'x> Signed<'x> {
             // Nobody reports, and third-party signatures by RFC 6541 never came to be.
             (own.header.r, own.header.atps) = (false, None);
         }
-        Some(Signed { message, from, signatures, partial, weak })
+        Some(Signed { message, from, signatures, partial, is_refused, is_too_dear })
+    }
+
+    /// Returns whether the ARC chain is verified, if there is one.
+    fn reads_chain(&self) -> bool {
+        let message = &self.message;
+        let names = message.ams_headers.last().map_or(0, |own| own.header.h.len());
+        message.as_headers.len() <= SETS_MAX && names <= NAMES_MAX && !self.is_too_dear
     }
 
     /// The names of the keys of the DKIM signatures that are verified.
@@ -117,7 +139,7 @@ impl<'x> Signed<'x> {
     fn names(&self) -> Vec<(Role, String)> {
         let message = &self.message;
         let mut names: Vec<String> = self.keys().collect();
-        if message.as_headers.len() <= SETS_MAX {
+        if self.reads_chain() {
             names.extend(message.ams_headers.last().map(|own| own.header.domain_key()));
             names.extend(message.as_headers.iter().map(|own| own.header.domain_key()));
         }
@@ -232,14 +254,14 @@ fn record(role: Role, answer: &Answer) -> Txt {
         Answer::Found(_) => {}
     }
     let mut found = answer.texts().filter_map(|text| match role {
-        Role::Key => DomainKey::parse(text).ok().filter(|_| !is_short_rsa(text)).map(Txt::from),
+        Role::Key => DomainKey::parse(text).ok().filter(|_| is_fit(text)).map(Txt::from),
         Role::Policy => Dmarc::parse(text).ok().map(Txt::from),
     });
     found.next().unwrap_or_else(|| Txt::Error(Error::Dns(DnsError::InvalidRecordType)))
 }
 
-/// Whether a published key is of RSA and too short to count.
-fn is_short_rsa(record: &[u8]) -> bool {
+/// Returns whether a published key is neither too short to count nor longer than any real one.
+fn is_fit(record: &[u8]) -> bool {
     let record = String::from_utf8_lossy(record);
     let tag = |wanted: &str| {
         let mut tags = record.split(';').filter_map(|tag| tag.split_once('='));
@@ -249,7 +271,7 @@ fn is_short_rsa(record: &[u8]) -> bool {
     let digits =
         tag("p").unwrap_or_default().bytes().filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=');
     let bytes = digits.count() * 3 / 4;
-    is_rsa && bytes > 0 && bytes < RSA_BYTES_MIN
+    !is_rsa || bytes == 0 || RSA_BYTES.contains(&bytes)
 }
 
 /// Verifies signatures and seals, and asks for the policy. `spf` is the result and the domain it is about, once it is
@@ -264,19 +286,22 @@ pub(crate) async fn verify(
     let message = &signed.message;
     let mut known = Known::default();
     let ((), spf) = tokio::join!(known.fetch(dns, deadline, signed.names()), spf);
-    // With all answers at hand these are over at once.
-    let dkim = authenticator.verify_dkim(Parameters::new(message).with_txt_cache(&known)).now_or_never();
-    let dkim = dkim.unwrap_or_default();
-    let arc = if message.as_headers.len() > SETS_MAX {
-        "fail"
-    } else {
-        let arc = authenticator.verify_arc(Parameters::new(message).with_txt_cache(&known)).now_or_never();
-        arc.map_or("temperror", |arc| arc_word(arc.result()))
-    };
+    // With all answers at hand these are over at once, but they hash and compute.
+    let (dkim, arc) = apart(|| {
+        let dkim = authenticator.verify_dkim(Parameters::new(message).with_txt_cache(&known)).now_or_never();
+        let verify_arc = || {
+            let arc =
+                authenticator.verify_arc(Parameters::new(message).with_txt_cache(&known)).now_or_never();
+            arc.map_or("temperror", |arc| arc_word(arc.result()))
+        };
+        let has_chain = !message.as_headers.is_empty();
+        let arc = if has_chain && !signed.reads_chain() { "fail" } else { verify_arc() };
+        (dkim.unwrap_or_default(), arc)
+    });
     let mut outcome =
         Outcome { signatures: signed.signatures, partial: signed.partial, arc, ..Outcome::default() };
     let words = dkim.iter().map(|output| dkim_word(output.result()));
-    outcome.dkim = best_dkim(words.chain(signed.weak.then_some("policy")));
+    outcome.dkim = best_dkim(words.chain(signed.is_refused.then_some("policy")));
     for output in dkim.iter().filter(|output| *output.result() == DkimResult::Pass) {
         let domain = output.signature().map(|signature| domain_to_ascii(&signature.d));
         outcome.pass_domains.extend(domain.filter(|domain| !outcome.pass_domains.contains(domain)));
@@ -354,7 +379,7 @@ fn milder(policy: Policy) -> Policy {
     }
 }
 
-/// What the result is called (RFC 8601).
+/// Returns what the result is called (RFC 8601).
 fn dkim_word(result: &DkimResult) -> &'static str {
     match result {
         DkimResult::Pass => "pass",
@@ -395,14 +420,16 @@ mod tests {
     }
 
     #[test]
-    fn short_keys_do_not_count() {
+    fn keys_of_no_real_length_do_not_count() {
         let record = |kind: &str, bytes: usize| format!("v=DKIM1; k={kind}; p={}", "A".repeat(bytes * 4 / 3));
-        assert!(is_short_rsa(record("rsa", 94).as_bytes()));
-        assert!(!is_short_rsa(record("rsa", 162).as_bytes()));
-        assert!(!is_short_rsa(record("ed25519", 32).as_bytes()));
-        assert!(is_short_rsa(b"p=AAAA"));
+        assert!(!is_fit(record("rsa", 94).as_bytes()));
+        assert!(is_fit(record("rsa", 162).as_bytes()));
+        assert!(is_fit(record("rsa", 550).as_bytes()));
+        assert!(!is_fit(record("rsa", 16_000).as_bytes()));
+        assert!(is_fit(record("ed25519", 32).as_bytes()));
+        assert!(!is_fit(b"p=AAAA"));
         // A key that was taken back says so itself.
-        assert!(!is_short_rsa(b"v=DKIM1; p="));
+        assert!(is_fit(b"v=DKIM1; p="));
     }
 
     #[test]

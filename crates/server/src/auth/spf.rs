@@ -23,6 +23,10 @@ pub(crate) use mail_auth::SpfResult;
 const LOOKUPS_MAX: u32 = 10;
 /// Of those, how many may come back empty.
 const VOIDS_MAX: u32 = 2;
+/// Longest record: those that are published have some hundred bytes, and the RFC wants them to fit into an answer of 512.
+const RECORD_BYTES_MAX: usize = 8 << 10;
+/// Longest sender, and greeting, that is put into a name: SMTP allows 256 bytes.
+const SENDER_BYTES_MAX: usize = 512;
 /// Mail exchangers of one `mx`, names of one `ptr`.
 const NAMES_MAX: usize = 10;
 
@@ -40,6 +44,9 @@ pub(crate) struct Question {
 
 /// Answers it, at the latest at the deadline.
 pub(crate) async fn check(dns: &Arc<Cache>, deadline: Instant, question: &Question) -> SpfResult {
+    if question.sender.len() > SENDER_BYTES_MAX || question.helo.len() > SENDER_BYTES_MAX {
+        return SpfResult::PermError;
+    }
     let client = question.client.to_canonical();
     let mut check = Check { dns, deadline, question, client, lookups: 0, voids: 0, validated: None };
     check.host(question.domain.clone()).await.unwrap_or_else(|early| early)
@@ -103,6 +110,7 @@ impl Check<'_> {
         let mut records = answer.texts().filter(is_record);
         match (records.next(), records.next()) {
             (None, _) => Ok(None),
+            (Some(record), None) if record.len() > RECORD_BYTES_MAX => Err(SpfResult::PermError),
             (Some(record), None) if !record::is_sound(record) => Err(SpfResult::PermError),
             (Some(record), None) => Spf::parse(record).map(Some).map_err(|_| SpfResult::PermError),
             (Some(_), Some(_)) => Err(SpfResult::PermError),
@@ -234,7 +242,7 @@ fn address_kind(client: IpAddr) -> Kind {
     if client.is_ipv4() { Kind::A } else { Kind::Aaaa }
 }
 
-/// Whether two addresses agree in these bits, where they are of one family.
+/// Returns whether two addresses agree in these bits, where they are of one family.
 fn same_network(client: IpAddr, other: IpAddr, v4: u32, v6: u128) -> bool {
     match (client, other) {
         (IpAddr::V4(client), IpAddr::V4(other)) => client.to_bits() & v4 == other.to_bits() & v4,
@@ -243,7 +251,7 @@ fn same_network(client: IpAddr, other: IpAddr, v4: u32, v6: u128) -> bool {
     }
 }
 
-/// What reverse DNS says of an address, and those of its names that lead back to it, at most ten of them.
+/// Returns what reverse DNS says of an address, and those of its names that lead back to it, at most ten of them.
 pub(crate) async fn confirmed(dns: &Arc<Cache>, deadline: Instant, client: IpAddr) -> (Answer, Vec<String>) {
     let answer = dns.lookup(&reverse_name(client), Kind::Ptr, deadline).await;
     let mut confirmed = Vec::new();
@@ -256,7 +264,7 @@ pub(crate) async fn confirmed(dns: &Arc<Cache>, deadline: Instant, client: IpAdd
     (answer, confirmed)
 }
 
-/// What the result is called (RFC 8601).
+/// Returns what the result is called (RFC 8601).
 pub(crate) fn word(result: SpfResult) -> &'static str {
     match result {
         SpfResult::Pass => "pass",

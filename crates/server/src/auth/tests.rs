@@ -474,6 +474,58 @@ async fn signatures_are_bounded_and_cover_all() {
     assert_eq!(signed.keys().count(), signature::SIGNATURES_MAX);
 }
 
+/// Names that a signature covers are looked for among all fields, by each signature: what no mail server sends is not
+/// verified, and says so, while From's policy is asked for all the same.
+#[tokio::test]
+async fn signatures_dearer_than_any_real_one_are_not_verified() {
+    let mut zone = Zone::default();
+    zone.txt("s._domainkey.news.example.org", ED_KEY);
+    zone.txt("_dmarc.news.example.org", "v=DMARC1; p=reject");
+    let signed = sign(PLAIN, "news.example.org", false);
+    let spf = Some((SpfResult::Fail, "news.example.org"));
+    let names: String = (0..50_000).map(|number| format!("x{number}:")).collect();
+    let covers_many = signed.replacen("h=", &format!("h={names}"), 1);
+    let has_many = signed.replacen("\r\nFrom:", &format!("\r\n{}From:", "a:\r\n".repeat(100_000)), 1);
+    let has_long = signed.replacen("\r\nFrom:", &format!("\r\nX: {}\r\nFrom:", "a".repeat(1 << 20)), 1);
+    for (message, what) in [(covers_many, "names"), (has_many, "fields"), (has_long, "bytes")] {
+        let sent = signature::as_sent(message.as_bytes());
+        let read = Signed::read(&sent).unwrap();
+        assert_eq!(read.keys().count(), 0, "{what}: none is looked up or verified");
+        let found = outcome(zone.clone(), message.as_bytes(), spf).await;
+        assert_eq!((found.dkim, found.signatures), ("policy", 1), "{what}");
+        assert_eq!((found.dmarc, found.policy), (Some("fail"), Some("reject")), "{what}");
+    }
+    assert_eq!(outcome(zone, signed.as_bytes(), spf).await.dmarc, Some("pass"));
+}
+
+/// Records and senders that would be expanded to megabytes are refused before they are.
+#[tokio::test]
+async fn spf_records_made_to_cost_are_errors() {
+    let mut zone = Zone::default();
+    let long = "a".repeat(500);
+    let all = |count: usize| "%{s}".repeat(count);
+    zone.txt("macros.example", &format!("v=spf1 exists:{}.macros.example +all", all(15_000)));
+    zone.txt("template.example", &format!("v=spf1 exists:{}.template.example +all", all(150)));
+    zone.txt("many.example", &format!("v=spf1 {}+all", "ip4:10.0.0.1 ".repeat(5_000)));
+    zone.txt("fine.example", &format!("v=spf1 exists:{}.fine.example +all", all(100)));
+    for (domain, expected) in
+        [("macros", "permerror"), ("template", "permerror"), ("many", "permerror"), ("fine", "pass")]
+    {
+        let domain = format!("{domain}.example");
+        let question = |sender: String| spf::Question {
+            client: "192.0.2.1".parse().unwrap(),
+            helo: String::new(),
+            sender,
+            domain: domain.clone(),
+        };
+        let asked = spf::check(&zone.clone().cache(), later(), &question(format!("ann@{domain}"))).await;
+        assert_eq!(spf::word(asked), expected, "{domain}");
+        let asked =
+            spf::check(&zone.clone().cache(), later(), &question(format!("{long}{long}@{domain}"))).await;
+        assert_eq!(spf::word(asked), "permerror", "{domain}: a sender that no mail server takes");
+    }
+}
+
 #[tokio::test]
 async fn seals_are_verified() {
     let mut zone = Zone::default();

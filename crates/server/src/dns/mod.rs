@@ -64,7 +64,7 @@ impl Answer {
         }
     }
 
-    /// Whether it is unknown what the answer would have been.
+    /// Returns whether it is unknown what the answer would have been.
     pub(crate) fn is_unknown(&self) -> bool {
         matches!(self, Answer::Failed | Answer::TimedOut)
     }

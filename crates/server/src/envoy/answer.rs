@@ -192,7 +192,7 @@ fn from_json(json: &serde_json::Value) -> Value {
     }
 }
 
-/// What metrics call an answer.
+/// Returns what metrics call an answer.
 pub(super) fn word(answer: &RateLimitResponse) -> &'static str {
     if answer.overall_code == i32::from(Code::OverLimit) { "over-limit" } else { "ok" }
 }

@@ -145,7 +145,7 @@ impl Meant {
         }
     }
 
-    /// Whether it refuses only together with all other quotas of its request.
+    /// Returns whether it refuses only together with all other quotas of its request.
     pub(super) fn is_quota(&self) -> bool {
         self.rule().is_some_and(|rule| rule.quota_mode)
     }
@@ -165,7 +165,7 @@ impl Meant {
     }
 }
 
-/// What one descriptor means.
+/// Returns what one descriptor means.
 fn of(
     engine: &Engine,
     plan: &EnvoyPlan,

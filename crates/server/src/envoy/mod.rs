@@ -25,6 +25,7 @@ use crate::grpc::proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLi
 use crate::grpc::{self, Connection};
 use crate::listen::{Stop, Stream};
 use crate::mail::Face;
+use crate::shares::Caller;
 
 /// Largest request.
 const REQUEST_BYTES_MAX: usize = 256 << 10;
@@ -39,8 +40,8 @@ const NAMES: &[&str] = &["envoy.service.ratelimit.v3.RateLimitService", "ratelim
 
 /// Holds a conversation to its end.
 pub(crate) async fn converse(stream: Stream, face: Arc<Face>, stop: Stop) {
-    let limits =
-        RateLimitServiceServer::new(Service(Arc::clone(&face))).max_decoding_message_size(REQUEST_BYTES_MAX);
+    let limits = RateLimitServiceServer::new(Service(Arc::clone(&face), Caller::of_peer(stream.client())))
+        .max_decoding_message_size(REQUEST_BYTES_MAX);
     let connection = Connection {
         streams_max: STREAMS_MAX,
         window_bytes: WINDOW_BYTES,
@@ -53,7 +54,7 @@ pub(crate) async fn converse(stream: Stream, face: Arc<Face>, stop: Stop) {
 }
 
 #[derive(Debug)]
-struct Service(Arc<Face>);
+struct Service(Arc<Face>, Caller);
 
 #[tonic::async_trait]
 impl RateLimitService for Service {
@@ -61,9 +62,9 @@ impl RateLimitService for Service {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        let face = &self.0;
+        let Service(face, caller) = self;
         let started = Instant::now();
-        let answered = should_rate_limit(face, request.into_inner()).await;
+        let answered = should_rate_limit(face, *caller, request.into_inner()).await;
         let word = match &answered {
             Ok(answer) => answer::word(answer),
             Err(status) => {
@@ -77,8 +78,12 @@ impl RateLimitService for Service {
     }
 }
 
-async fn should_rate_limit(face: &Face, request: RateLimitRequest) -> Result<RateLimitResponse, Status> {
-    let place = face.place().map_err(|trouble| Status::unavailable(trouble.to_string()))?;
+async fn should_rate_limit(
+    face: &Face,
+    caller: Caller,
+    request: RateLimitRequest,
+) -> Result<RateLimitResponse, Status> {
+    let place = face.place(caller).map_err(|trouble| Status::unavailable(trouble.to_string()))?;
     let (node, now) = (Arc::clone(&face.node), face.node.now());
     let plan = node.engine.plan();
     let asked = Asked::new(&node.engine, &plan.envoy, request)?;
@@ -127,7 +132,7 @@ mod tests {
             crate::Clock::of(crate::SystemClock, None),
             Bytes::new(),
         ));
-        let service = Service(Arc::new(Face::new(node, listener)));
+        let service = Service(Arc::new(Face::new(node, listener)), Caller::Local);
         let ask = |key: &str| {
             let entries = vec![Entry { key: key.to_owned(), value: "v".to_owned() }];
             let descriptors = vec![RateLimitDescriptor { entries, ..RateLimitDescriptor::default() }];

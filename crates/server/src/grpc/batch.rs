@@ -27,13 +27,15 @@ use super::proto::tollhouse::batch::v1::{BatchRequest, BatchResponse};
 use super::{Connection, serve};
 use crate::deadline::{Deadline, Unanswered};
 use crate::guard;
+use crate::http::Durability;
 use crate::http::batch::{Asked, Brought, work_on};
 use crate::http::body::room;
 use crate::input::{self, Form};
 use crate::listen::{Stop, Stream};
 use crate::mail::Face;
-use crate::node::Caller;
+use crate::pool::asked_by;
 use crate::problem::Failure;
+use crate::shares::Caller;
 
 /// Streams of one connection at once; others wait at the client.
 const STREAMS_MAX: u32 = 16;
@@ -146,7 +148,11 @@ impl Work {
                 () = answers.closed() => return,
             };
             let answer = match next {
-                Ok(Ok(Some(batch))) => self.one(batch).await,
+                // Who has gone ends the reading of its batch; what of it is being counted goes on.
+                Ok(Ok(Some(batch))) => tokio::select! {
+                    answer = self.one(batch) => answer,
+                    () = answers.closed() => return,
+                },
                 Ok(Ok(None)) => return,
                 Ok(Err(status)) => Err(status),
                 Err(_) => Err(Status::deadline_exceeded("no batch came for the listener's `idle` time")),
@@ -162,7 +168,7 @@ impl Work {
     async fn one(&self, batch: BatchRequest) -> Result<BatchResponse, Status> {
         let face = &self.face;
         let started = Instant::now();
-        let work = answer(Arc::clone(face), batch, self.asked);
+        let work = asked_by(Caller::Known, answer(Arc::clone(face), batch, self.asked));
         let answered = match Deadline::after(face.node.timeout()).run(work).await {
             Ok(answered) => answered.map_err(|failure| refused(face, failure)),
             Err(Unanswered::Panicked) => {
@@ -184,17 +190,18 @@ impl Work {
 
 async fn answer(face: Arc<Face>, batch: BatchRequest, asked: Asked) -> Result<BatchResponse, Failure> {
     let node = &face.node;
-    let BatchRequest { pipeline, id, events } = batch;
+    let BatchRequest { pipeline, id, events, sync } = batch;
     let name = if pipeline.is_empty() { &face.plan.pipeline } else { &pipeline };
     let pipeline = node.pipeline(Some(name))?;
     let id = input::checked_batch_id(&id)?;
+    let durability = sync.then_some(Durability::Sync);
     let (form, body) = match events {
         Some(Events::Arrow(body)) => (Form::Arrow, body),
         Some(Events::Ndjson(body)) => (Form::Json, body),
         None => (Form::Json, Bytes::new()),
     };
     let _room = room(node, Caller::Known, body.len())?;
-    let answered = work_on(node, Brought { pipeline, form, id, body, asked, durability: None }).await?;
+    let answered = work_on(node, Brought { pipeline, form, id, body, asked, durability }).await?;
     // A message is one piece.
     let answered = Bytes::from(answered.concat());
     let answers = if form == Form::Arrow { Answers::Arrow(answered) } else { Answers::Ndjson(answered) };

@@ -15,10 +15,12 @@ use axum::http::{HeaderMap, Request};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep_until};
 use tonic::Status;
 
 use crate::node::Node;
+use crate::pace::{Pace, Paced};
+use crate::shares::{Caller, Share, Shares};
 
 /// Bytes that a request takes beside its fields and its body.
 const REQUEST_BYTES: usize = 1 << 10;
@@ -29,21 +31,31 @@ const PREFIX_BYTES: usize = 5;
 #[derive(Clone, Debug)]
 pub(crate) struct Intake {
     own: Arc<Semaphore>,
-    all: Arc<Semaphore>,
+    all: Arc<Shares>,
+    caller: Caller,
     gauge: Gauge,
     patience: Duration,
+    pace: Pace,
     /// Whether requests are one message each, which has to come at once.
     is_unary: bool,
 }
 
 impl Intake {
     /// Returns the room of a connection that may have so many bytes.
-    pub(crate) fn new(node: &Node, bytes: usize, patience: Duration, is_unary: bool) -> Intake {
+    pub(crate) fn new(
+        node: &Node,
+        bytes: usize,
+        patience: Duration,
+        is_unary: bool,
+        caller: Caller,
+    ) -> Intake {
         Intake {
             own: Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))),
             all: Arc::clone(&node.intake),
+            caller,
             gauge: node.metrics.grpc_unfinished.clone(),
             patience,
+            pace: node.pace,
             is_unary,
         }
     }
@@ -59,13 +71,16 @@ impl Intake {
 
     fn take(&self, bytes: usize) -> Result<Held, Status> {
         let count = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let take = |places: &Arc<Semaphore>| Arc::clone(places).try_acquire_many_owned(count);
-        let crowded = |of| move |_| Status::resource_exhausted(format!("too much of {of} is not whole yet"));
-        let own = take(&self.own).map_err(crowded("this connection"))?;
-        let all = take(&self.all).map_err(crowded("all connections"))?;
+        let own = Arc::clone(&self.own).try_acquire_many_owned(count);
+        let own = own.map_err(|_| crowded("this connection"))?;
+        let all = self.all.take(self.caller, bytes).ok_or_else(|| crowded("all connections"))?;
         self.gauge.inc_by(i64::from(count));
         Ok(Held { own, all, gauge: self.gauge.clone() })
     }
+}
+
+fn crowded(of: &str) -> Status {
+    Status::resource_exhausted(format!("too much of {of} is not whole yet"))
 }
 
 fn bytes(headers: &HeaderMap) -> usize {
@@ -76,7 +91,7 @@ fn bytes(headers: &HeaderMap) -> usize {
 #[derive(Debug)]
 struct Held {
     own: OwnedSemaphorePermit,
-    all: OwnedSemaphorePermit,
+    all: Share,
     gauge: Gauge,
 }
 
@@ -85,19 +100,22 @@ impl Held {
         self.own.num_permits()
     }
 
-    fn add(&mut self, mut more: Held) {
-        // What is moved out of it the gauge goes on having.
-        let count = more.bytes();
-        let moved = more.own.split(count).zip(more.all.split(count));
-        if let Some((own, all)) = moved {
-            self.own.merge(own);
-            self.all.merge(all);
+    fn grow(&mut self, bytes: usize) -> Result<(), Status> {
+        let count = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let own = Arc::clone(self.own.semaphore()).try_acquire_many_owned(count);
+        let own = own.map_err(|_| crowded("this connection"))?;
+        if !self.all.grow(bytes) {
+            return Err(crowded("all connections"));
         }
+        self.own.merge(own);
+        self.gauge.inc_by(i64::from(count));
+        Ok(())
     }
 
     fn shrink_to(&mut self, bytes: usize) {
         let count = self.bytes().saturating_sub(bytes);
-        drop((self.own.split(count), self.all.split(count)));
+        drop(self.own.split(count));
+        self.all.shrink(count);
         self.gauge.dec_by(count as i64);
     }
 }
@@ -153,22 +171,47 @@ pub(crate) struct Metered<B> {
     /// Room of the request itself, and behind it that of what has come.
     held: Held,
     request_bytes: usize,
-    late: Option<Pin<Box<Sleep>>>,
+    unfinished: Option<Unfinished>,
+}
+
+/// A message that has begun to come.
+#[derive(Debug)]
+struct Unfinished {
+    begun: Instant,
+    paced: Paced,
+    /// When it has to be whole, or more of it there.
+    due: Pin<Box<Sleep>>,
+}
+
+impl Unfinished {
+    fn new(intake: &Intake) -> Unfinished {
+        let (begun, paced) = (Instant::now(), intake.pace.body());
+        let mut unfinished = Unfinished { begun, paced, due: Box::pin(sleep_until(begun)) };
+        unfinished.add(intake, 0);
+        unfinished
+    }
+
+    fn add(&mut self, intake: &Intake, bytes: usize) {
+        self.paced.add(bytes);
+        let left = self.paced.left().map_or(intake.patience, |left| left.min(intake.patience));
+        self.due.as_mut().reset(self.begun + left);
+    }
 }
 
 impl<B> Metered<B> {
     fn new(body: B, intake: Intake, held: Held) -> Metered<B> {
-        let late = intake.is_unary.then(|| Box::pin(sleep(intake.patience)));
-        Metered { body, framing: Framing::default(), request_bytes: held.bytes(), held, late, intake }
+        let unfinished = intake.is_unary.then(|| Unfinished::new(&intake));
+        Metered { body, framing: Framing::default(), request_bytes: held.bytes(), held, unfinished, intake }
     }
 
     fn take_in(&mut self, data: &Bytes) -> Result<(), Status> {
-        self.held.add(self.intake.take(data.len())?);
+        self.held.grow(data.len())?;
         self.framing.feed(data);
         if self.framing.unfinished == 0 {
-            self.late = None;
-        } else if self.late.is_none() {
-            self.late = Some(Box::pin(sleep(self.intake.patience)));
+            self.unfinished = None;
+        } else {
+            let unfinished = self.unfinished.get_or_insert_with(|| Unfinished::new(&self.intake));
+            unfinished.add(&self.intake, data.len());
         }
         Ok(())
     }
@@ -196,10 +239,10 @@ where
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(Status::from_error(error.into())))),
             Poll::Ready(None) => Poll::Ready(None),
-            Poll::Pending => match &mut this.late {
+            Poll::Pending => match &mut this.unfinished {
                 None => Poll::Pending,
-                Some(late) => {
-                    ready!(late.as_mut().poll(context));
+                Some(unfinished) => {
+                    ready!(unfinished.due.as_mut().poll(context));
                     Poll::Ready(Some(Err(Status::deadline_exceeded("the request was not whole in time"))))
                 }
             },
@@ -247,24 +290,26 @@ mod tests {
         }
     }
 
-    fn intake(own: usize, all: &Arc<Semaphore>) -> Intake {
+    fn intake(own: usize, all: &Arc<Shares>) -> Intake {
         Intake {
             own: Arc::new(Semaphore::new(own)),
             all: Arc::clone(all),
+            caller: Caller::Local,
             gauge: Gauge::default(),
             patience: Duration::from_secs(10),
+            pace: Pace::UNBOUNDED,
             is_unary: false,
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_taken_over_makes_room() {
-        let all = Arc::new(Semaphore::new(100));
+        let all = Arc::new(Shares::for_anybody(100));
         let of = intake(60, &all);
         let held = of.take(10).unwrap();
         let mut body = Metered::new(http_body_util::Empty::<Bytes>::new(), of.clone(), held);
         body.take_in(&Bytes::from_static(&[0, 0, 0, 0, 20, 1, 2, 3])).unwrap();
-        assert_eq!((all.available_permits(), body.late.is_some(), of.gauge.get()), (82, true, 18));
+        assert_eq!((all.free(), body.unfinished.is_some(), of.gauge.get()), (82, true, 18));
         body.take_in(&Bytes::from_static(&[0; 20])).unwrap();
         // Its connection has no more, though there is some among all; and another connection has.
         assert_eq!(of.take(40).unwrap_err().code(), tonic::Code::ResourceExhausted);
@@ -272,8 +317,8 @@ mod tests {
         // Three bytes are of the next message.
         let polled = futures_util::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
         assert!(polled.is_none());
-        assert_eq!((all.available_permits(), of.gauge.get()), (87, 13));
+        assert_eq!((all.free(), of.gauge.get()), (87, 13));
         drop(body);
-        assert_eq!((all.available_permits(), of.own.available_permits(), of.gauge.get()), (100, 60, 0));
+        assert_eq!((all.free(), of.own.available_permits(), of.gauge.get()), (100, 60, 0));
     }
 }

@@ -20,6 +20,7 @@ use self::health::Health;
 use self::intake::Intake;
 use crate::listen::{Stop, Stream};
 use crate::mail::Face;
+use crate::shares::Caller;
 
 /// Messages, and clients and servers of the services.
 #[allow(missing_docs, clippy::all, reason = "made of the files in `proto`, by the build")]
@@ -68,8 +69,9 @@ pub(crate) async fn serve(
         .keep_alive_interval(ALIVE.min(face.idle()))
         .initial_stream_window_size(connection.window_bytes)
         .initial_connection_window_size(connection.window_bytes.saturating_mul(2));
+    let caller = Caller::of_peer(stream.client());
     let Connection { unfinished_bytes, patience, is_unary, .. } = connection;
-    let intake = Intake::new(&face.node, unfinished_bytes, patience, is_unary);
+    let intake = Intake::new(&face.node, unfinished_bytes, patience, is_unary, caller);
     let router = TowerToHyperService::new(router);
     let (node, listener) = (Arc::clone(&face.node), face.plan.name.clone());
     let service = service_fn(move |request| match intake.open(request) {

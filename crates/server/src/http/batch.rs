@@ -11,7 +11,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use engine::batch::{Answer, AnswerCells, AnswerColumn, Batch};
+use engine::batch::{Answer, AnswerCells, AnswerColumn, Batch, PreparedBatch};
 use engine::{Decision, Pipeline};
 use event::Time;
 use hyper::body::{Frame, SizeHint};
@@ -21,10 +21,10 @@ use tokio::runtime::Handle;
 use super::decide::{BatchParams, lines};
 use super::{Durability, Params};
 use crate::arrow::{self, ArrowError, Judged, Limits};
-use crate::deadline::Deadline;
+use crate::deadline::Late;
 use crate::input::{self, Form, JSON_LINES, Said};
-use crate::node::{Node, blocking};
-use crate::pool::Late;
+use crate::node::Node;
+use crate::pool::Reading;
 use crate::problem::{Failure, INTERNAL, INVALID_BODY, Problems, TOO_LARGE};
 
 /// Most rows of an Arrow stream, whatever `batch_max` says.
@@ -167,28 +167,26 @@ pub(crate) struct Brought {
     pub(crate) durability: Option<Durability>,
 }
 
-/// Waits for a place and works on a batch; answers in the form of the request, in parts.
+/// Waits for a place and works on a batch; answers in the form of the request, in parts. All of it is read before any of
+/// it is counted: the reading ends where nobody waits for it any more, and the counting does not.
 pub(crate) async fn work_on(node: &Arc<Node>, batch: Brought) -> Result<Vec<Bytes>, Failure> {
     // Whoever waits half of the time that there is gets an answer before the other half is over.
     let place = node.batches.enter(node.timeout() / 2).await?;
-    let (node, runtime) = (Arc::clone(node), Handle::current());
-    let deadline = Deadline::current();
-    blocking(move || {
+    let (at, runtime, bytes) = (Arc::clone(node), Handle::current(), batch.body.len());
+    let work = move |reading: Reading| {
         let _place = place;
         let Brought { pipeline, form, id, body, asked, durability } = batch;
-        let (id, arrival) = (id.as_deref(), node.now());
-        let work = Work { node: &node, pipeline: &pipeline, id, arrival, asked, durability, deadline };
-        runtime.block_on(async {
-            match form {
-                Form::Arrow => work.arrow(body).await,
-                form => work.json(body, form).await.map(|json| vec![Bytes::from(json)]),
-            }
-        })
-    })
-    .await
+        let (id, arrival) = (id.as_deref(), at.now());
+        let work = Work { node: &at, pipeline: &pipeline, id, arrival, asked, durability, runtime };
+        match form {
+            Form::Arrow => work.arrow(body, reading),
+            form => work.json(&body, form, reading).map(|json| vec![Bytes::from(json)]),
+        }
+    };
+    node.reading.begin(bytes, work).await?
 }
 
-/// A request that is worked on.
+/// A request that is worked on, on a thread that may block.
 struct Work<'a> {
     node: &'a Node,
     pipeline: &'a Arc<Pipeline>,
@@ -196,22 +194,33 @@ struct Work<'a> {
     arrival: Time,
     asked: Asked,
     durability: Option<Durability>,
-    deadline: Option<Deadline>,
+    runtime: Handle,
 }
 
 impl Work<'_> {
-    /// Ends work for which nobody waits any more, as long as nothing of it is counted.
-    fn in_time(&self) -> Result<(), Late> {
-        if self.deadline.is_some_and(Deadline::is_over) { Err(Late) } else { Ok(()) }
+    /// Names a batch by its number within the request.
+    fn named<'b>(&self, mut batch: Batch<'b>, number: usize) -> Batch<'b> {
+        batch.id = self.id.map(|id| format!("{id}\0{number}"));
+        batch
     }
 
-    async fn ask(&self, mut batch: Batch<'_>, number: usize) -> Result<Judged, Failure> {
-        batch.id = self.id.map(|id| format!("{id}\0{number}"));
+    /// Reads batches and then counts all of them.
+    fn ask(&self, batches: &[Batch<'_>], reading: Reading) -> Result<Vec<Judged>, Failure> {
+        let engine = &self.node.engine;
+        let prepare = |batch| {
+            engine.prepare_batch(self.pipeline, batch, self.arrival, &reading.cancellation).ok_or(Late)
+        };
+        let prepared: Vec<PreparedBatch<'_>> = batches.iter().map(prepare).collect::<Result<_, Late>>()?;
+        reading.end()?;
+        prepared.into_iter().map(|batch| self.runtime.block_on(self.count(batch))).collect()
+    }
+
+    async fn count(&self, batch: PreparedBatch<'_>) -> Result<Judged, Failure> {
         let engine = &self.node.engine;
         let (decisions, answer) = match self.asked {
-            Asked::Observe => (None, engine.observe_batch(self.pipeline, &batch, self.arrival).await?),
+            Asked::Observe => (None, engine.observe_batch(batch).await?),
             Asked::Decide => {
-                let (decisions, answer) = engine.decide_batch(self.pipeline, &batch, self.arrival).await?;
+                let (decisions, answer) = engine.decide_batch(batch).await;
                 (Some(decisions), answer)
             }
         };
@@ -219,32 +228,32 @@ impl Work<'_> {
         Ok((decisions, answer))
     }
 
-    async fn arrow(&self, body: Bytes) -> Result<Vec<Bytes>, Failure> {
+    fn arrow(&self, body: Bytes, reading: Reading) -> Result<Vec<Bytes>, Failure> {
         let limits = Limits { rows_max: self.node.plan().batch_max.min(ROWS_MAX) };
         let records = arrow::read(body, limits).map_err(not_arrow)?;
-        self.in_time()?;
-        let mut answers = Vec::with_capacity(records.len().max(1));
-        for (number, record) in records.iter().enumerate() {
-            answers.push(self.ask(arrow::batch(record), number).await?);
+        let batches = records.iter().map(arrow::batch);
+        let mut batches: Vec<Batch<'_>> =
+            batches.zip(0..).map(|(batch, number)| self.named(batch, number)).collect();
+        let checked = self.node.engine.check_columns(self.pipeline, &batches, self.arrival);
+        let warnings = checked.map_err(input::not_event)?;
+        if batches.is_empty() {
+            batches.push(self.named(Batch::default(), 0));
         }
-        if answers.is_empty() {
-            answers.push(self.ask(Batch::default(), 0).await?);
-        }
-        arrow::write(answers).map_err(|error| {
+        arrow::write(self.ask(&batches, reading)?, &warnings).map_err(|error| {
             tracing::error!(%error, "an answer could not be written");
             INTERNAL.failure("the answer could not be written")
         })
     }
 
-    async fn json(&self, body: Bytes, form: Form) -> Result<Vec<u8>, Failure> {
+    fn json(&self, body: &Bytes, form: Form, reading: Reading) -> Result<Vec<u8>, Failure> {
         let max = self.node.plan().batch_max;
         let parts = match form {
-            Form::JsonArray => items(&body, max)?,
-            _ => lines(&body, max)?,
+            Form::JsonArray => items(body, max)?,
+            _ => lines(body, max)?,
         };
         let (mut events, mut read) = (Vec::with_capacity(parts.len()), Vec::with_capacity(parts.len()));
-        for part in &parts {
-            self.in_time()?;
+        // The end of the reading says whether this was cut short.
+        for part in parts.iter().take_while(|_| !reading.cancellation.is_cancelled()) {
             let engine = &self.node.engine;
             let event = Said::default().event(engine, self.pipeline, Form::Json, part, self.arrival);
             read.push(event.map(|(event, warnings)| {
@@ -252,9 +261,10 @@ impl Work<'_> {
                 warnings
             }));
         }
+        let batch = self.named(Batch::of_events(events), 0);
+        let Some((decisions, answer)) = self.ask(&[batch], reading)?.pop() else { return Err(Late.into()) };
         let bad = read.iter().filter(|read| read.is_err()).count();
         self.node.metrics.bad_lines.inc_by(bad as u64);
-        let (decisions, answer) = self.ask(Batch::of_events(events), 0).await?;
         let mut rows = 0..answer.rows;
         let mut all = String::new();
         let is_array = form == Form::JsonArray;
@@ -369,7 +379,12 @@ fn items(body: &Bytes, max: usize) -> Result<Vec<Bytes>, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use engine::{Config, Engine, Overrides, Plan};
+
     use super::*;
+    use crate::deadline::{Deadline, Unanswered};
 
     fn check(body: &'static str, expected: Option<&[&str]>) {
         let cut = items(&Bytes::from_static(body.as_bytes()), 3).ok();
@@ -378,6 +393,57 @@ mod tests {
         });
         let expected = expected.map(|items| items.iter().map(|item| (*item).to_owned()).collect::<Vec<_>>());
         assert_eq!(cut, expected, "{body}");
+    }
+
+    /// A client that goes away, or whose time is over, frees the place of its batch as long as nothing of it is counted.
+    #[tokio::test]
+    async fn a_batch_that_nobody_waits_for_is_read_no_further() {
+        let config = Config::from_preset("web", &Overrides::default());
+        let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+        let engine = Arc::new(Engine::ephemeral(plan).unwrap());
+        let node = Arc::new(Node::new(engine, crate::Clock::of(crate::SystemClock, None), Bytes::new()));
+        let free = node.batches.free();
+        for form in [Form::Json, Form::JsonArray, Form::Arrow] {
+            let batch = |body| Brought {
+                pipeline: Arc::clone(&node.pipeline(None).unwrap()),
+                form,
+                id: None,
+                body: Bytes::from_static(body),
+                asked: Asked::Observe,
+                durability: None,
+            };
+            // All readings have to wait.
+            let mut held = Vec::new();
+            while let Ok(place) =
+                Deadline::after(Duration::from_millis(1)).cut(node.reading.enter(1)).await.flatten()
+            {
+                held.push(place);
+            }
+            let call = |patience, body| {
+                let at = Arc::clone(&node);
+                let batch = batch(body);
+                Deadline::after(patience).run(async move { work_on(&at, batch).await })
+            };
+            let late = call(Duration::from_millis(1), b"").await;
+            assert!(matches!(late, Err(Unanswered::Late) | Ok(Err(_))), "{form:?}: {late:?}");
+            tokio::select! {
+                answer = call(Duration::from_secs(3600), b"") => panic!("{form:?}: {answer:?}"),
+                () = async {
+                    while node.batches.free() == free {
+                        tokio::task::yield_now().await;
+                    }
+                } => {}
+            }
+            // Its client has gone.
+            while node.batches.free() < free {
+                tokio::task::yield_now().await;
+            }
+            drop(held);
+            let body: &[u8] = if form == Form::JsonArray { b"[]" } else { b"" };
+            if form != Form::Arrow {
+                assert!(call(Duration::from_secs(3600), body).await.unwrap().is_ok(), "{form:?}");
+            }
+        }
     }
 
     #[test]

@@ -1,26 +1,38 @@
 //! The body of a request: read whole, unpacked, and no more memory than is accounted.
 
 use std::error::Error;
-use std::io::Read;
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, header};
 use content::budget::{Budget, Cancellation};
-use content::inflate::{StreamEnd, Wrapping, gzip_head, inflate_pieces};
+use content::inflate::{self, StreamEnd, Wrapping, gzip_head, inflate_pieces};
 use http_body_util::BodyExt;
-use tokio::sync::OwnedSemaphorePermit;
 
-use crate::abort::Abort;
-use crate::mail::unpack::{WINDOW_LOG_MAX, charge_blocks};
-use crate::node::{Caller, Node, blocking};
-use crate::problem::{Failure, INVALID_BODY, OVERLOADED, TOO_LARGE, UNSUPPORTED_TYPE, shown};
+use crate::mail::unpack::{Frames, UnpackError, zstd_pieces};
+use crate::node::Node;
+use crate::pace::TooSlow;
+use crate::problem::{Failure, INVALID_BODY, OVERLOADED, SLOW_REQUEST, TOO_LARGE, UNSUPPORTED_TYPE, shown};
+use crate::shares::{Caller, Share};
 
 /// Memory that is taken for a body of an announced length before so much of it has come.
 const AHEAD_BYTES_MAX: usize = 1 << 20;
-/// Bytes that come out of a packed body at once.
-const PIECE_BYTES: usize = 64 << 10;
 /// Most bytes that one packed byte may become, beyond the first MiB.
 const RATIO_MAX: usize = 200;
+
+/// What is to be done about a body with more in it than one packed stream.
+const ALONE: &str = "send one member, and nothing behind it";
+
+/// A reason for which zstd is not unpacked.
+enum Refused {
+    Packing(UnpackError),
+    Body(Failure),
+}
+
+impl From<UnpackError> for Refused {
+    fn from(error: UnpackError) -> Refused {
+        Refused::Packing(error)
+    }
+}
 
 /// How a body is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +45,7 @@ enum Coding {
 /// Memory for a body, each byte of it accounted.
 pub(crate) struct Charged {
     bytes: Vec<u8>,
-    room: Option<OwnedSemaphorePermit>,
+    room: Option<Share>,
     /// The length that was announced.
     expected: usize,
     max: usize,
@@ -72,8 +84,7 @@ pub(crate) async fn read(
     caller: Caller,
     headers: &HeaderMap,
     mut body: Body,
-    abort: &Abort,
-) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Failure> {
+) -> Result<(Bytes, Option<Share>), Failure> {
     let max = usize::try_from(node.plan().body_max).unwrap_or(usize::MAX);
     let coding = coding(headers)?;
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
@@ -83,12 +94,14 @@ pub(crate) async fn read(
     }
     let mut whole = Charged::new(caller, announced.unwrap_or(0), max);
     let mut excess = 0usize;
-    while let Some(frame) = body.frame().await {
+    let mut paced = node.pace.body();
+    while let Some(frame) = paced.wait(body.frame()).await.map_err(too_slow)? {
         let frame = frame.map_err(|error| {
             tracing::debug!(error = error.source(), "a body could not be read");
             INVALID_BODY.failure("the body ended early or is framed wrongly")
         })?;
         let Ok(data) = frame.into_data() else { continue };
+        paced.add(data.len());
         if excess > 0 || data.len() > max - whole.bytes.len() {
             // Clients read the answer only once they have sent everything: hear some more of them out.
             whole = Charged::new(caller, 0, max);
@@ -104,14 +117,14 @@ pub(crate) async fn read(
         return Err(too_large(max));
     }
     let Some(coding) = coding else { return Ok((whole.bytes.into(), whole.room)) };
-    let place = node.reading.enter(whole.bytes.len()).await?;
-    let (node, abort) = (std::sync::Arc::clone(node), abort.clone());
-    let plain = blocking(move || {
-        let _place = place;
-        unpack(&node, &whole, coding, &abort)
-    });
-    let plain = plain.await?;
+    let (bytes, at) = (whole.bytes.len(), std::sync::Arc::clone(node));
+    let unpacked = node.reading.read(bytes, move |cancellation| unpack(&at, &whole, coding, cancellation));
+    let plain = unpacked.await??;
     Ok((plain.bytes.into(), plain.room))
+}
+
+fn too_slow(slow: TooSlow) -> Failure {
+    SLOW_REQUEST.failure(format!("the body: {slow}")).help("send it faster; `body_rate_min` is the bound")
 }
 
 fn too_large(max: usize) -> Failure {
@@ -119,8 +132,8 @@ fn too_large(max: usize) -> Failure {
 }
 
 /// Room in memory for so many bytes of a body.
-pub(crate) fn room(node: &Node, caller: Caller, bytes: usize) -> Result<OwnedSemaphorePermit, Failure> {
-    node.room(caller, bytes).ok_or_else(|| {
+pub(crate) fn room(node: &Node, caller: Caller, bytes: usize) -> Result<Share, Failure> {
+    node.room().take(caller, bytes).ok_or_else(|| {
         node.metrics.refused.inc();
         OVERLOADED
             .failure("the bodies being worked on are too large together")
@@ -128,7 +141,7 @@ pub(crate) fn room(node: &Node, caller: Caller, bytes: usize) -> Result<OwnedSem
     })
 }
 
-/// How a body is packed, as the header says.
+/// Returns how a body is packed, as the header says.
 fn coding(headers: &HeaderMap) -> Result<Option<Coding>, Failure> {
     let mut given = headers.get_all(header::CONTENT_ENCODING).iter();
     let Some(value) = given.next() else { return Ok(None) };
@@ -149,15 +162,18 @@ fn not_unpacked(text: &str) -> Failure {
         .help("send one of `gzip`, `deflate`, `zstd`, or the plain body")
 }
 
-/// Unpacks a body. Costs what a body of `body_max` may, whatever comes out, and ends where nobody waits for it any more.
-fn unpack(node: &Node, packed: &Charged, coding: Coding, abort: &Abort) -> Result<Charged, Failure> {
-    let budget = Budget::of_message(packed.max, &Cancellation::default());
+/// Unpacks a body. Costs what a body as long as the packed one may, beside bringing forth what comes out, and ends where nobody
+/// waits for it any more.
+fn unpack(
+    node: &Node,
+    packed: &Charged,
+    coding: Coding,
+    cancellation: &Cancellation,
+) -> Result<Charged, Failure> {
+    let budget = Budget::of_message(packed.bytes.len(), cancellation);
     let ratio = AHEAD_BYTES_MAX.saturating_add(packed.bytes.len().saturating_mul(RATIO_MAX));
     let mut plain = Charged::new(packed.caller, 0, packed.max);
     let mut push = |piece: &[u8]| {
-        if abort.is_wanted() {
-            return Err(OVERLOADED.failure("nobody waits for the body any more"));
-        }
         plain.push(node, piece)?;
         if plain.bytes.len() > ratio {
             return Err(TOO_LARGE
@@ -181,20 +197,12 @@ fn unpack(node: &Node, packed: &Charged, coding: Coding, abort: &Abort) -> Resul
         }
         Coding::Deflate => alone(inflated(&packed.bytes, Wrapping::Zlib, &budget, push)?.is_empty())?,
         Coding::Zstd => {
-            charge_blocks(&packed.bytes, &budget).map_err(|_| too_costly())?;
-            let mut input = &packed.bytes[..];
-            let mut decoder =
-                zstd::stream::read::Decoder::with_buffer(&mut input).map_err(|_| damaged())?.single_frame();
-            decoder.window_log_max(WINDOW_LOG_MAX).map_err(|_| damaged())?;
-            let mut piece = vec![0; PIECE_BYTES];
-            loop {
-                match decoder.read(&mut piece).map_err(|_| damaged())? {
-                    0 => break,
-                    length => push(&piece[..length])?,
-                }
-            }
-            drop(decoder);
-            alone(input.is_empty())?;
+            let push = |piece: &[u8]| push(piece).map_err(Refused::Body);
+            zstd_pieces(&packed.bytes, Frames::One, &budget, push).map_err(|refused| match refused {
+                Refused::Packing(UnpackError::TooCostly) => too_costly(),
+                Refused::Packing(_) => damaged().help(ALONE),
+                Refused::Body(failure) => failure,
+            })?;
         }
     }
     Ok(plain)
@@ -209,6 +217,7 @@ fn inflated<'p>(
 ) -> Result<&'p [u8], Failure> {
     let mut refused = Ok(());
     let (read, end) = inflate_pieces(packed, wrapping, budget, |piece| {
+        budget.grant(piece.len() as u64 * inflate::STEPS_A_BYTE);
         refused = push(piece);
         refused.is_ok()
     });
@@ -229,11 +238,13 @@ fn too_costly() -> Failure {
 }
 
 fn alone(is_alone: bool) -> Result<(), Failure> {
-    if is_alone { Ok(()) } else { Err(damaged().help("send one member, and nothing behind it")) }
+    if is_alone { Ok(()) } else { Err(damaged().help(ALONE)) }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use engine::{Config, Engine, Overrides, Plan};
 
     use super::*;
@@ -252,19 +263,19 @@ mod tests {
     /// What is taken from the node's room is what the body takes of its memory, at each step; `moves` is how often it moves.
     fn check(announced: usize, length: usize, piece: usize, moves: usize) {
         let node = node("8MiB");
-        let (max, all) = (8 << 20, node.bodies.available_permits());
+        let (max, all) = (8 << 20, node.room().free());
         let (mut body, mut moved) = (Charged::new(Caller::Known, announced, max), 0);
         let bytes = vec![7; length];
         for piece in bytes.chunks(piece) {
             let before = body.bytes.capacity();
             body.push(&node, piece).unwrap();
             moved += usize::from(body.bytes.capacity() != before);
-            assert_eq!(all - node.bodies.available_permits(), body.bytes.capacity());
+            assert_eq!(all - node.room().free(), body.bytes.capacity());
             assert!(body.bytes.capacity() <= max);
         }
         assert_eq!((body.bytes == bytes, moved), (true, moves), "{announced} {length} {piece}");
         drop(body);
-        assert_eq!(node.bodies.available_permits(), all);
+        assert_eq!(node.room().free(), all);
     }
 
     #[test]
@@ -288,22 +299,46 @@ mod tests {
         let zstd = [b"\x28\xb5\x2f\xfd\0\0".as_slice(), &[0; 900_000]].concat();
         for (bytes, coding) in [(gzip, Coding::Gzip), (zlib, Coding::Deflate), (zstd, Coding::Zstd)] {
             let packed = Charged { bytes, ..Charged::new(Caller::Known, 0, 1 << 20) };
-            let refused = unpack(&node, &packed, coding, &Abort::default()).err().unwrap();
+            let refused = unpack(&node, &packed, coding, &Cancellation::default()).err().unwrap();
             assert!(format!("{refused:?}").contains("costs too much"), "{coding:?}: {refused:?}");
         }
+    }
+
+    /// However much a body may have, a short one costs no more than a short one; and who packs well is not refused for it.
+    #[test]
+    fn costs_go_by_what_came_in() {
+        let node = node("32MiB");
+        let unpack = |bytes, coding| {
+            let packed = Charged { bytes, ..Charged::new(Caller::Known, 0, 32 << 20) };
+            unpack(&node, &packed, coding, &Cancellation::default())
+        };
+        let zlib = [b"\x78\x9c".as_slice(), &b"\x02\x08\x20\x80\0".repeat(20_000)].concat();
+        let zstd = [b"\x28\xb5\x2f\xfd\0\0".as_slice(), &[0; 150_000]].concat();
+        for (bytes, coding) in [(zlib, Coding::Deflate), (zstd, Coding::Zstd)] {
+            let refused = unpack(bytes, coding).err().unwrap();
+            assert!(format!("{refused:?}").contains("costs too much"), "{coding:?}: {refused:?}");
+        }
+        let lines = (0..14_000u64).map(|line| format!("{:02048x}", line.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+        let plain = lines.collect::<String>().into_bytes();
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(&plain).unwrap();
+        let zlib = encoder.finish().unwrap();
+        assert!(zlib.len() < plain.len() / 60, "{}", zlib.len());
+        assert!(unpack(zlib, Coding::Deflate).is_ok_and(|unpacked| unpacked.bytes == plain));
     }
 
     /// While a body moves to a larger place, both places are there: whoever cannot have both is told.
     #[test]
     fn a_body_that_finds_no_room_gives_up_what_it_has() {
         let node = node("1MiB");
-        let all = node.bodies.available_permits();
-        let held = room(&node, Caller::Known, all - (1 << 20)).unwrap();
+        let all = node.room().free();
+        let held = [6 << 20, 1 << 20].map(|bytes| room(&node, Caller::Known, bytes).unwrap());
+        assert_eq!(node.room().free(), all - (7 << 20));
         let mut body = Charged::new(Caller::Known, 0, 1 << 20);
         body.push(&node, &vec![0; 600 << 10]).unwrap();
         assert!(body.push(&node, &vec![0; 100 << 10]).is_err());
         drop(body);
-        assert_eq!(node.bodies.available_permits(), 1 << 20);
+        assert_eq!(node.room().free(), 1 << 20);
         drop(held);
     }
 }

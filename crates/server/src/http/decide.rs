@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::State;
-use axum::http::{HeaderMap, header};
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, Uri, header};
 use axum::response::{IntoResponse, Response};
 use engine::Pipeline;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,9 @@ use utoipa::IntoParams;
 
 use super::{Durability, Params};
 use crate::api;
-use crate::input::{self, BATCH, EnvelopeSource, EventHeaders, Form, JSON_LINES, Lookups, Reading, Said};
+use crate::input::{
+    self, BATCH, EnvelopeSource, EventHeaders, Form, JSON_LINES, Lookups, Reading, Said, Submitted,
+};
 use crate::node::{Node, blocking};
 use crate::problem::{Failure, INTERNAL, Problems, TOO_LARGE};
 
@@ -40,8 +42,11 @@ pub(super) struct EventParams {
 }
 
 impl EventParams {
-    fn reading(&self) -> Reading {
-        Reading { message_time: self.message_time, envelope: self.envelope }
+    /// Reads the event of a request.
+    async fn event(&self, node: &Arc<Node>, headers: &HeaderMap, body: Bytes) -> Result<Submitted, Failure> {
+        let pipeline = node.pipeline(self.pipeline.as_deref())?;
+        let reading = Reading { message_time: self.message_time, envelope: self.envelope };
+        input::submitted(node, &pipeline, headers, reading, body, Lookups::Configured).await
     }
 }
 
@@ -75,13 +80,28 @@ pub(super) async fn decide(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<api::Decision>, Failure> {
-    let pipeline = &node.pipeline(params.pipeline.as_deref())?;
-    let event =
-        input::submitted(&node, pipeline, &headers, params.reading(), body, Lookups::Configured).await?;
+    let event = params.event(&node, &headers, body).await?;
     let decisions = node.engine.decide(vec![event.prepared]).await?;
     Durability::hold(params.durability, &node, &decisions).await?;
     let decision = decisions.first().ok_or_else(|| INTERNAL.failure("the event was not decided"))?;
     Ok(Json(api::Decision { warnings: event.warnings, ..decision.into() }))
+}
+
+/// The route of decisions.
+pub(crate) const DECIDE: &str = "/v1/decide";
+
+/// Answers a request for a decision that found no place, or was not decided in time, as `on_error` of its pipeline says.
+/// `None` where it is an error all the same: there is no such pipeline, or the caller asked for what cannot be promised now.
+pub(crate) fn undecided(node: &Node, uri: &Uri, failure: &Failure) -> Option<Response> {
+    let Query(params) = Query::<EventParams>::try_from_uri(uri).ok()?;
+    if params.durability.is_some() {
+        return None;
+    }
+    let pipeline = node.pipeline(params.pipeline.as_deref()).ok()?;
+    let why = failure.problem().detail;
+    node.metrics.undecided(&pipeline.name);
+    let decision = node.engine.undecided(&pipeline, node.now(), &why);
+    Some(Json(api::Decision { error: Some(why), ..(&decision).into() }).into_response())
 }
 
 /// Counts one event and answers what was known of its keys before; nothing is judged and nothing logged.
@@ -102,12 +122,10 @@ pub(super) async fn observe(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<api::Explanation>, Failure> {
-    let pipeline = &node.pipeline(params.pipeline.as_deref())?;
-    let event =
-        input::submitted(&node, pipeline, &headers, params.reading(), body, Lookups::Configured).await?;
+    let event = params.event(&node, &headers, body).await?;
     let seen = node.engine.observe(event.prepared).await?;
     Durability::hold(params.durability, &node, &[]).await?;
-    Ok(Json(api::Explanation::from(&seen)))
+    Ok(Json(api::Explanation { warnings: event.warnings, ..api::Explanation::from(&seen) }))
 }
 
 /// Answers what is known of one event's keys; nothing is counted, judged or logged.
@@ -128,12 +146,10 @@ pub(super) async fn peek(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<api::Explanation>, Failure> {
-    let pipeline = &node.pipeline(params.pipeline.as_deref())?;
-    let event =
-        input::submitted(&node, pipeline, &headers, params.reading(), body, Lookups::Configured).await?;
+    let event = params.event(&node, &headers, body).await?;
     let seen = node.engine.peek(event.prepared).await?;
     Durability::hold(params.durability, &node, &[]).await?;
-    Ok(Json(api::Explanation::from(&seen)))
+    Ok(Json(api::Explanation { warnings: event.warnings, ..api::Explanation::from(&seen) }))
 }
 
 /// Decides on many events: one a line, answered one a line in the same order. A line that is no event gets an error

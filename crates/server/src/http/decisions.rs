@@ -9,11 +9,11 @@ use std::future::ready;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use engine::{Changes, EngineError, LabelSource, Register, Scope, Told};
 use event::{Span, Time};
 use futures_util::StreamExt;
@@ -24,7 +24,6 @@ use tokio::sync::OwnedSemaphorePermit;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Object, Params};
-use crate::abort::Abort;
 use crate::api::{Length, Timestamp};
 use crate::node::Node;
 use crate::problem::{Failure, INVALID_PARAMETER, OVERLOADED, Problems, shown};
@@ -55,7 +54,7 @@ impl Readers {
     }
 }
 
-/// Who asks: the key that it shows, and its program's name.
+/// Returns who asks: the key that it shows, and its program's name.
 fn reader(headers: &HeaderMap) -> [u8; 32] {
     let mut digest = Sha256::new();
     for name in [header::HeaderName::from_static("x-api-key"), header::AUTHORIZATION, header::USER_AGENT] {
@@ -281,12 +280,11 @@ pub(super) struct ListParams {
 pub(super) async fn ips(
     State(node): State<Arc<Node>>,
     Params(params): Params<ListParams>,
-    Extension(abort): Extension<Abort>,
 ) -> Result<Response, Failure> {
     let place = feed_place(&node)?;
     let (engine, now) = (Arc::clone(&node.engine), node.now());
     let work = move |is_over: &(dyn Fn() -> bool + Sync)| addresses(engine.told(), &params, now, is_over);
-    let values = node.scans.run(node.timeout() / 2, abort, work).await?;
+    let values = node.scans.run(node.timeout() / 2, work).await?;
     let mut values = values.into_iter();
     let first = lines(&mut values);
     let body = if values.len() == 0 {

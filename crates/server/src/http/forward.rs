@@ -124,7 +124,7 @@ enum Unclear {
     Unreadable,
 }
 
-/// What all fields of these names say, if there is one.
+/// Returns what all fields of these names say, if there is one.
 fn agreed<T: PartialEq>(
     headers: &HeaderMap,
     names: &[&str],
@@ -211,7 +211,7 @@ pub(super) async fn auth(
     Ok(answered(forward, action, silent, head))
 }
 
-/// What a proxy is told whose question finds no place, or no answer in time: what the limits and the pipeline say by their `on_error`. `None` if there is no such
+/// Returns what a proxy is told whose question finds no place, or no answer in time: what the limits and the pipeline say by their `on_error`. `None` if there is no such
 /// `[[forward_auth]]`.
 pub(crate) fn undecided(node: &Node, uri: &Uri) -> Option<Response> {
     let plan = node.engine.plan();

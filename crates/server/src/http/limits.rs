@@ -146,7 +146,7 @@ pub(crate) fn fields(taken: &[Taken]) -> HeaderMap {
     headers
 }
 
-/// What callers are told of a take.
+/// Returns what callers are told of a take.
 fn told(taken: &[Taken], answer: api::LimitAnswer) -> Response {
     let headers = fields(taken);
     if answer.allowed {

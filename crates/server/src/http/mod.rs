@@ -2,7 +2,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod body;
-mod decide;
+pub(crate) mod decide;
 pub(crate) mod decisions;
 pub(crate) mod forward;
 mod limits;

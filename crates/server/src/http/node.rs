@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 
-use crate::abort::Abort;
 use crate::api;
 use crate::metrics;
-use crate::node::{Node, blocking};
+use crate::node::Node;
 use crate::problem::{Failure, INTERNAL, Problems, UNAVAILABLE};
 
 /// What the node runs: its pipelines with their kinds, bands and rules.
@@ -46,7 +45,7 @@ pub(super) async fn healthz() -> Json<api::Health> {
 
 /// Makes a copy of the data directory, in its `snapshots`. Requests go on meanwhile. Closed files are hard links where the
 /// file system can, so this is quick; the copy takes up room once the originals are tidied away. At
-/// most four are made in a minute.
+/// most four are made in a minute. One whose caller has gone, or whose time is over, ends, and nothing of it is left.
 #[utoipa::path(
     post,
     path = "/v1/snapshots",
@@ -55,11 +54,11 @@ pub(super) async fn healthz() -> Json<api::Health> {
 )]
 pub(super) async fn snapshot(
     State(node): State<Arc<Node>>,
-    Extension(abort): Extension<Abort>,
 ) -> Result<(StatusCode, Json<api::Snapshot>), Failure> {
     node.claim_snapshot()?;
     let (engine, now) = (Arc::clone(&node.engine), node.now());
-    let name = node.scans.run(node.timeout() / 2, abort, move |_| engine.snapshot(now)).await??;
+    let work = move |is_over: &(dyn Fn() -> bool + Sync)| engine.snapshot(now, is_over);
+    let name = node.scans.run(node.timeout() / 2, work).await??;
     tracing::info!(name, "a snapshot was made");
     Ok((StatusCode::CREATED, Json(api::Snapshot { name })))
 }
@@ -90,7 +89,8 @@ pub(super) async fn readyz(State(node): State<Arc<Node>>) -> Result<Json<api::He
     ),
 )]
 pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Result<Response, Failure> {
-    let page = blocking(move || node.metrics.page()).await;
+    let of = Arc::clone(&node);
+    let page = node.pages.run(node.timeout() / 2, move |_| of.metrics.page()).await?;
     let page = page.map_err(|_| INTERNAL.failure("the metrics could not be written"))?;
     Ok(([(header::CONTENT_TYPE, metrics::MEDIA_TYPE)], page).into_response())
 }

@@ -8,6 +8,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use content::arf::{self, FeedbackType};
+use content::budget::Cancellation;
 use content::message::Envelope;
 use engine::report::ID_FIELD;
 use engine::{Engine, EngineError, Pipeline, Said, Side};
@@ -19,8 +20,10 @@ use utoipa::IntoParams;
 
 use super::Params;
 use crate::api;
+use crate::deadline::Late;
 use crate::input::{self, EventHeaders, Form};
-use crate::node::{Node, blocking};
+use crate::node::Node;
+use crate::pool::Reading;
 use crate::problem::{Failure, NOT_APPLICABLE, Problems, shown};
 
 /// Whose mail it is.
@@ -52,13 +55,13 @@ pub(super) async fn report(
     input::form(&node, &pipeline, &headers, &[(input::MESSAGE, Form::Message)])?;
     let envelope = input::envelope(&headers)?;
     let (engine, now) = (Arc::clone(&node.engine), node.now());
-    let place = node.reading.enter(body.len()).await?;
     // Decisions are read from the journal, which blocks.
-    let work = move || {
-        let _place = place;
-        Handle::current().block_on(take(&engine, &pipeline, &envelope, &body, now))
+    let bytes = body.len();
+    let work = move |reading: Reading| {
+        let cancellation = &reading.cancellation;
+        Handle::current().block_on(take(&engine, &pipeline, &envelope, &body, now, cancellation))
     };
-    Ok(Json(blocking(work).await?))
+    Ok(Json(node.reading.begin(bytes, work).await??))
 }
 
 async fn take(
@@ -67,6 +70,7 @@ async fn take(
     envelope: &Envelope,
     raw: &[u8],
     now: Time,
+    cancellation: &Cancellation,
 ) -> Result<api::Reported, Failure> {
     let Some(plan) = &pipeline.reports else {
         let detail = format!("nothing can be said of events of `{}`", pipeline.name);
@@ -116,7 +120,12 @@ async fn take(
         let digest: String = Sha256::digest(&mail).iter().map(|byte| format!("{byte:02x}")).collect();
         // The envelope of the mail that is reported is not known: anybody could have written what it says of it.
         let event = content::message::event(&mail[..], Envelope::default());
-        let outcome = engine.learn(engine.prepare(pipeline, event, now), &digest, said).await?;
+        let read = engine.read(pipeline, event, now, cancellation);
+        // Of those before it each is learned, and counts once when the report is sent again.
+        if cancellation.is_cancelled() {
+            return Err(Late.into());
+        }
+        let outcome = engine.learn(engine.key(read), &digest, said).await?;
         reported.said.push(api::Said::new(digest, class.to_owned(), outcome));
     }
     Ok(reported)

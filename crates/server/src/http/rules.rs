@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::State;
-use axum::{Extension, Json};
 use engine::{Proposal, Reloaded};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{Object, Params};
-use crate::abort::Abort;
 use crate::api;
 use crate::node::Node;
 use crate::problem::{Failure, INVALID_BODY, NOT_FOUND, Problems};
@@ -50,12 +49,7 @@ pub(super) struct ReloadParams {
 }
 
 /// Changes something away from the threads that serve connections, and logs what came of it.
-async fn change<F>(
-    node: &Arc<Node>,
-    abort: Abort,
-    dry_run: bool,
-    proposal: F,
-) -> Result<Json<api::Reloaded>, Failure>
+async fn change<F>(node: &Arc<Node>, dry_run: bool, proposal: F) -> Result<Json<api::Reloaded>, Failure>
 where
     F: FnOnce(
             &dyn Fn(Proposal<'_>) -> Result<Reloaded, engine::ReloadError>,
@@ -71,7 +65,7 @@ where
         }
         changed
     };
-    let reloaded = node.scans.run(node.timeout() / 2, abort, work).await??;
+    let reloaded = node.scans.run(node.timeout() / 2, work).await??;
     Ok(Json(api::Reloaded::new(&reloaded, dry_run)))
 }
 
@@ -108,13 +102,12 @@ pub(super) async fn rules(
 pub(super) async fn post(
     State(node): State<Arc<Node>>,
     Params(PostParams { pipeline, dry_run, candidate }): Params<PostParams>,
-    Extension(abort): Extension<Abort>,
     body: axum::body::Bytes,
 ) -> Result<Json<api::Reloaded>, Failure> {
     let pipeline = node.pipeline(pipeline.as_deref())?.name.clone();
     let text = String::from_utf8(body.into());
     let text = text.map_err(|_| INVALID_BODY.failure("the body is no UTF-8 text").help("send TOML"))?;
-    change(&node, abort, dry_run, move |change| {
+    change(&node, dry_run, move |change| {
         let (pipeline, text) = (pipeline.as_str(), text.as_str());
         change(match candidate {
             true => Proposal::Candidate { pipeline, text },
@@ -135,9 +128,8 @@ pub(super) async fn post(
 pub(super) async fn reload(
     State(node): State<Arc<Node>>,
     Params(ReloadParams { dry_run }): Params<ReloadParams>,
-    Extension(abort): Extension<Abort>,
 ) -> Result<Json<api::Reloaded>, Failure> {
-    change(&node, abort, dry_run, |change| change(Proposal::Files)).await
+    change(&node, dry_run, |change| change(Proposal::Files)).await
 }
 
 /// Goes back to a version of a pipeline that is kept. It is in force, also after a restart, until the files change or
@@ -151,14 +143,11 @@ pub(super) async fn reload(
 )]
 pub(super) async fn rollback(
     State(node): State<Arc<Node>>,
-    Extension(abort): Extension<Abort>,
     Object(api::Rollback { version, pipeline }): Object<api::Rollback>,
 ) -> Result<Json<api::Reloaded>, Failure> {
     let pipeline = node.pipeline(pipeline.as_deref())?.name.clone();
-    change(&node, abort, false, move |change| {
-        change(Proposal::Back { pipeline: &pipeline, version: &version })
-    })
-    .await
+    change(&node, false, move |change| change(Proposal::Back { pipeline: &pipeline, version: &version }))
+        .await
 }
 
 /// Enforces the candidate that was posted, instead of what was posted before.
@@ -172,10 +161,9 @@ pub(super) async fn rollback(
 pub(super) async fn promote(
     State(node): State<Arc<Node>>,
     Params(params): Params<RulesParams>,
-    Extension(abort): Extension<Abort>,
 ) -> Result<Json<api::Reloaded>, Failure> {
     let pipeline = node.pipeline(params.pipeline.as_deref())?.name.clone();
-    change(&node, abort, false, move |change| change(Proposal::Promote { pipeline: &pipeline })).await
+    change(&node, false, move |change| change(Proposal::Promote { pipeline: &pipeline })).await
 }
 
 /// How the candidate of a pipeline compares with what is enforced, on the events since either was changed.

@@ -2,21 +2,20 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use engine::RecordId;
 use serde::Deserialize;
 use tokio::runtime::Handle;
 use utoipa::IntoParams;
 
 use super::{Durability, Object, Params, decide};
-use crate::abort::Abort;
 use crate::api;
 use crate::input::{self, EnvelopeSource, EventHeaders, JSON_LINES, Lookups, Reading};
-use crate::node::{Node, blocking};
+use crate::node::Node;
 use crate::problem::{Failure, INTERNAL, INVALID_BODY, INVALID_PARAMETER, Problems, UNSUPPORTED_TYPE, shown};
 
 fn record_id(text: &str) -> Result<RecordId, Failure> {
@@ -34,11 +33,10 @@ fn record_id(text: &str) -> Result<RecordId, Failure> {
 pub(super) async fn decision(
     State(node): State<Arc<Node>>,
     Path(id): Path<String>,
-    Extension(abort): Extension<Abort>,
 ) -> Result<Json<api::Explanation>, Failure> {
     let id = record_id(&id)?;
     let engine = Arc::clone(&node.engine);
-    let explanation = node.lookups.run(node.timeout() / 2, abort, move |_| engine.explain(id)).await??;
+    let explanation = node.lookups.run(node.timeout() / 2, move |_| engine.explain(id)).await??;
     Ok(Json(api::Explanation::from(&explanation)))
 }
 
@@ -59,11 +57,11 @@ pub(super) async fn feedback(
     let by = reporter(said.by)?;
     let (engine, now, class) = (Arc::clone(&node.engine), node.now(), said.class.clone());
     // The decision is read from the journal, which blocks.
-    let outcome = blocking(move || {
+    let outcome = node.lookups.run(node.timeout() / 2, move |_| {
         let said = engine::Said { class: &class, by: by.as_deref() };
         Handle::current().block_on(engine.feedback(id, said, now))
     });
-    Ok(Json(api::Said::new(id.to_string(), said.class, outcome.await?)))
+    Ok(Json(api::Said::new(id.to_string(), said.class, outcome.await??)))
 }
 
 /// How a batch of feedback is taken in.
@@ -112,7 +110,7 @@ pub(super) async fn feedback_batch(
     let lines = decide::lines(&body, node.plan().batch_max)?;
     let (engine, now) = (Arc::clone(&node.engine), node.now());
     // Decisions are read from the journal, which blocks.
-    let answer = blocking(move || {
+    let answer = node.lookups.run(node.timeout() / 2, move |_| {
         let read: Vec<Result<Word, Failure>> = lines.iter().map(|line| Word::read(line)).collect();
         let said: Vec<(RecordId, engine::Said<'_>)> =
             read.iter().flatten().map(|word| (word.id, word.said())).collect();
@@ -134,7 +132,7 @@ pub(super) async fn feedback_batch(
         }
         Ok::<_, Failure>(answer)
     });
-    let answer = answer.await?;
+    let answer = answer.await??;
     Durability::hold(params.durability, &node, &[]).await?;
     Ok(([(header::CONTENT_TYPE, JSON_LINES)], answer).into_response())
 }
@@ -214,5 +212,5 @@ pub(super) async fn learn(
     let by = reporter(params.by)?;
     let said = engine::Said { class: &params.class, by: by.as_deref() };
     let (id, outcome) = node.learn(event.prepared, event.id, &body, said).await?;
-    Ok(Json(api::Said::new(id, params.class, outcome)))
+    Ok(Json(api::Said { warnings: event.warnings, ..api::Said::new(id, params.class, outcome) }))
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::State;
-use axum::{Extension, Json};
 use engine::Ranking;
 use event::Span;
 use serde::Deserialize;
@@ -11,7 +11,6 @@ use tokio::runtime::Handle;
 use utoipa::IntoParams;
 
 use super::Params;
-use crate::abort::Abort;
 use crate::api;
 use crate::node::Node;
 use crate::problem::{Failure, INVALID_PARAMETER, NOT_APPLICABLE, Problems};
@@ -45,7 +44,6 @@ pub(super) struct TimelineParams {
 pub(super) async fn timeline(
     State(node): State<Arc<Node>>,
     Params(params): Params<TimelineParams>,
-    Extension(abort): Extension<Abort>,
 ) -> Result<Json<api::Timeline>, Failure> {
     let pipeline = node.pipeline(params.pipeline.as_deref())?;
     let (engine, now) = (Arc::clone(&node.engine), node.now());
@@ -54,7 +52,7 @@ pub(super) async fn timeline(
         let known = Handle::current().block_on(engine.timeline(&of, &kind, &value, now));
         (known, kind)
     };
-    let (known, kind) = node.lookups.run(node.timeout() / 2, abort, work).await?;
+    let (known, kind) = node.lookups.run(node.timeout() / 2, work).await?;
     let known = known?;
     Ok(Json(api::Timeline::new(&pipeline.name, &kind, &known)))
 }
@@ -89,7 +87,6 @@ pub(super) struct TopParams {
 pub(super) async fn top(
     State(node): State<Arc<Node>>,
     Params(params): Params<TopParams>,
-    Extension(abort): Extension<Abort>,
 ) -> Result<Json<api::Top>, Failure> {
     let pipeline = node.pipeline(params.pipeline.as_deref())?;
     let window = params.window.map_or(Ok(Span::hours(1)), |text| text.parse());
@@ -115,7 +112,7 @@ pub(super) async fn top(
         let hottest = Handle::current().block_on(engine.hottest(&of, asked, now, is_over));
         (hottest, kind, counter)
     };
-    let (hottest, kind, counter) = node.scans.run(node.timeout() / 2, abort, work).await?;
+    let (hottest, kind, counter) = node.scans.run(node.timeout() / 2, work).await?;
     let hottest = hottest?;
     Ok(Json(api::Top {
         pipeline: pipeline.name.clone(),

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use crate::pace::Paced;
+use crate::shares::{Caller, Share, Shares};
 
 /// The bytes of a message, of which so many are kept as its listener wants and the node has room for.
 #[derive(Debug)]
@@ -11,15 +12,19 @@ pub(crate) struct Body {
     max: usize,
     cut: bool,
     /// Memory for bodies, shared by all that is at work.
-    bodies: Arc<Semaphore>,
-    room: Option<OwnedSemaphorePermit>,
+    bodies: Arc<Shares>,
+    /// Who sends it.
+    caller: Caller,
+    /// How fast it comes.
+    pub(crate) paced: Paced,
+    room: Option<Share>,
     /// There was no room, and nothing is kept.
     crowded: bool,
 }
 
 impl Body {
-    pub(super) fn new(bodies: Arc<Semaphore>, max: usize) -> Body {
-        Body { bytes: Vec::new(), max, cut: false, bodies, room: None, crowded: false }
+    pub(super) fn new(bodies: Arc<Shares>, caller: Caller, paced: Paced, max: usize) -> Body {
+        Body { bytes: Vec::new(), max, cut: false, bodies, caller, paced, room: None, crowded: false }
     }
 
     /// Adds what came. What is too much is not kept.
@@ -29,48 +34,65 @@ impl Body {
         if self.crowded || kept == 0 {
             return;
         }
-        let permits = u32::try_from(kept).unwrap_or(u32::MAX);
-        match Arc::clone(&self.bodies).try_acquire_many_owned(permits) {
-            Ok(more) => match &mut self.room {
-                Some(room) => room.merge(more),
-                None => self.room = Some(more),
-            },
-            Err(_) => {
-                self.crowded = true;
-                self.bytes = Vec::new();
-                self.room = None;
-                return;
-            }
+        let length = self.bytes.len() + kept;
+        if length > self.bytes.capacity() && !self.grow(length) {
+            self.crowded = true;
+            self.bytes = Vec::new();
+            self.room = None;
+            return;
         }
         self.bytes.extend_from_slice(&more[..kept]);
     }
 
-    /// Whether some of it was not kept because it is too long.
+    /// Makes room for so many bytes, and some that may follow. While what is there moves to a larger place, both places are
+    /// accounted.
+    fn grow(&mut self, length: usize) -> bool {
+        let doubled = self.bytes.capacity().saturating_mul(2).min(self.max).max(length);
+        let take = |bytes: usize| self.bodies.take(self.caller, bytes).map(|room| (bytes, room));
+        let Some((capacity, room)) = take(doubled).or_else(|| take(length)) else { return false };
+        let mut larger = Vec::with_capacity(capacity);
+        larger.extend_from_slice(&self.bytes);
+        (self.bytes, self.room) = (larger, Some(room));
+        true
+    }
+
+    /// Returns whether some of it was not kept because it is too long.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// Whether all that came is kept.
+    /// Returns whether all that came is kept.
     pub(crate) fn is_whole(&self) -> bool {
         !self.cut && !self.crowded
     }
 
     /// A message of its own that is a part of this one; no more whole than this is.
     pub(crate) fn part(&self, bytes: &[u8]) -> Body {
-        let mut part = Body::new(Arc::clone(&self.bodies), self.max);
+        let mut part = Body::new(Arc::clone(&self.bodies), self.caller, self.paced, self.max);
         part.push(bytes);
         part.cut |= self.cut;
         part.crowded |= self.crowded;
         part
     }
 
-    /// What is kept. Empty where there was no room.
+    /// Returns the message without what stands before this place.
+    pub(crate) fn after(mut self, start: usize) -> Body {
+        self.bytes.drain(..start.min(self.bytes.len()));
+        self
+    }
+
+    /// Returns who has sent it.
+    pub(super) fn caller(&self) -> Caller {
+        self.caller
+    }
+
+    /// Returns what is kept. Empty where there was no room.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What was kept, and its room; `None` where there was none.
-    pub(super) fn finish(self) -> Option<(Vec<u8>, Option<OwnedSemaphorePermit>)> {
+    /// Returns what was kept, and its room; `None` where there was none.
+    pub(super) fn finish(self) -> Option<(Vec<u8>, Option<Share>)> {
         (!self.crowded).then_some((self.bytes, self.room))
     }
 }
@@ -78,32 +100,52 @@ impl Body {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pace::Pace;
+
+    fn body(bodies: &Arc<Shares>, max: usize) -> Body {
+        Body::new(Arc::clone(bodies), Caller::Local, Pace::UNBOUNDED.body(), max)
+    }
 
     #[test]
     fn a_long_message_is_cut() {
-        let bodies = Arc::new(Semaphore::new(100));
-        let mut body = Body::new(Arc::clone(&bodies), 10);
+        let bodies = Arc::new(Shares::for_anybody(100));
+        let mut body = body(&bodies, 10);
         body.push(b"123456");
         assert!(!body.is_cut());
         body.push(b"7890ab");
         body.push(b"cd");
         assert!(body.is_cut());
-        assert_eq!((body.bytes(), bodies.available_permits()), (&b"1234567890"[..], 90));
+        assert_eq!((body.bytes(), bodies.free()), (&b"1234567890"[..], 90));
         let (bytes, room) = body.finish().unwrap();
         assert_eq!(bytes, b"1234567890");
         drop(room);
-        assert_eq!(bodies.available_permits(), 100);
+        assert_eq!(bodies.free(), 100);
+    }
+
+    /// All memory is accounted that a message takes, also what stands ready for more of it.
+    #[test]
+    fn what_is_allocated_is_accounted() {
+        let bodies = Arc::new(Shares::for_anybody(1 << 20));
+        let mut body = body(&bodies, 1 << 18);
+        for _ in 0..300 {
+            body.push(&[b'a'; 1000]);
+            assert_eq!(body.bytes.capacity(), (1 << 20) - bodies.free());
+        }
+        let body = body.after((1 << 18) - 3);
+        assert_eq!((body.bytes(), body.is_cut()), (&b"aaa"[..], true));
+        drop(body);
+        assert_eq!(bodies.free(), 1 << 20);
     }
 
     #[test]
     fn without_room_nothing_is_kept() {
-        let bodies = Arc::new(Semaphore::new(8));
-        let mut first = Body::new(Arc::clone(&bodies), 100);
+        let bodies = Arc::new(Shares::for_anybody(8));
+        let mut first = body(&bodies, 100);
         first.push(b"12345");
-        let mut second = Body::new(Arc::clone(&bodies), 100);
+        let mut second = body(&bodies, 100);
         second.push(b"123");
         second.push(b"4");
-        assert_eq!((second.bytes(), bodies.available_permits()), (&b""[..], 3), "its room is free again");
+        assert_eq!((second.bytes(), bodies.free()), (&b""[..], 3), "its room is free again");
         second.push(b"1");
         assert!(second.finish().is_none());
         assert!(first.finish().is_some());

@@ -116,6 +116,20 @@ pub fn headers(bytes: &[u8]) -> Part<Headers> {
     if bytes.len() >= HEADERS_BYTES_MAX { Err(HeadError::TooMany) } else { Ok(None) }
 }
 
+/// Returns whether the first line may have its end in bytes of which the first `seen` had none.
+pub fn ends_line(bytes: &[u8], seen: usize) -> bool {
+    bytes[seen..].contains(&b'\n')
+}
+
+/// Returns whether the empty line behind the header lines is in bytes of which the first `seen` did not have it whole.
+pub fn ends_headers(bytes: &[u8], seen: usize) -> bool {
+    // The end of the line before may have been seen, and so may the carriage return.
+    let from = seen.saturating_sub(2);
+    let is_first = seen < 2 && (bytes.starts_with(b"\n") || bytes.starts_with(b"\r\n"));
+    let after_a_line = |pair: &[u8]| pair[0] == b'\n' && (pair[1] == b'\n' || pair[1..] == *b"\r\n");
+    is_first || bytes[from..].ends_with(b"\n\n") || bytes[from..].windows(3).any(after_a_line)
+}
+
 impl Headers {
     /// The value of the first line of this name, which is given in lower case.
     pub fn get(&self, name: &str) -> Option<&str> {
@@ -213,6 +227,24 @@ mod tests {
     }
 
     proptest! {
+        /// The end of the header lines is found where reading them finds it, and no sooner, however their bytes come.
+        #[test]
+        fn the_end_of_a_head_is_found(text in "(a:|b|\r|\n){0,12}", cuts in prop::collection::vec(1usize..4, 24)) {
+            let (mut seen, mut found) = (0, None);
+            for cut in cuts {
+                let now = text.len().min(seen + cut);
+                found = found.or_else(|| ends_headers(&text.as_bytes()[..now], seen).then_some(now));
+                seen = now;
+            }
+            let ends = |end: &usize| {
+                let lines: Vec<&str> = text[..*end].split_inclusive('\n').collect();
+                lines.iter().any(|line| matches!(*line, "\n" | "\r\n"))
+            };
+            let first = (0..=seen).find(ends);
+            prop_assert_eq!(found.is_some(), first.is_some(), "{:?}", text);
+            prop_assert!(found.zip(first).is_none_or(|(found, first)| found >= first && found < first + 4));
+        }
+
         /// A head is read alike, however its bytes come.
         #[test]
         fn a_part_says_nothing_else_than_the_whole(

@@ -41,10 +41,14 @@ fn line_end(bytes: &[u8]) -> usize {
     bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1)
 }
 
+/// Most bytes of a field that are read: a thousand addresses, and more.
+const VALUE_BYTES_MAX: usize = 512 << 10;
+
 /// The value of a field on one line.
 fn value(field: &Field<'_>) -> String {
     let after = field.bytes.iter().position(|byte| *byte == b':').map_or(0, |colon| colon + 1);
-    let text = String::from_utf8_lossy(&field.bytes[after..]);
+    let bytes = &field.bytes[after..];
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(VALUE_BYTES_MAX)]);
     text.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -203,6 +207,7 @@ fn put(out: &mut Vec<u8>, name: &str, value: &str, line_feed: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use content::message::RECIPIENTS_MAX;
     use proptest::prelude::*;
 
     use super::*;
@@ -236,6 +241,12 @@ mod tests {
         // Without the line of an mbox nothing is Exim's.
         let message = b"X-Envelope-From: <forged@x.org>\n\nbody";
         assert_eq!(unwrapped(message), (Envelope::default(), &message[..]));
+        // However long a list is, as much of it is read as a message may have recipients.
+        let message =
+            format!("From a\nX-Envelope-From: {0}\nX-Envelope-To: {0}\n\nbody", "a,".repeat(1 << 20));
+        let (envelope, rest) = unwrapped(message.as_bytes());
+        assert_eq!((envelope.recipients.len(), rest), (RECIPIENTS_MAX, &b"\nbody"[..]));
+        assert_eq!(envelope.sender.map(|sender| sender.len()), Some(VALUE_BYTES_MAX - 1));
     }
 
     #[test]

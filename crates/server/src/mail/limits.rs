@@ -21,7 +21,7 @@ pub(crate) enum Part {
 }
 
 impl Face {
-    /// Whether the listener's envelopes take from limits.
+    /// Returns whether the listener's envelopes take from limits.
     pub(crate) fn has_limits(&self) -> bool {
         !self.plan.limits.is_empty()
     }
@@ -71,7 +71,7 @@ impl Face {
     }
 }
 
-/// What is over a limit is to come again; what is so in the shadow is taken and delivered to nobody.
+/// Returns the reply to takes: what is over a limit is to come again, and what is so in the shadow is taken and delivered to nobody.
 fn reply(taken: &[Taken]) -> Option<MailReply> {
     if taken.iter().any(|taken| !taken.allowed) {
         return Some(MailReply::Defer);

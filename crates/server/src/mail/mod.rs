@@ -33,17 +33,17 @@ use engine::{
 };
 use event::Time;
 use judge::Verdict;
-use tokio::sync::OwnedSemaphorePermit;
 
 use answer::Ticket;
 pub(crate) use body::Body;
 
-use crate::deadline::{Deadline, Unanswered};
+use crate::deadline::{Deadline, Late, Unanswered};
 use crate::guesses::Seldom;
 use crate::input::Lookups;
 use crate::listen::{Stop, Stream};
 use crate::node::Node;
-use crate::pool::Late;
+use crate::pool::INLINE_BYTES_MAX;
+use crate::shares::{Caller, Share};
 use unpack::{Packing, UnpackError, unpack};
 
 /// The class of the presets by which classifiers forget an event, whoever taught them.
@@ -204,9 +204,9 @@ impl Face {
     }
 
     /// Room for a message that is about to come.
-    pub(crate) fn body(&self) -> Body {
+    pub(crate) fn body(&self, caller: Caller) -> Body {
         let max = usize::try_from(self.plan.body_max).unwrap_or(usize::MAX);
-        Body::new(Arc::clone(&self.node.bodies), max)
+        Body::new(Arc::clone(self.node.room()), caller, self.node.pace.body(), max)
     }
 
     /// The name of an event: a mail server's name for a message, and the second in which it came here, since mail servers
@@ -218,16 +218,44 @@ impl Face {
         fits.then(|| format!("{queue_id}.{}", self.node.now().0.div_euclid(1_000_000)))
     }
 
+    /// Does what takes the longer the more a client has sent, away from the threads that answer everybody; what is done at
+    /// once, where it is.
+    ///
+    /// # Errors
+    /// If the listener's time for a decision is over first.
+    pub(crate) async fn aside<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Late> {
+        if bytes <= INLINE_BYTES_MAX {
+            return Ok(work());
+        }
+        self.deadline().bound(self.node.reading.read(bytes, |_| work())).await
+    }
+
     /// Counts, judges and logs a message within the listener's time. Work that was begun is finished all the same: no
-    /// message is counted and then left unjudged.
-    pub(crate) async fn decide(&self, message: Message) -> Outcome {
+    /// message is counted and then left unjudged. A message that was not to be had in time is not decided on.
+    pub(crate) async fn decide(&self, message: Result<Message, Late>) -> Outcome {
         let started = Instant::now();
+        let message = match message {
+            Ok(message) => message,
+            Err(late) => {
+                let line = log::Line::of(&Envelope::default(), None);
+                return self.concluded(Err(late.into()), &line, started);
+            }
+        };
         let line = log::Line::of(&message.envelope, message.id.as_deref());
         let decided = self.in_time(message, Lookups::Configured, |node, prepared, _, _| async move {
             let decisions = node.engine.decide(vec![prepared]).await?;
             Ok(decisions.into_iter().next())
         });
         let decided = decided.await.and_then(|decided| self.one(decided));
+        self.concluded(decided, &line, started)
+    }
+
+    /// Tells metrics and the log what came of a message.
+    fn concluded(&self, decided: Result<Decision, Trouble>, line: &log::Line, started: Instant) -> Outcome {
         let outcome = match decided {
             Ok(decision) => Outcome::Decided(Box::new(decision)),
             Err(trouble) => self.undecided(trouble),
@@ -242,7 +270,7 @@ impl Face {
         outcome
     }
 
-    /// What becomes of the field that leads reports on a message to what was decided. Mail to nobody but addresses for reports
+    /// Returns what becomes of the field that leads reports on a message to what was decided. Mail to nobody but addresses for reports
     /// keeps the ticket it brings, which is of the message that it reports.
     fn ticket(&self, decision: Option<RecordId>, recipients: &[String]) -> Ticket {
         let pipeline = self.node.pipeline(Some(&self.plan.pipeline)).ok();
@@ -271,9 +299,14 @@ impl Face {
 
     /// Judges an envelope whose message has not come yet. What is refused is counted and logged as a message is; what
     /// passes is left to be counted with its message, unless the listener counts all.
-    pub(crate) async fn consult(&self, envelope: Envelope, id: Option<String>) -> Result<Consulted, Trouble> {
+    pub(crate) async fn consult(
+        &self,
+        caller: Caller,
+        envelope: Envelope,
+        id: Option<String>,
+    ) -> Result<Consulted, Trouble> {
         let started = Instant::now();
-        let consulted = self.try_consult(envelope, id).await;
+        let consulted = self.try_consult(caller, envelope, id).await;
         let (answer, trouble) = match &consulted {
             Ok(consulted) => (consulted.verdict.action.name(), None),
             Err(trouble) => ("dropped", Some(trouble.word())),
@@ -286,8 +319,13 @@ impl Face {
         consulted
     }
 
-    async fn try_consult(&self, envelope: Envelope, id: Option<String>) -> Result<Consulted, Trouble> {
-        let place = self.place()?;
+    async fn try_consult(
+        &self,
+        caller: Caller,
+        envelope: Envelope,
+        id: Option<String>,
+    ) -> Result<Consulted, Trouble> {
+        let place = self.place(caller)?;
         let pipeline = self.node.pipeline(Some(&self.plan.pipeline)).map_err(|_| Trouble::Unavailable)?;
         let (node, replies, counts_all) =
             (Arc::clone(&self.node), self.plan.replies.clone(), self.plan.counts_all);
@@ -321,7 +359,7 @@ impl Face {
         self.one(consulted?)
     }
 
-    /// What becomes of a message that could not be decided on.
+    /// Returns what becomes of a message that could not be decided on.
     fn undecided(&self, trouble: Trouble) -> Outcome {
         self.node.metrics.listener_trouble(&self.plan.name, trouble.word());
         match self.plan.on_error {
@@ -332,7 +370,12 @@ impl Face {
 
     /// Takes in what somebody says about a message: a class of the pipeline's `[feedback]`. The same said twice of one
     /// id, or without one of the same message, counts once.
-    pub(crate) async fn learn(&self, message: Message, class: &str) -> Result<FeedbackOutcome, LearnError> {
+    pub(crate) async fn learn(
+        &self,
+        message: Result<Message, Late>,
+        class: &str,
+    ) -> Result<FeedbackOutcome, LearnError> {
+        let message = message.map_err(|late| LearnError::Trouble(late.into()))?;
         let class = class.to_owned();
         let learned = self.in_time(message, Lookups::None, |node, prepared, id, raw| async move {
             node.learn(prepared, id, &raw, &class).await
@@ -349,9 +392,12 @@ impl Face {
 
     /// Takes back what was said of a message, and what classifiers learned of it: the class `forget`, where the pipeline has
     /// one. Says whether there was anything.
-    pub(crate) async fn unlearn(&self, message: impl Fn() -> Message) -> Result<bool, LearnError> {
-        let forgotten = match self.learn(message(), FORGET).await {
-            Err(LearnError::NoClass(_)) => self.learn(message(), WITHDRAWN).await,
+    pub(crate) async fn unlearn<R>(&self, message: impl Fn() -> R) -> Result<bool, LearnError>
+    where
+        R: Future<Output = Result<Message, Late>>,
+    {
+        let forgotten = match self.learn(message().await, FORGET).await {
+            Err(LearnError::NoClass(_)) => self.learn(message().await, WITHDRAWN).await,
             forgotten => forgotten,
         };
         forgotten.map(|outcome| outcome.replaced.is_some() || outcome.tokens > 0)
@@ -369,8 +415,8 @@ impl Face {
         T: Send + 'static,
         W: Future<Output = T> + Send + 'static,
     {
-        let place = self.place()?;
         let Message { body, envelope, time, id } = message;
+        let place = self.place(body.caller())?;
         if body.is_cut() && !self.plan.judges_first_part {
             return Err(Trouble::TooLarge);
         }
@@ -411,8 +457,8 @@ impl Face {
     }
 
     /// A place among the requests at work.
-    pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, Trouble> {
-        Arc::clone(&self.node.requests).try_acquire_owned().map_err(|_| Trouble::Overloaded)
+    pub(crate) fn place(&self, caller: Caller) -> Result<Share, Trouble> {
+        self.node.place(caller).ok_or(Trouble::Overloaded)
     }
 
     /// Time for one decision.
@@ -460,7 +506,7 @@ mod tests {
     async fn what_is_not_read_in_time_is_not_counted() {
         let face = face("1m");
         let message = || {
-            let mut body = face.body();
+            let mut body = face.body(Caller::Local);
             body.push(b"From: a@example.org\r\n\r\ntext\r\n");
             Message { body, envelope: Envelope::default(), time: None, id: None }
         };
@@ -474,9 +520,12 @@ mod tests {
             Arc::clone(&face.node),
             ListenerPlan { timeout: event::Span(1_000), ..face.plan.clone() },
         );
-        assert!(matches!(hurried.decide(message()).await, Outcome::FailOpen(Trouble::Slow)));
+        assert!(matches!(hurried.decide(Ok(message())).await, Outcome::FailOpen(Trouble::Slow)));
+        assert_eq!(hurried.aside(INLINE_BYTES_MAX + 1, || 7).await, Err(Late), "it waits as messages do");
+        assert_eq!(hurried.aside(INLINE_BYTES_MAX, || 7).await, Ok(7));
+        assert!(matches!(hurried.decide(Err(Late)).await, Outcome::FailOpen(Trouble::Slow)));
         drop(places);
-        let Outcome::Decided(_) = face.decide(message()).await else { panic!() };
+        let Outcome::Decided(_) = face.decide(Ok(message())).await else { panic!() };
         assert_eq!(face.node.engine.journal().map_or(0, |journal| journal.census().segments), 0);
     }
 
@@ -484,18 +533,18 @@ mod tests {
     async fn messages_are_decided_on_and_learned() {
         let face = face("1m");
         let message = || {
-            let mut body = face.body();
+            let mut body = face.body(Caller::Local);
             body.push(b"From: a@example.org\r\n\r\ntext\r\n");
             Message { body, envelope: Envelope::default(), time: None, id: face.event_id("4XyZ") }
         };
-        let Outcome::Decided(decision) = face.decide(message()).await else { panic!() };
+        let Outcome::Decided(decision) = face.decide(Ok(message())).await else { panic!() };
         assert!(decision.event_id.as_deref().is_some_and(|id| id.starts_with("4XyZ.")), "{decision:?}");
         let places = face.node.plan().requests_max;
-        assert_eq!(face.node.requests.available_permits(), places, "its place is free again");
-        let learned = face.learn(Message { id: None, ..message() }, "spam").await.unwrap();
+        assert_eq!(face.node.free_places(), places, "its place is free again");
+        let learned = face.learn(Ok(Message { id: None, ..message() }), "spam").await.unwrap();
         assert!(learned.keys > 0 && !learned.duplicate, "{learned:?}");
-        assert!(face.learn(Message { id: None, ..message() }, "spam").await.unwrap().duplicate);
-        let unknown = face.learn(message(), "no such class").await.unwrap_err();
+        assert!(face.learn(Ok(Message { id: None, ..message() }), "spam").await.unwrap().duplicate);
+        let unknown = face.learn(Ok(message()), "no such class").await.unwrap_err();
         assert_eq!(unknown.to_string(), "there is no class `no such class`");
     }
 

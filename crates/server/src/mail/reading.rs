@@ -1,6 +1,7 @@
 //! Requests of the form of [`command`](super::command) as they come over a connection.
 
 use std::io;
+use std::net::IpAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Duration, timeout};
@@ -8,6 +9,7 @@ use tokio::time::{Duration, timeout};
 use super::Body;
 use super::command::{self, HeadError, Headers, Part, RequestLine};
 use crate::listen::Stream;
+use crate::pace::TooSlow;
 
 /// Bytes that are asked for at once.
 const CHUNK: usize = 32 << 10;
@@ -27,6 +29,9 @@ pub(crate) enum ReadError {
     /// The client ended before the message did.
     #[error("the message ends before its Content-length")]
     Short,
+    /// It comes too slowly.
+    #[error("the message: {0}")]
+    Slow(#[from] TooSlow),
     /// The client ended before the head did, or the connection broke.
     #[error("the connection ended: {0}")]
     Gone(#[from] io::Error),
@@ -38,9 +43,14 @@ impl Reader {
         Reader { stream, buffer }
     }
 
-    /// What came and was not taken.
+    /// Returns what came and was not taken.
     pub(crate) fn seen(&self) -> &[u8] {
         &self.buffer
+    }
+
+    /// Returns the address at the other end, if it came over TCP.
+    pub(crate) fn client(&self) -> Option<IpAddr> {
+        self.stream.client()
     }
 
     /// The connection, and what came over it and was not taken.
@@ -58,29 +68,31 @@ impl Reader {
 
     /// The first line.
     pub(crate) async fn line(&mut self) -> Result<RequestLine, ReadError> {
-        self.until(command::line, command::LINE_BYTES_MAX).await
+        self.until(command::line, command::ends_line, command::LINE_BYTES_MAX).await
     }
 
     /// The header lines behind it.
     pub(crate) async fn headers(&mut self) -> Result<Headers, ReadError> {
-        self.until(command::headers, command::HEADERS_BYTES_MAX).await
+        self.until(command::headers, command::ends_headers, command::HEADERS_BYTES_MAX).await
     }
 
-    async fn until<T>(&mut self, parse: fn(&[u8]) -> Part<T>, max: usize) -> Result<T, ReadError> {
+    /// Reads on until a part `ends`, which looks only at what is new, and parses it then: once, however its bytes come.
+    async fn until<T>(
+        &mut self,
+        parse: fn(&[u8]) -> Part<T>,
+        ends: fn(&[u8], usize) -> bool,
+        max: usize,
+    ) -> Result<T, ReadError> {
+        let mut seen = 0;
         loop {
-            if let Some((parsed, used)) = parse(&self.buffer)? {
+            let may_be_whole = ends(&self.buffer, seen) || self.buffer.len() >= max;
+            if may_be_whole && let Some((parsed, used)) = parse(&self.buffer)? {
                 self.buffer.drain(..used);
                 return Ok(parsed);
             }
-            // What has no line end cannot have made it whole.
-            loop {
-                let more = self.more().await?;
-                if more.is_empty() {
-                    return Err(ReadError::Gone(io::ErrorKind::UnexpectedEof.into()));
-                }
-                if more.contains(&b'\n') || self.buffer.len() >= max {
-                    break;
-                }
+            seen = self.buffer.len();
+            if self.more().await?.is_empty() {
+                return Err(ReadError::Gone(io::ErrorKind::UnexpectedEof.into()));
             }
         }
     }
@@ -96,7 +108,9 @@ impl Reader {
             if left == 0 {
                 return Ok(());
             }
-            if self.more().await?.is_empty() {
+            let came = body.paced.wait(self.more()).await??.len();
+            body.paced.add(came);
+            if came == 0 {
                 return if length.is_none() { Ok(()) } else { Err(ReadError::Short) };
             }
         }

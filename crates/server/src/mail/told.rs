@@ -76,7 +76,7 @@ pub(crate) fn on_one_line(text: &str, chars_max: usize) -> String {
     line
 }
 
-/// What the mail server is asked to do for an action, by the listener's settings.
+/// Returns what the mail server is asked to do for an action, by the listener's settings.
 pub(crate) fn reply(plan: &ListenerPlan, action: Action) -> MailReply {
     match (plan.replies.of(action), plan.acting) {
         (_, Acting::Nothing) | (MailReply::Pass, _) => MailReply::Pass,
@@ -85,7 +85,7 @@ pub(crate) fn reply(plan: &ListenerPlan, action: Action) -> MailReply {
     }
 }
 
-/// Whether a message that could not be decided on is to come again, where the listener fails closed.
+/// Returns whether a message that could not be decided on is to come again, where the listener fails closed.
 pub(crate) fn defers(plan: &ListenerPlan) -> bool {
     plan.acting == Acting::Enforce
 }

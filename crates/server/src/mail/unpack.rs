@@ -1,10 +1,10 @@
 //! Messages that clients compressed: what is unpacked is bounded, whatever the packed bytes claim, and so is what it
-//! costs, whatever comes out.
+//! costs, by what came in.
 
 use std::io::{self, Read};
 
 use content::budget::{Budget, Cancellation};
-use content::inflate::{StreamEnd, Wrapping, inflate};
+use content::inflate::{self, StreamEnd, Wrapping, inflate_pieces};
 
 /// How a message is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,16 +33,18 @@ pub enum UnpackError {
 }
 
 /// The largest window that a sender may ask for, as a power of two: 8 MiB, which is what every decoder must support.
-pub(crate) const WINDOW_LOG_MAX: u32 = 23;
+const WINDOW_LOG_MAX: u32 = 23;
 
 /// Steps of a frame of zstd, whose context is made anew, and of a block, whose tables are.
 const FRAME_STEPS: u64 = 2_000;
 const BLOCK_STEPS: u64 = 5_000;
-/// Steps of a byte of zstd that comes out.
-const STEPS_A_BYTE: u64 = 2;
+/// Bytes of zstd that come out at once.
+const PIECE_BYTES: usize = 64 << 10;
+/// Most bytes that one packed byte may become, beyond the first MiB. Mail becomes a fifth or a tenth of itself.
+const RATIO_MAX: usize = 32;
 
 /// Unpacks at most `max` bytes. Costs memory by what comes out, at most `max` and the decoder's window of 8 MiB, and no more
-/// work than a message of `max` bytes may.
+/// work than a message as long as the packed bytes may, beside that of bringing forth what comes out.
 ///
 /// # Errors
 /// If there is more in them, they are not of this packing, or they cost too much.
@@ -52,41 +54,88 @@ pub fn unpack(
     max: usize,
     cancellation: &Cancellation,
 ) -> Result<Vec<u8>, UnpackError> {
-    let budget = Budget::of_message(packed.len().max(max), cancellation);
-    match how {
-        Packing::Zlib => {
-            let inflated = inflate(packed, Wrapping::Zlib, max, &budget);
-            match inflated.end {
-                StreamEnd::Whole => Ok(inflated.bytes),
-                StreamEnd::Damaged => Err(UnpackError::Damaged),
-                StreamEnd::TooLarge => Err(UnpackError::TooLarge),
-                StreamEnd::TooCostly => Err(UnpackError::TooCostly),
-            }
+    let budget = Budget::of_message(packed.len(), cancellation);
+    let limit = max.min(packed.len().saturating_mul(RATIO_MAX).saturating_add(1 << 20));
+    let mut unpacked = Vec::new();
+    let push = |piece: &[u8]| {
+        if piece.len() <= limit - unpacked.len() {
+            unpacked.extend_from_slice(piece);
+            Ok(())
+        } else if limit < max {
+            Err(UnpackError::TooCostly)
+        } else {
+            Err(UnpackError::TooLarge)
         }
-        Packing::Zstd => zstd(packed, max, &budget),
+    };
+    match how {
+        Packing::Zlib => zlib(packed, &budget, push)?,
+        Packing::Zstd => zstd_pieces(packed, Frames::All, &budget, push)?,
+    }
+    Ok(unpacked)
+}
+
+fn zlib(
+    packed: &[u8],
+    budget: &Budget,
+    mut push: impl FnMut(&[u8]) -> Result<(), UnpackError>,
+) -> Result<(), UnpackError> {
+    let mut refused = Ok(());
+    let (_, end) = inflate_pieces(packed, Wrapping::Zlib, budget, |piece| {
+        budget.grant(piece.len() as u64 * inflate::STEPS_A_BYTE);
+        refused = push(piece);
+        refused.is_ok()
+    });
+    refused?;
+    match end {
+        StreamEnd::Whole => Ok(()),
+        StreamEnd::TooCostly => Err(UnpackError::TooCostly),
+        StreamEnd::Damaged | StreamEnd::TooLarge => Err(UnpackError::Damaged),
     }
 }
 
-fn zstd(packed: &[u8], max: usize, budget: &Budget) -> Result<Vec<u8>, UnpackError> {
+/// How many frames of zstd are unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Frames {
+    /// One, with nothing behind it.
+    One,
+    /// As many as there are.
+    All,
+}
+
+/// Unpacks zstd piece by piece. All blocks are paid for before the first is unpacked, and what comes out pays for itself; who
+/// cancels the budget ends it within a piece.
+pub(crate) fn zstd_pieces<E: From<UnpackError>>(
+    packed: &[u8],
+    frames: Frames,
+    budget: &Budget,
+    mut take: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
     charge_blocks(packed, budget)?;
-    let limit = budget.afford(max, STEPS_A_BYTE);
-    let mut unpacked = Vec::new();
-    let mut read = || {
-        let mut decoder = zstd::stream::read::Decoder::with_buffer(packed)?;
-        decoder.window_log_max(WINDOW_LOG_MAX)?;
-        decoder.take(limit as u64 + 1).read_to_end(&mut unpacked)
-    };
-    read().map_err(|_| UnpackError::Damaged)?;
-    match unpacked.len() > limit {
-        false => Ok(unpacked),
-        true if limit < max => Err(UnpackError::TooCostly),
-        true => Err(UnpackError::TooLarge),
+    let mut rest = packed;
+    let damaged = |_| UnpackError::Damaged;
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(&mut rest).map_err(damaged)?;
+    decoder.window_log_max(WINDOW_LOG_MAX).map_err(damaged)?;
+    if frames == Frames::One {
+        decoder = decoder.single_frame();
     }
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let length = decoder.read(&mut piece).map_err(damaged)?;
+        if length == 0 {
+            break;
+        }
+        if !budget.spend(0) {
+            return Err(UnpackError::TooCostly.into());
+        }
+        take(&piece[..length])?;
+    }
+    drop(decoder);
+    if rest.is_empty() { Ok(()) } else { Err(UnpackError::Damaged.into()) }
 }
 
 /// Charges the frames and blocks of zstd (RFC 8878, 3.1.1), of which the least are three bytes and yield nothing. Only heads
 /// are read; what is damaged ends the count, as it ends the decoder.
-pub(crate) fn charge_blocks(packed: &[u8], budget: &Budget) -> Result<(), UnpackError> {
+fn charge_blocks(packed: &[u8], budget: &Budget) -> Result<(), UnpackError> {
     const FRAME: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
     let mut rest = packed;
     let pay = |steps| if budget.spend(steps) { Ok(()) } else { Err(UnpackError::TooCostly) };
@@ -173,6 +222,53 @@ mod tests {
         for (packed, how) in [(frame, Packing::Zstd), (skipped, Packing::Zstd), (deflated, Packing::Zlib)] {
             assert_eq!(unpack(&packed, how, 1 << 20), Err(UnpackError::TooCostly), "{how:?}");
         }
+    }
+
+    /// However much a listener takes, a short message costs no more than a short one.
+    #[test]
+    fn costs_go_by_what_came_in() {
+        const MAX: usize = 32 << 20;
+        let mut frame = vec![0x28, 0xB5, 0x2F, 0xFD, 0, 0];
+        frame.extend([0, 0, 0].repeat(50_000));
+        frame.extend([1, 0, 0]);
+        let deflated = [b"\x78\x9c".as_slice(), &b"\x02\x08\x20\x80\0".repeat(20_000)].concat();
+        for (packed, how) in [(frame, Packing::Zstd), (deflated, Packing::Zlib)] {
+            assert_eq!(unpack(&packed, how, MAX), Err(UnpackError::TooCostly), "{how:?}");
+        }
+        for how in [Packing::Zlib, Packing::Zstd] {
+            let bomb = packed(&vec![0; MAX], how);
+            assert_eq!(unpack(&bomb, how, MAX), Err(UnpackError::TooCostly), "{how:?}");
+            let line = |number: u32| format!("{} and on\r\n", number.wrapping_mul(0x9E37_79B1));
+            let plain = (0..400_000).map(line).collect::<String>().into_bytes();
+            assert!(
+                unpack(&packed(&plain, how), how, MAX).is_ok_and(|unpacked| unpacked == plain),
+                "{how:?}"
+            );
+        }
+    }
+
+    /// Who stops waiting while pieces come out ends it at the next one, in either packing.
+    #[test]
+    fn unpacking_ends_where_nobody_waits() {
+        let plain = vec![7; 8 << 20];
+        let (zstd, zlib) = (packed(&plain, Packing::Zstd), packed(&plain, Packing::Zlib));
+        let (mut pieces, mut bytes) = (0, 0);
+        let cancellation = Cancellation::new();
+        let budget = Budget::of_message(plain.len(), &cancellation);
+        let ended: Result<(), UnpackError> = zstd_pieces(&zstd, Frames::All, &budget, |_| {
+            pieces += 1;
+            cancellation.cancel();
+            Ok(())
+        });
+        assert_eq!((ended, pieces), (Err(UnpackError::TooCostly), 1));
+        let cancellation = Cancellation::new();
+        let budget = Budget::of_message(plain.len(), &cancellation);
+        let (_, end) = content::inflate::inflate_pieces(&zlib, Wrapping::Zlib, &budget, |piece| {
+            bytes += piece.len();
+            cancellation.cancel();
+            true
+        });
+        assert!(end == StreamEnd::TooCostly && bytes < plain.len() / 8, "{end:?} after {bytes}");
     }
 
     #[test]

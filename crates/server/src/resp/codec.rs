@@ -68,12 +68,12 @@ pub struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// How many words it has, its name included.
+    /// Returns how many words it has, its name included.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether it has no words, which it never has.
+    /// Returns whether it has no words, which it never has.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
@@ -127,7 +127,7 @@ impl Decoder {
         &mut self.buffer
     }
 
-    /// How many bytes wait for the rest of their command.
+    /// Returns how many bytes wait for the rest of their command.
     pub fn waiting(&self) -> usize {
         self.buffer.len() - self.start
     }

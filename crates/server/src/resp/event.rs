@@ -12,8 +12,8 @@ use crate::problem::Failure;
 /// A member whose value may be any bytes: the message itself.
 const RAW: &[u8] = b"raw";
 
-/// The event of pairs. A field that stands several times is a list. Values are text, and read as what the pipeline's
-/// field is; `id`, `time` and `raw` mean what they do in JSON.
+/// The event of pairs, and what its answer has to warn of. A field that stands several times is a list. Values are text, and
+/// read as what the pipeline's field is; `id`, `time` and `raw` mean what they do in JSON.
 ///
 /// # Errors
 /// What is wrong with them, for an answer.
@@ -22,7 +22,7 @@ pub(super) fn event<'a>(
     pipeline: &Arc<Pipeline>,
     arrival: Time,
     mut words: impl Iterator<Item = &'a [u8]>,
-) -> Result<Event, String> {
+) -> Result<(Event, Vec<String>), String> {
     let mut members: Map<String, Value> = Map::new();
     let mut raw = None;
     while let Some(name) = words.next() {
@@ -56,11 +56,11 @@ pub(super) fn event<'a>(
         Some(_) if json == "{}" => Ok((Event::default(), Vec::new())),
         _ => engine.read_json(pipeline, json.as_bytes(), arrival),
     };
-    let (mut event, _) = read.map_err(|error| format!("ERR {error}"))?;
+    let (mut event, warnings) = read.map_err(|error| format!("ERR {error}"))?;
     if let Some(raw) = raw {
         event.raw = Some(raw.into());
     }
-    Ok(event)
+    Ok((event, warnings))
 }
 
 /// A failure as an error: its kind and all that HTTP tells of it.

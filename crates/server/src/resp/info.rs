@@ -44,7 +44,7 @@ pub(super) fn config<'a>(face: &Face, mut words: impl Iterator<Item = &'a [u8]>,
     }
 }
 
-/// Whether a name is one of a pattern in which `*` stands for anything. At most as many steps as both are long together,
+/// Returns whether a name is one of a pattern in which `*` stands for anything. At most as many steps as both are long together,
 /// for each `*`.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let mut parts = pattern.split(|byte| *byte == b'*');

@@ -18,18 +18,20 @@ mod session;
 mod table;
 mod take;
 
+use std::future::pending;
 use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep};
 
 use self::codec::Decoder;
 use self::session::Session;
 use crate::listen::{Stop, Stream};
 use crate::mail::Face;
+use crate::pace::Paced;
+use crate::shares::{Caller, Share};
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 16 << 10;
@@ -42,7 +44,7 @@ const WRITE_BYTES: usize = 64 << 10;
 pub(crate) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop) {
     let mut session = Session::new(&face, stream.client());
     let mut decoder = Decoder::default();
-    let mut room: Option<OwnedSemaphorePermit> = None;
+    let mut held: Option<Held> = None;
     // Both live as long as the conversation: to wait for them anew with each read would cost as much as a take.
     let mut stopping = pin!(stop.wanted());
     let mut silence = pin!(sleep(face.idle()));
@@ -51,7 +53,7 @@ pub(crate) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop
         if going.is_break() {
             return;
         }
-        if !has_room(&face, &mut room, decoder.waiting()) {
+        if !has_room(&face, session.caller(), &mut held, decoder.waiting()) {
             face.node.metrics.listener_trouble(&face.plan.name, "overloaded");
             session
                 .answers
@@ -62,10 +64,26 @@ pub(crate) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop
         let input = decoder.room();
         input.reserve(READ_BYTES);
         let since = Instant::now();
+        let left = held.as_ref().and_then(|held| held.paced.left());
+        let slow = async {
+            match left {
+                Some(left) => sleep(left).await,
+                None => pending().await,
+            }
+        };
+        let mut slow = pin!(slow);
         let read = loop {
             tokio::select! {
                 biased;
                 read = stream.read_buf(input) => break read,
+                () = &mut slow => {
+                    if let Some(held) = &held {
+                        session.answers.error(&format!("ERR the command: {}", held.paced.too_slow()));
+                        face.misused(session.client, "slow-body", &held.paced.too_slow());
+                    }
+                    let _ = stream.write_all(session.answers.bytes()).await;
+                    return;
+                }
                 () = &mut stopping => return,
                 () = &mut silence => {
                     let end = since + face.idle();
@@ -76,8 +94,14 @@ pub(crate) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop
                 }
             }
         };
-        if !read.is_ok_and(|read| read > 0) {
-            return;
+        match read {
+            Ok(read) if read > 0 => {
+                if let Some(held) = &mut held {
+                    held.paced.has_waited(since.elapsed());
+                    held.paced.add(read);
+                }
+            }
+            _ => return,
         }
     }
 }
@@ -114,19 +138,25 @@ async fn write(session: &mut Session<'_>, stream: &mut Stream) -> ControlFlow<()
     ControlFlow::Continue(())
 }
 
-/// Whether a command that is not whole yet may grow on: beyond a little it takes part in the room that the node has for
-/// all bodies.
-fn has_room(face: &Face, room: &mut Option<OwnedSemaphorePermit>, waiting: usize) -> bool {
-    if waiting <= FREE_BYTES {
-        *room = None;
+/// What a long command that is not whole yet takes of the node, and how fast it comes.
+struct Held {
+    room: Share,
+    paced: Paced,
+}
+
+/// Returns whether a command that is not whole yet may grow on: beyond a little it takes part in the room that the node has
+/// for all bodies.
+fn has_room(face: &Face, caller: Caller, held: &mut Option<Held>, waiting: usize) -> bool {
+    let Some(beyond) = waiting.checked_sub(FREE_BYTES).filter(|beyond| *beyond > 0) else {
+        *held = None;
         return true;
+    };
+    match held {
+        Some(held) => held.room.grow(beyond.saturating_sub(held.room.amount())),
+        None => {
+            let room = face.node.room().take(caller, beyond);
+            *held = room.map(|room| Held { room, paced: face.node.pace.body() });
+            held.is_some()
+        }
     }
-    let held = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-    let more = u32::try_from((waiting - FREE_BYTES).saturating_sub(held)).unwrap_or(u32::MAX);
-    let Ok(more) = Arc::clone(&face.node.bodies).try_acquire_many_owned(more) else { return false };
-    match room {
-        Some(room) => room.merge(more),
-        None => *room = Some(more),
-    }
-    true
 }

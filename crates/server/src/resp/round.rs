@@ -20,6 +20,7 @@ use tokio::task::yield_now;
 use super::session::in_time;
 use super::take::Asked;
 use crate::mail::{Face, Trouble};
+use crate::shares::Caller;
 
 /// Takes that are decided as one batch: what is made of them stays in the processor's caches.
 pub(super) const TAKES_MAX: usize = 256;
@@ -76,7 +77,7 @@ impl Seat {
         self.places.len()
     }
 
-    /// What was to be taken, and what came of it, in its order.
+    /// Returns what was to be taken, and what came of it, in its order.
     ///
     /// # Errors
     /// Why nothing can be told, as an answer.
@@ -107,10 +108,14 @@ impl Round {
         // Only where whoever was to decide has panicked, or was given up meanwhile: whether anything was taken is not known.
         let asked = asked.ok_or_else(|| format!("TRYAGAIN {}", Trouble::Defect))?;
         let takes: Vec<Take<'_>> = asked.iter().map(Asked::take).collect();
-        let taken =
-            in_time(&self.face, |engine, now| async move { engine.take_each(&takes, now).await }).await;
+        // Several clients ask in one round, so its place is nobody's own.
+        let taken = in_time(&self.face, Caller::Local, |engine, now| engine.take_each(&takes, now)).await;
         batches.observe(started.elapsed().as_secs_f64());
-        Ok(Decided { taken: taken?, asked })
+        let node = &self.face.node;
+        // Where there is no place, or no time, the limits' `on_error` decides.
+        let taken = taken.unwrap_or_else(|_| node.engine.untaken(&takes, node.now()));
+        drop(takes);
+        Ok(Decided { taken, asked })
     }
 }
 
@@ -206,7 +211,7 @@ mod tests {
         GivenUp,
     }
 
-    /// What a take is answered: what is left, or an error.
+    /// Returns what a take is answered: what is left, or an error.
     async fn heard(client: &mut BufReader<UnixStream>) -> Result<i64, String> {
         let mut line = String::new();
         client.read_line(&mut line).await.unwrap();

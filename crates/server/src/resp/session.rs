@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ::event::Time;
 use engine::limit::Taken;
@@ -15,6 +15,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use tokio::runtime::Handle;
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::answer::{Answers, quoted};
@@ -24,11 +25,13 @@ use super::table::{self, Name};
 use super::take::{self, Asked, Buckets, Words};
 use super::{event, info};
 use crate::api;
-use crate::input::Lookups;
+use crate::deadline::Late;
+use crate::input::{Lookups, Submitted};
 use crate::mail::{Face, Trouble};
 use crate::node::blocking;
-use crate::pool::{INLINE_BYTES_MAX, Late};
+use crate::pool::{INLINE_BYTES_MAX, asked_by};
 use crate::problem::Failure;
+use crate::shares::Caller;
 
 /// Longest name of a connection.
 const NAME_BYTES_MAX: usize = 256;
@@ -51,7 +54,7 @@ pub(super) struct Session<'f> {
     /// Takes that are to be answered next. Either these or `events` wait, never both.
     takes: Vec<Asked>,
     /// Events whose decisions are to be answered next.
-    events: Vec<Prepared>,
+    events: Vec<Submitted>,
     buckets: Buckets,
     commands: Counter,
     batches: Histogram,
@@ -80,6 +83,12 @@ impl<'f> Session<'f> {
             unknown: 0,
             face,
         }
+    }
+
+    /// Returns who asks: one who has said its password is known.
+    pub(super) fn caller(&self) -> Caller {
+        let has_said = self.known && self.face.plan.password.is_some();
+        if has_said { Caller::Known } else { Caller::of_peer(self.client) }
     }
 
     pub(super) fn limits(&self) -> Limits {
@@ -182,15 +191,16 @@ impl<'f> Session<'f> {
         }
         self.settle().await;
         let takes = words.takes();
-        let taken = in_time(self.face, |engine, now| async move {
-            if peeks { engine.peek_limits(&takes, now).await } else { engine.take(&takes, now).await }
+        let taken = in_time(self.face, self.caller(), |engine, now| {
+            let takes = &takes;
+            async move { if peeks { engine.peek_limits(takes, now).await } else { engine.take(takes, now).await } }
         });
-        match taken.await {
-            Ok(taken) => match Taken::strictest(&taken) {
-                Some(taken) => take::toll(taken, &mut self.answers),
-                None => self.answers.null(),
-            },
-            Err(error) => self.answers.error(&error),
+        let node = &self.face.node;
+        // Where there is no place, or no time, the limits' `on_error` decides.
+        let taken = taken.await.unwrap_or_else(|_| node.engine.untaken(&takes, node.now()));
+        match Taken::strictest(&taken) {
+            Some(taken) => take::toll(taken, &mut self.answers),
+            None => self.answers.null(),
         }
     }
 
@@ -208,7 +218,7 @@ impl<'f> Session<'f> {
             return Err("ERR syntax error".to_owned());
         }
         let takes = words.takes();
-        let corrected = in_time(self.face, |engine, now| async move {
+        let corrected = in_time(self.face, self.caller(), |engine, now| async move {
             for take in takes {
                 match name {
                     Name::Refund => engine.refund(take, None, now).await?,
@@ -263,6 +273,11 @@ impl<'f> Session<'f> {
                 let learned = self.learn(command).await;
                 self.told(learned);
             }
+            Name::WaitSync => {
+                if let Err(error) = self.wait_sync(command).await {
+                    self.answers.error(&error);
+                }
+            }
             Name::Refund | Name::Reset | Name::Set => match self.correct(name, command).await {
                 Ok(()) => self.answers.ok(),
                 Err(error) => self.answers.error(&error),
@@ -298,7 +313,7 @@ impl<'f> Session<'f> {
         }
     }
 
-    /// Whether this is the password, which also makes the client known. Takes as long whatever was said.
+    /// Returns whether this is the password, which also makes the client known. Takes as long whatever was said.
     async fn knows(&mut self, user: &[u8], password: &[u8]) -> bool {
         let digest = |bytes: &[u8]| -> [u8; 32] { Sha256::digest(bytes).into() };
         let plan = &self.face.plan;
@@ -371,17 +386,14 @@ impl<'f> Session<'f> {
     }
 
     /// The event of a command whose words from one on are its fields.
-    async fn event(
-        &self,
-        command: Command<'_>,
-        from: usize,
-        lookups: Lookups,
-    ) -> Result<(Arc<Pipeline>, Option<String>, Prepared), String> {
+    async fn event(&self, command: Command<'_>, from: usize, lookups: Lookups) -> Result<Submitted, String> {
         let pipeline = self.pipeline(command.get(1).unwrap_or_default())?;
         let (node, arrival) = (&self.face.node, self.face.node.now());
         let reading = async {
             let bytes = command.from(from).map(<[u8]>::len).sum();
-            let event = if bytes <= INLINE_BYTES_MAX {
+            let (event, warnings) = if bytes <= INLINE_BYTES_MAX {
+                // However many are pipelined, others are answered between two of them.
+                yield_now().await;
                 event::event(&node.engine, &pipeline, arrival, command.from(from))
             } else {
                 let words: Vec<Box<[u8]>> = command.from(from).map(Box::from).collect();
@@ -393,41 +405,75 @@ impl<'f> Session<'f> {
             }?;
             let id = event.id.clone();
             let prepared = node.prepare(&pipeline, event, arrival, lookups).await.map_err(late)?;
-            Ok::<_, String>((id, prepared))
+            Ok(Submitted { id, prepared, warnings })
         };
-        let (id, prepared) = self.face.deadline().bound(reading).await?;
-        Ok((pipeline, id, prepared))
+        self.face.deadline().bound(asked_by(self.caller(), reading)).await
     }
 
     async fn decide_later(&mut self, command: Command<'_>) -> Result<(), String> {
-        let (_, _, prepared) = self.event(command, 2, Lookups::Configured).await?;
+        let event = self.event(command, 2, Lookups::Configured).await?;
         if !self.takes.is_empty() || self.events.len() >= EVENTS_MAX {
             self.settle().await;
         }
-        self.events.push(prepared);
+        self.events.push(event);
         Ok(())
     }
 
     async fn decide(&mut self) {
         let started = Instant::now();
-        let events = std::mem::take(&mut self.events);
-        let count = events.len();
+        let events = std::mem::take(&mut self.events).into_iter();
+        let (events, warnings): (Vec<Prepared>, Vec<Vec<String>>) =
+            events.map(|event| (event.prepared, event.warnings)).unzip();
+        let pipelines: Vec<Arc<Pipeline>> = events.iter().map(|event| Arc::clone(event.pipeline())).collect();
         let decided = self.at_work(|engine| async move { engine.decide(events).await }).await;
         self.batches.observe(started.elapsed().as_secs_f64());
         match decided {
             Ok(decisions) => {
-                for decision in &decisions {
-                    self.told(Ok(api::Decision::from(decision)));
+                for (decision, warnings) in decisions.iter().zip(warnings) {
+                    self.told(Ok(api::Decision { warnings, ..decision.into() }));
                 }
             }
-            Err(error) => (0..count).for_each(|_| self.answers.error(&error)),
+            // What that means the pipelines say.
+            Err(why) => {
+                let node = &self.face.node;
+                for (pipeline, warnings) in pipelines.into_iter().zip(warnings) {
+                    node.metrics.undecided(&pipeline.name);
+                    let decision = node.engine.undecided(&pipeline, node.now(), &why);
+                    let error = Some(why.clone());
+                    self.told(Ok(api::Decision { error, warnings, ..(&decision).into() }));
+                }
+            }
         }
     }
 
     async fn observe(&mut self, command: Command<'_>) -> Result<api::Explanation, String> {
-        let (_, _, prepared) = self.event(command, 2, Lookups::Configured).await?;
+        let Submitted { prepared, warnings, .. } = self.event(command, 2, Lookups::Configured).await?;
         let seen = self.at_work(|engine| async move { engine.observe(prepared).await }).await?;
-        Ok(api::Explanation::from(&seen))
+        Ok(api::Explanation { warnings, ..api::Explanation::from(&seen) })
+    }
+
+    /// `WAITAOF`, as Redis answers it: how many of this node and of its replicas have all on disk by now. What does not sync,
+    /// or not in time, is none.
+    async fn wait_sync(&mut self, command: Command<'_>) -> Result<(), String> {
+        const WRONG: &str = "ERR value is not an integer or out of range";
+        let number = |at: usize| command.get(at).and_then(integer).filter(|number| *number >= 0);
+        let local = number(1).ok_or(WRONG)?;
+        let (_, patience) = number(2).zip(number(3)).ok_or(WRONG)?;
+        if local > 1 {
+            return Err("ERR WAITAOF: there is one node that syncs, this one".to_owned());
+        }
+        let synced = local == 1 && {
+            let patience = match u64::try_from(patience) {
+                Ok(millis) if millis > 0 => Duration::from_millis(millis),
+                _ => Duration::MAX,
+            };
+            let synced = self.at_work(|engine| async move { engine.sync().await });
+            timeout(patience, synced).await.is_ok_and(|synced| synced.is_ok())
+        };
+        self.answers.array(2);
+        self.answers.integer(i64::from(synced));
+        self.answers.integer(0);
+        Ok(())
     }
 
     async fn stats(&mut self, command: Command<'_>) -> Result<api::Timeline, String> {
@@ -454,7 +500,7 @@ impl<'f> Session<'f> {
             );
         }
         let class = String::from_utf8_lossy(command.get(2).unwrap_or_default()).into_owned();
-        let (_, id, prepared) = self.event(command, 3, Lookups::None).await?;
+        let Submitted { id, prepared, warnings } = self.event(command, 3, Lookups::None).await?;
         // Without an id the same fields are the same event.
         let mut same = Vec::new();
         for word in command.from(3) {
@@ -464,7 +510,7 @@ impl<'f> Session<'f> {
         let (node, said) = (Arc::clone(&self.face.node), class.clone());
         let work = |_| async move { node.learn(prepared, id, &same, Said { class: &said, by: None }).await };
         let (id, outcome) = self.at_work(work).await?;
-        Ok(api::Said::new(id, class, outcome))
+        Ok(api::Said { warnings, ..api::Said::new(id, class, outcome) })
     }
 
     /// Has the engine do something in time, if there is a place for it, in a task of its own: the deadline ends the
@@ -474,7 +520,7 @@ impl<'f> Session<'f> {
         T: Send + 'static,
         W: Future<Output = Result<T, EngineError>> + Send + 'static,
     {
-        let place = self.face.place().map_err(|_| BUSY.to_owned())?;
+        let place = self.face.place(self.caller()).map_err(|_| BUSY.to_owned())?;
         let work = work(Arc::clone(&self.face.node.engine));
         let work = async move {
             let done = work.await;
@@ -495,12 +541,13 @@ impl<'f> Session<'f> {
 /// Has the engine do something in time, if there is a place for it. What is not done by then is left.
 pub(super) async fn in_time<'e, T, W>(
     face: &'e Face,
+    caller: Caller,
     work: impl FnOnce(&'e Engine, Time) -> W,
 ) -> Result<T, String>
 where
     W: Future<Output = T>,
 {
-    let _place = face.place().map_err(|_| BUSY.to_owned())?;
+    let _place = face.place(caller).map_err(|_| BUSY.to_owned())?;
     let node = &face.node;
     timeout(face.patience(), work(&node.engine, node.now())).await.map_err(|_| {
         let trouble = Trouble::Slow;
@@ -517,7 +564,7 @@ fn late(late: Late) -> String {
     format!("TRYAGAIN {late}")
 }
 
-/// Whether an unknown command is a line of a request of HTTP. What follows it are lines of a body, which any page may
+/// Returns whether an unknown command is a line of a request of HTTP. What follows it are lines of a body, which any page may
 /// have chosen; Redis, too, closes on these.
 fn is_http(command: Command<'_>) -> bool {
     let name = command.get(0).unwrap_or_default();
@@ -562,7 +609,50 @@ fn unknown(command: Command<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use axum::body::Bytes;
+    use engine::{Config, Overrides};
+
     use super::*;
+    use crate::node::Node;
+    use crate::resp::codec::Decoder;
+
+    /// A client that has pipelined events does not keep its thread from others until all of them are read.
+    #[tokio::test]
+    async fn others_are_answered_between_events() {
+        let pair = |(name, value): (&str, &str)| (format!("listener.m.{name}"), value.to_owned());
+        let flags = [("protocol", "resp"), ("listen", "[::1]:0")].map(pair).to_vec();
+        let config = Config::from_preset("web", &Overrides { flags, ..Overrides::default() });
+        let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+        let engine = Arc::new(Engine::ephemeral(plan).unwrap());
+        let plan = engine.plan();
+        let node = Node::new(engine, crate::Clock::of(crate::SystemClock, None), Bytes::new());
+        let face = Arc::new(Face::new(Arc::new(node), plan.node.listeners[0].clone()));
+
+        // Those that are refused take as long to read.
+        for client in ["192.0.2.1", "x"] {
+            let turns = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&turns);
+            let other = tokio::spawn(async move {
+                loop {
+                    counted.fetch_add(1, Relaxed);
+                    yield_now().await;
+                }
+            });
+            let mut decoder = Decoder::default();
+            let line = format!("TOLL.DECIDE web client.ip {client}\r\n");
+            decoder.room().extend_from_slice(line.repeat(EVENTS_MAX / 2).as_bytes());
+            let (mut session, mut commands) = (Session::new(&face, None), 0);
+            while let Some(command) = decoder.next_command(session.limits()).unwrap() {
+                assert!(session.take_in(command, &plan).await.is_continue());
+                commands += 1;
+            }
+            other.abort();
+            let turns = turns.load(Relaxed);
+            assert!(commands == EVENTS_MAX / 2 && turns >= commands, "{turns} turns in {commands} events");
+        }
+    }
 
     #[test]
     fn numbers_are_read_as_redis_does() {

@@ -15,6 +15,7 @@ pub(super) enum Name {
     Observe,
     Stats,
     Learn,
+    WaitSync,
     Ping,
     Echo,
     Quit,
@@ -134,6 +135,9 @@ pub(super) static COMMANDS: &[Entry] = &[
     entry!(Learn "toll.learn" -3 WRITE NONE, "events" "O(N) with N the event's keys"
         "Takes in what somebody says about an event"
         [PIPELINE, argument("class", "string"), FIELDS]),
+    entry!(WaitSync "waitaof" 4 PLAIN NONE, "events" "O(1)"
+        "Waits until all that was counted and logged by now is on disk and synced"
+        [argument("numlocal", "integer"), argument("numreplicas", "integer"), argument("timeout", "integer")]),
     entry!(Ping "ping" -1 PLAIN NONE, "connection" "O(1)"
         "Answers `PONG`, or what was sent" [optional("message", "string")]),
     entry!(Echo "echo" 2 PLAIN NONE, "connection" "O(1)"
@@ -172,13 +176,13 @@ pub(super) fn find(name: &[u8]) -> Option<&'static Entry> {
 }
 
 impl Entry {
-    /// Whether it may have so many words, its name included.
+    /// Returns whether it may have so many words, its name included.
     pub(super) fn takes(&self, words: usize) -> bool {
         let words = i64::try_from(words).unwrap_or(i64::MAX);
         if self.arity < 0 { words >= -self.arity } else { words == self.arity }
     }
 
-    /// Whether who has not said the password may ask it.
+    /// Returns whether who has not said the password may ask it.
     pub(super) fn is_for_strangers(&self) -> bool {
         self.flags.contains(&"no_auth")
     }

@@ -100,7 +100,7 @@ impl Asked {
         Ok(Asked { limit, key, cost, form: Form::Cell })
     }
 
-    /// What a `TOLL.TAKE` asks that takes nothing else with it.
+    /// Returns what a `TOLL.TAKE` asks that takes nothing else with it.
     pub(super) fn toll(words: Words) -> Asked {
         let Words { limit, key, amount, .. } = words;
         Asked { limit, key, cost: amount, form: Form::Toll }

@@ -1,5 +1,10 @@
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, StringArray};
+use arrow_ipc::reader::StreamReader;
 use serde_json::{Value, json};
 
+use crate::batch::ARROW;
 use crate::harness::{
     JSON, JSON_LINES, LOG, MAIL, MESSAGE, PROBE, check_problem, directory, start, with_server,
 };
@@ -296,4 +301,75 @@ fn fields_that_nobody_knows_are_said_or_refused() {
         }
         server.stop();
     }
+}
+
+/// Each protocol that takes events with fields of the caller's own.
+#[test]
+fn every_protocol_says_or_refuses_fields_that_nobody_knows() {
+    const SAYS: &str = "`http.pth` is no field of the pipeline `web`: did you mean `http.path`?";
+    let listeners = [
+        ("listener.m.protocol", "resp"),
+        ("listener.m.listen", "127.0.0.1:0"),
+        ("listener.m.learn", "true"),
+        ("listener.g.protocol", "grpc"),
+        ("listener.g.listen", "127.0.0.1:0"),
+    ];
+    let columns = |name: &str| {
+        let texts = |values| Arc::new(StringArray::from(values)) as ArrayRef;
+        let second = (name, texts(vec![Some("/a"), Some("/b")]));
+        let batch = vec![("http.path", texts(vec![Some("/"), None])), second];
+        crate::batch::stream(&[RecordBatch::try_from_iter(batch).unwrap()])
+    };
+    for unknown in ["warn", "error", "ignore"] {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = directory(&parent.path().join("data"));
+        std::fs::write(directory.config_path(), format!("preset = \"web\"\nunknown = \"{unknown}\"\n"))
+            .unwrap();
+        let server = start(&directory, &listeners);
+        let check = |protocol: &str, answer: &str| {
+            assert_eq!(answer.contains(SAYS), unknown != "ignore", "{protocol}, {unknown}: {answer}");
+        };
+        let body = r#"{"http.path": "/", "http.pth": "/a"}"#;
+        let status = if unknown == "error" { 422 } else { 200 };
+        for path in ["/v1/observe", "/v1/peek", "/v1/learn?class=bad"] {
+            let answer = server.post(path, &[JSON], body);
+            assert_eq!(answer.status, status, "{path}: {}", answer.body);
+            check(path, &answer.body);
+        }
+        for path in ["/v1/batch/observe", "/v1/batch/decide"] {
+            let (status_found, answer) = crate::batch::post(&server, path, &[ARROW], &columns("http.pth"));
+            assert_eq!(status_found, status, "{path}");
+            check(path, &warned_of(&answer, status == 200));
+        }
+        for command in ["TOLL.DECIDE web", "TOLL.OBSERVE web", "TOLL.LEARN web bad"] {
+            let answer = server.exchange("m", format!("{command} http.path / http.pth /a\r\n").as_bytes());
+            let answer = String::from_utf8_lossy(&answer).into_owned();
+            assert_eq!(answer.starts_with("-ERR"), unknown == "error", "{command}: {answer}");
+            check(command, &answer);
+        }
+        for decides in [false, true] {
+            let answer = crate::grpc::once(server.listener("g"), decides, columns("http.pth"));
+            assert_eq!(answer.is_err(), unknown == "error", "{answer:?}");
+            check("grpc", &answer.map_or_else(|told| told, |answer| warned_of(&answer, true)));
+        }
+        let counted = server.get("/v1/timeline?pipeline=web&kind=path&value=/").json();
+        assert_eq!(counted.get("first").is_none(), unknown == "error", "{counted}");
+        let (status, answer) =
+            crate::batch::post(&server, "/v1/batch/decide", &[ARROW], &columns("http.query"));
+        assert_eq!((status, warned_of(&answer, true)), (200, String::new()));
+        server.stop();
+    }
+}
+
+/// What the schema of an answer warns of, or what a refusal says.
+fn warned_of(answer: &[u8], is_stream: bool) -> String {
+    if !is_stream {
+        return String::from_utf8_lossy(answer).into_owned();
+    }
+    let reader = StreamReader::try_new(answer, None).unwrap();
+    let schema = reader.schema();
+    assert_eq!(reader.map(|batch| batch.unwrap().num_rows()).sum::<usize>(), 2);
+    let warnings = schema.metadata().get("tollhouse.warnings");
+    let warnings: Vec<String> = warnings.map_or_else(Vec::new, |json| serde_json::from_str(json).unwrap());
+    warnings.join("; ")
 }

@@ -40,6 +40,25 @@ fn lines(body: &str) -> BatchRequest {
     BatchRequest { events: Some(Events::Ndjson(body.to_owned().into())), ..BatchRequest::default() }
 }
 
+/// Sends one batch of columns; the answer's stream, or why there is none.
+pub(crate) fn once(address: &str, decides: bool, body: Vec<u8>) -> Result<Vec<u8>, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+        let mut client = BatchServiceClient::new(endpoint.connect().await.unwrap());
+        let batch = futures_util::stream::iter([arrow(body)]);
+        let answers = if decides { client.decide(batch).await } else { client.observe(batch).await };
+        let answer = match answers {
+            Ok(mut answers) => answers.get_mut().message().await,
+            Err(status) => Err(status),
+        };
+        match answer.map_err(|status| status.message().to_owned())?.unwrap().answers.unwrap() {
+            Answers::Arrow(body) => Ok(body.to_vec()),
+            Answers::Ndjson(_) => panic!("columns are answered in columns"),
+        }
+    })
+}
+
 /// What is sent when it is sent.
 fn received(receiver: mpsc::Receiver<BatchRequest>) -> impl Stream<Item = BatchRequest> {
     futures_util::stream::unfold(receiver, |mut receiver| async move {
@@ -74,7 +93,8 @@ fn batches_are_answered_as_over_http_and_in_their_order() {
     with_grpc(&[], async |server, channel| {
         let mut client = BatchServiceClient::new(channel.clone()).max_decoding_message_size(usize::MAX);
         let of_batch = |id: &str| BatchRequest { id: id.to_owned(), ..lines("{\"user\":\"eve\"}\n") };
-        let batches = vec![arrow(stream(&[events()])), lines(SAME), of_batch("one"), of_batch("one")];
+        let synced = BatchRequest { sync: true, ..lines(SAME) };
+        let batches = vec![arrow(stream(&[events()])), synced, of_batch("one"), of_batch("one")];
         let (answers, end) = all(client.observe(futures_util::stream::iter(batches)).await).await;
         assert_eq!(end, Code::Ok);
         assert_eq!(answers.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3, 1, 1]);

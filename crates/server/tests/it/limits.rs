@@ -68,7 +68,7 @@ fn slow_clients_are_let_go() {
 fn too_many_requests_are_refused_at_once() {
     with_server(&[("server.requests_max", "1")], |server| {
         let mut slow = unfinished(server);
-        let refused = server.post("/v1/decide?pipeline=web", &[LOG], PROBE);
+        let refused = server.post("/v1/observe?pipeline=web", &[LOG], PROBE);
         check_problem(&refused, 503, "overloaded", "1 requests are at work");
         assert_eq!(refused.header("retry-after"), Some("1"));
         assert_eq!(server.get("/healthz").status, 200);
@@ -76,7 +76,7 @@ fn too_many_requests_are_refused_at_once() {
         assert!(server.get("/metrics").body.contains("tollhouse_http_refused_total"));
         slow.write_all(&[b'x'; 1000]).unwrap();
         assert_eq!(answer(&mut slow).status, 200);
-        assert_eq!(server.post("/v1/decide?pipeline=web", &[LOG], PROBE).status, 200);
+        assert_eq!(server.post("/v1/observe?pipeline=web", &[LOG], PROBE).status, 200);
     });
 }
 

@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
+use serde_json::json;
+
 use crate::clients::Program;
 use crate::harness::{Answer, MAIL, MESSAGE, Running, answer, check_problem, with_server};
 use crate::limits::unfinished;
@@ -21,7 +23,7 @@ fn with_full_server(test: impl FnOnce(&Running, &mut dyn FnMut())) {
 }
 
 fn head(more: &str) -> String {
-    format!("POST /v1/decide HTTP/1.1\r\nHost: localhost\r\n{MAIL}\r\n{more}\r\n\r\n")
+    format!("POST /v1/observe HTTP/1.1\r\nHost: localhost\r\n{MAIL}\r\n{more}\r\n\r\n")
 }
 
 fn whole() -> String {
@@ -102,8 +104,28 @@ fn a_body_too_long_to_be_heard_out_ends_the_connection() {
         let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
         while stream.write_all(chunk.as_bytes()).is_ok() {}
         free();
-        assert_eq!(server.post("/v1/decide", &[MAIL], MESSAGE).status, 200);
+        assert_eq!(server.post("/v1/observe", &[MAIL], MESSAGE).status, 200);
     });
+}
+
+/// A decision that finds no place is what `on_error` of its pipeline says, and says so; who wants a promise hears the error.
+#[test]
+fn decisions_that_find_no_place_follow_on_error() {
+    for (on_error, action) in [("open", "accept"), ("closed", "throttle")] {
+        with_server(&[("server.requests_max", "1"), ("on_error", on_error)], |server| {
+            let slow = unfinished(server);
+            let answer = server.post("/v1/decide", &[MAIL], MESSAGE);
+            let decision = answer.json();
+            assert_eq!((answer.status, &decision["action"]), (200, &json!(action)), "{decision}");
+            assert_eq!(decision["error"], "1 requests are at work", "{decision}");
+            assert_eq!((&decision["uncounted"], &decision["unlogged"]), (&json!(true), &json!(true)));
+            is_refused(&server.post("/v1/decide?durability=sync", &[MAIL], MESSAGE));
+            is_refused(&server.post("/v1/decide?pipeline=none", &[MAIL], MESSAGE));
+            let metrics = server.get("/metrics").body;
+            assert!(metrics.contains("tollhouse_undecided_total{pipeline=\"mail\"} 1\n"), "{metrics}");
+            drop(slow);
+        });
+    }
 }
 
 /// What a busy node is asked about itself is answered on a connection that has just been refused, too.
@@ -118,7 +140,8 @@ fn probes_are_answered_by_a_full_server() {
         let metrics = server.get("/metrics").body;
         assert!(metrics.contains("tollhouse_http_refused_total 1\n"), "{metrics}");
         assert!(
-            metrics.contains("tollhouse_http_request_seconds_count{route=\"/v1/decide\",status=\"503\"} 1\n")
+            metrics
+                .contains("tollhouse_http_request_seconds_count{route=\"/v1/observe\",status=\"503\"} 1\n")
         );
     });
 }
@@ -131,7 +154,7 @@ fn curl_reads_refusals() {
     let body = parent.path().join("body");
     std::fs::write(&body, vec![b'x'; 300 << 10]).unwrap();
     let ask = |server: &Running, more: &[&str]| {
-        let url = format!("http://{}/v1/decide", server.address);
+        let url = format!("http://{}/v1/observe", server.address);
         let data = format!("@{}", body.display());
         let mut command: Command = curl.command();
         // Twice on one connection, if that can be.

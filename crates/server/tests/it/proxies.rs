@@ -1,4 +1,4 @@
-//! Real proxies in front of a site, with the lines of configuration that the documentation shows: nginx and Caddy of Debian, and
+//! Real proxies in front of a site, with the lines of configuration that the documentation shows: nginx, Caddy and HAProxy of Debian, and
 //! Envoy and Traefik of Python's package index.
 
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::clients::Program;
 use crate::envoy::with_envoy;
 use crate::forward::{SITE, assert_later, assert_left, assert_refused};
-use crate::harness::{Answer, JSON, Running, answer};
+use crate::harness::{Answer, JSON, Running, answer, configure, directory, start};
 use crate::limits::unfinished;
 use crate::python::environment;
 use crate::quotas::with_limits;
@@ -56,6 +56,61 @@ fn free_port() -> u16 {
 /// A port on which nobody listens, and one where connections are taken and nothing is ever said, as by a process that is stopped.
 fn unanswering() -> (u16, TcpListener) {
     (free_port(), TcpListener::bind("127.0.0.1:0").unwrap())
+}
+
+/// Where a process of [`node_of_its_own`] finds its data directory, and says at which address it serves.
+const NODE: &str = "TOLLHOUSE_TEST_NODE";
+
+/// The server of a [`FrozenNode`]: this test runs in a process of its own until that is killed.
+#[test]
+#[ignore = "a part of other tests"]
+fn node_of_its_own() {
+    let Some(home) = std::env::var_os(NODE).map(PathBuf::from) else { return };
+    let directory = directory(&home.join("data"));
+    configure(&directory, SITE);
+    let server = start(&directory, &[]);
+    std::fs::write(home.join("address.draft"), server.address.to_string()).unwrap();
+    std::fs::rename(home.join("address.draft"), home.join("address")).unwrap();
+    loop {
+        std::thread::park();
+    }
+}
+
+/// A node in a process of its own, which can be stopped in its tracks: connections are open and taken, and nobody answers.
+struct FrozenNode {
+    process: Child,
+    address: String,
+    home: tempfile::TempDir,
+}
+
+impl FrozenNode {
+    fn start() -> FrozenNode {
+        let home = tempfile::tempdir().unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "proxies::node_of_its_own", "--ignored", "--nocapture"]);
+        let process =
+            command.env(NODE, home.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut node = FrozenNode { process, address: String::new(), home };
+        let until = Instant::now() + PATIENCE;
+        while node.address.is_empty() {
+            assert!(node.process.try_wait().unwrap().is_none() && Instant::now() < until, "no node");
+            std::thread::sleep(Duration::from_millis(20));
+            node.address = std::fs::read_to_string(node.home.path().join("address")).unwrap_or_default();
+        }
+        node
+    }
+
+    fn freeze(&self) {
+        let pid = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    }
+}
+
+impl Drop for FrozenNode {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
 }
 
 /// Every request passes to the application within the time-outs of the documentation.
@@ -153,7 +208,8 @@ fn nginx_asks_and_does_as_it_is_told() {
     );
     with_limits(&site, |server| {
         let folder = tempfile::tempdir().unwrap();
-        let [port, stopped, frozen, closed] = [0; 4].map(|_| free_port());
+        let [port, stopped, frozen, asleep, closed] = [0; 5].map(|_| free_port());
+        let node = FrozenNode::start();
         let (nobody, silent) = unanswering();
         let app = application();
         let upstream = shown(LIMITS_PAGE, "nginx", "upstream tollhouse {");
@@ -176,6 +232,7 @@ fn nginx_asks_and_does_as_it_is_told() {
         let sites = site(port, &asked, &locations.replace("250ms", "60s"))
             + &site(stopped, &format!("127.0.0.1:{nobody}"), &locations)
             + &site(frozen, &silent.local_addr().unwrap().to_string(), &locations)
+            + &site(asleep, &node.address, &locations.replace("site_nginx", "site"))
             + &site(closed, &format!("127.0.0.1:{nobody}"), &closing);
         let at = folder.path().display();
         let config = format!(
@@ -189,9 +246,14 @@ fn nginx_asks_and_does_as_it_is_told() {
         std::fs::write(&file, config).unwrap();
         let mut command = Command::new("nginx");
         command.arg("-p").arg(folder.path()).arg("-c").arg(file).args(["-e", "stderr"]);
-        let _nginx = Proxy::start(command, &[port, stopped, frozen, closed], &folder.path().join("log"));
+        let ports = [port, stopped, frozen, asleep, closed];
+        let _nginx = Proxy::start(command, &ports, &folder.path().join("log"));
         assert_opens(stopped);
         assert_opens(frozen);
+        // First while it answers, so that there are connections that were used before.
+        assert_eq!(get(asleep, "/page.txt", "").status, 200);
+        node.freeze();
+        assert_opens(asleep);
         assert_eq!(get(closed, "/page.txt", "").status, 500);
         // What the client itself says of its request is not believed.
         for number in 0..2 {
@@ -221,20 +283,22 @@ fn caddy_asks_and_does_as_it_is_told() {
     let Some(caddy) = Program::find("caddy") else { return };
     with_limits(SITE, |server| {
         let folder = tempfile::tempdir().unwrap();
-        let ports = [0; 6].map(|_| free_port());
+        let ports = [0; 7].map(|_| free_port());
+        let node = FrozenNode::start();
         let app = application();
         let (nobody, silent) = unanswering();
         let lines =
             shown(LIMITS_PAGE, "caddy", "forward_auth").replace("app:8080", &format!("127.0.0.1:{app}"));
         let stopped = lines.replace("127.0.0.1:8377", &format!("127.0.0.1:{nobody}"));
         let frozen = lines.replace("127.0.0.1:8377", &silent.local_addr().unwrap().to_string());
+        let asleep = lines.replace("127.0.0.1:8377", &node.address);
         let (closed, _) = stopped.split_once("handle_errors").unwrap();
         // The node need not be in a hurry here.
         let asks = lines.replace("127.0.0.1:8377", &server.address.to_string()).replace("250ms", "60s");
         let behind = asks.replace("# trusted_proxies 10.0.0.0/8", "trusted_proxies 127.0.0.0/8");
         let quiet = asks.replace("/v1/auth/site", "/v1/auth/quiet");
         let mut config = "{\nadmin off\nauto_https off\n}\n".to_owned();
-        for (port, lines) in ports.iter().zip([&asks, &behind, &quiet, &stopped, &frozen, closed]) {
+        for (port, lines) in ports.iter().zip([&asks, &behind, &quiet, &stopped, &frozen, closed, &asleep]) {
             config += &format!("http://:{port} {{\nbind 127.0.0.1\n{lines}\n}}\n");
         }
         let file = folder.path().join("Caddyfile");
@@ -245,9 +309,12 @@ fn caddy_asks_and_does_as_it_is_told() {
             command.env(home, folder.path());
         }
         let _caddy = Proxy::start(command, &ports, &folder.path().join("log"));
-        let [first, second, third, stopped, frozen, closed] = ports;
+        let [first, second, third, stopped, frozen, closed, asleep] = ports;
         assert_opens(stopped);
         assert_opens(frozen);
+        assert_eq!(get(asleep, "/page.txt", "").status, 200);
+        node.freeze();
+        assert_opens(asleep);
         assert_eq!(get(closed, "/page.txt", "").status, 502);
         // Behind a proxy that it trusts: the client is who that one has seen, by its network.
         let from =
@@ -265,6 +332,68 @@ fn caddy_asks_and_does_as_it_is_told() {
         assert!(!is_silent(&quiet("a=b")));
         let silent = quiet("c=d");
         assert!(is_silent(&silent) && silent.header("tollhouse-silent").is_none());
+        assert!(!is_silent(&get(third, "/sign/in", "")));
+    });
+}
+
+#[test]
+fn haproxy_asks_and_does_as_it_is_told() {
+    let installed = Command::new("haproxy").arg("-v").stderr(Stdio::null()).stdout(Stdio::null()).status();
+    if !installed.is_ok_and(|status| status.success()) {
+        println!("skipped: haproxy is not installed");
+        return;
+    }
+    with_limits(SITE, |server| {
+        let folder = tempfile::tempdir().unwrap();
+        let app = application();
+        let node = FrozenNode::start();
+        let (nobody, silent) = unanswering();
+        let (nobody, silent) = (format!("127.0.0.1:{nobody}"), silent.local_addr().unwrap().to_string());
+        let lines = shown(LIMITS_PAGE, "haproxy", "global");
+        let script = shown(LIMITS_PAGE, "lua", "core.register_action(");
+        let run = |name: &str, asked: &str, from: &str, to: &str| {
+            let [port, asks] = [0; 2].map(|_| free_port());
+            let at = |file: &str| folder.path().join(format!("{name}.{file}"));
+            std::fs::write(at("lua"), script.replace("8378", &asks.to_string())).unwrap();
+            let config = lines
+                .replace("/etc/haproxy/tollhouse.lua", at("lua").to_str().unwrap())
+                .replace("127.0.0.1:8378", &format!("127.0.0.1:{asks}"))
+                .replace("127.0.0.1:8377", asked)
+                .replace("bind :80", &format!("bind 127.0.0.1:{port}"))
+                .replace("app:8080", &format!("127.0.0.1:{app}"))
+                .replace(from, to);
+            assert!(config.contains(to), "{config}");
+            std::fs::write(at("cfg"), config + "\n").unwrap();
+            let mut command = Command::new("haproxy");
+            command.arg("-f").arg(at("cfg"));
+            (port, Proxy::start(command, &[port, asks], &at("log")))
+        };
+        // The node need not be in a hurry here.
+        let patient = ("timeout server 250ms", "timeout server 60s");
+        let asked = server.address.to_string();
+        let (first, _first) = run("first", &asked, patient.0, patient.1);
+        let (third, _third) = run("third", &asked, "lua.tollhouse site", "lua.tollhouse quiet");
+        let (stopped, _stopped) = run("stopped", &nobody, "", "");
+        let (frozen, _frozen) = run("frozen", &silent, "", "");
+        let (asleep, _asleep) = run("asleep", &node.address, "", "");
+        let (closed, _closed) = run("closed", &nobody, "# http-request return", "http-request return");
+        assert_opens(stopped);
+        assert_opens(frozen);
+        assert_eq!(get(asleep, "/page.txt", "").status, 200);
+        node.freeze();
+        assert_opens(asleep);
+        assert_eq!(get(closed, "/page.txt", "").status, 503);
+        // It believes nobody, so that all these are one client, whatever they say of their request.
+        let statuses: Vec<u16> = (1..4)
+            .map(|last| {
+                let headers = format!("X-Forwarded-For: 192.0.2.{last}\r\n{}", forged(&last.to_string()));
+                get(first, "/page.txt", &headers).status
+            })
+            .collect();
+        assert_eq!(statuses, [200, 200, 429]);
+        let quiet = |query: &str| get(third, &format!("/sign/up?{query}"), &forged(query));
+        assert!(!is_silent(&quiet("a=b")));
+        assert!(is_silent(&quiet("c=d")));
         assert!(!is_silent(&get(third, "/sign/in", "")));
     });
 }
@@ -288,6 +417,7 @@ const TRAEFIK_ROUTERS: &str = "
     second: { entryPoints: [second], rule: PathPrefix(`/`), middlewares: [tollhouse-asked, behind], service: app }
     quiet: { entryPoints: [second], rule: PathPrefix(`/sign`), middlewares: [tollhouse-asked, quiet], service: app }
     unheard: { entryPoints: [first], rule: PathPrefix(`/unheard`), middlewares: [unheard], service: app }
+    asleep: { entryPoints: [first], rule: PathPrefix(`/asleep`), middlewares: [asleep], service: app }
     ready: { rule: Path(`/ready`), priority: 1000, service: app }
 ";
 
@@ -332,16 +462,23 @@ fn traefik_asks_and_does_as_it_is_told() {
         // A port of which nobody hears anything.
         let unheard =
             asks.replace("tollhouse:", "unheard:").replace(&server.address.to_string(), "127.0.0.1:1");
+        let node = FrozenNode::start();
+        let asleep =
+            asks.replace("tollhouse:", "asleep:").replace(&server.address.to_string(), &node.address);
         let asked = middlewares(shown(LIMITS_PAGE, "yaml", "http:\n  middlewares:\n    tollhouse-asked:"));
         let service = format!(
             "  services:\n    app: {{ loadBalancer: {{ servers: [{{ url: \"http://127.0.0.1:{}\" }}] }} }}\n",
             application()
         );
-        let blocks = [&asks, asked, &behind, &quiet, &unheard].join("\n");
+        let blocks = [&asks, asked, &behind, &quiet, &unheard, &asleep].join("\n");
         let config = format!("http:\n  middlewares:\n{blocks}{TRAEFIK_ROUTERS}{service}");
         let ports = [free_port(), free_port()];
         let _traefik = run_traefik(&program, folder.path(), ports, &config);
         let [first, second] = ports;
+        assert_eq!(get(first, "/asleep", "").status, 200);
+        node.freeze();
+        // It waits for half a minute, which nothing can shorten.
+        let asleep = std::thread::spawn(move || get(first, "/asleep", "").status);
 
         // As the first proxy it believes nobody: the client is who has opened the connection.
         let client =
@@ -383,6 +520,7 @@ fn traefik_asks_and_does_as_it_is_told() {
         assert!(!is_silent(&get(second, "/sign/in", "X-Forwarded-For: 198.51.100.7\r\n")));
 
         assert_eq!(get(first, "/unheard", "").status, 500);
+        assert_eq!(asleep.join().unwrap(), 500);
     });
 }
 

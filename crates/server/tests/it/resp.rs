@@ -258,6 +258,13 @@ fn events_are_decided_and_statistics_told() {
         let stats = redis::cmd("TOLL.STATS").arg("-").arg("ip").arg("192.0.2.9").to_owned();
         let stats = format!("{:?}", stats.query::<Value>(&mut client).unwrap());
         assert!(stats.contains("\"windows\"") && stats.contains("\"seen\""), "{stats}");
+        let synced: (i64, i64) = redis::cmd("WAITAOF").arg(&[1, 0, 0]).query(&mut client).unwrap();
+        assert_eq!(synced, (1, 0));
+        let asked_nothing: (i64, i64) = redis::cmd("WAITAOF").arg(&[0, 0, 10]).query(&mut client).unwrap();
+        assert_eq!(asked_nothing, (0, 0));
+        for words in [[2, 0, 0], [1, -1, 0]] {
+            assert!(redis::cmd("WAITAOF").arg(&words).query::<(i64, i64)>(&mut client).is_err(), "{words:?}");
+        }
         let learn = redis::cmd("TOLL.LEARN")
             .arg("mail")
             .arg("spam")

@@ -207,3 +207,68 @@ fn copies_are_made_now_and_then() {
         assert!((1..=61).contains(&seconds), "{seconds}");
     });
 }
+
+/// Sends the beginning of a request to a listener and nothing more; answers what comes back until the connection ends.
+fn trickle(server: &Running, listener: &str, bytes: &[u8]) -> String {
+    let mut stream = server.connect_to(listener);
+    stream.write_all(bytes).unwrap();
+    let mut told = Vec::new();
+    // Who is not read to the end may hear of a reset connection behind the answer.
+    let _ = stream.read_to_end(&mut told);
+    String::from_utf8_lossy(&told).into_owned()
+}
+
+/// A body that comes slower than it may gives its place and its memory back, whatever the deadline and the protocol.
+#[test]
+fn slow_bodies_are_given_up() {
+    let pace = [("server.timeout", "1h"), ("server.body_rate_min", "1MiB"), ("server.body_grace", "50ms")];
+    let listener = |name: &'static str, protocol: &'static str| {
+        [("protocol", protocol), ("listen", "127.0.0.1:0"), ("idle", "1h"), ("timeout", "1h")]
+            .map(|(key, value)| (format!("listener.{name}.{key}"), value))
+    };
+    let mut more = Vec::new();
+    for (name, protocol) in [("r", "rspamd"), ("s", "spamc"), ("k", "resp"), ("m", "milter")] {
+        more.extend(listener(name, protocol));
+    }
+    let more: Vec<(&str, &str)> = more.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    with_server(&[&pace[..], &[("server.requests_max", "1")], &more].concat(), |server| {
+        let refused = raw(
+            server,
+            &format!("POST /v1/decide HTTP/1.1\r\nHost: localhost\r\n{MAIL}\r\nContent-Length: 100\r\n\r\n1"),
+        );
+        check_problem(&refused, 408, "slow-request", "slower than 1048576 bytes a second");
+        assert_eq!(refused.header("connection"), Some("close"));
+        assert_eq!(server.post("/v1/decide", &[MAIL], MESSAGE).status, 200, "its place is free");
+        let head = "POST /checkv2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n1";
+        let told = trickle(server, "r", head.as_bytes());
+        assert!(told.starts_with("HTTP/1.1 408 ") && told.contains("slower than"), "{told}");
+        let told = trickle(server, "r", b"CHECK RSPAMC/1.3\r\nContent-length: 100\r\n\r\n1");
+        assert!(told.contains("408") && told.contains("slower than"), "{told}");
+        let told = trickle(server, "s", b"CHECK SPAMC/1.5\r\nContent-length: 100\r\n\r\n1");
+        assert!(told.contains(" 75 "), "{told}");
+        let command = format!("*2\r\n$4\r\nECHO\r\n$200000\r\n{}", "x".repeat(100_000));
+        let told = trickle(server, "k", command.as_bytes());
+        assert!(told.contains("slower than"), "{told}");
+        // A mail server is told nothing: it does as it does with a milter that ends.
+        let packet = |command: u8, rest: &[u8]| {
+            let length = u32::try_from(rest.len() + 1).unwrap().to_be_bytes();
+            [&length[..], &[command], rest].concat()
+        };
+        let agreement = [6u32, 0, 0x1f_ffff].map(u32::to_be_bytes).concat();
+        let begun = [
+            packet(b'O', &agreement),
+            packet(b'C', b"host\x004\x00\x19192.0.2.1\0"),
+            packet(b'H', b"host\0"),
+            packet(b'M', b"<a@example.org>\0"),
+            packet(b'R', b"<b@example.org>\0"),
+            packet(b'L', b"Subject\0one\0"),
+        ];
+        trickle(server, "m", &begun.concat());
+        let metrics = server.get("/metrics").body;
+        for name in ["r", "s", "k", "m"] {
+            let line =
+                format!("tollhouse_listener_troubles_total{{listener=\"{name}\",reason=\"slow-body\"}}");
+            assert!(metrics.contains(&line), "{line}\n{metrics}");
+        }
+    });
+}

@@ -85,12 +85,12 @@ pub fn peek(key: Key, time: Time) -> Observation {
 
 /// One without a mark.
 pub fn request(observations: Vec<Observation>) -> Request {
-    Request { once: None, observations }
+    Request { observations, ..Request::default() }
 }
 
 /// One with the mark of a number.
 pub fn once(number: u64, time: Time, observations: Vec<Observation>) -> Request {
-    Request { once: Some(Once { key: key(ONCE, number), time }), observations }
+    Request { once: Some(Once { key: key(ONCE, number), time }), observations, ..Request::default() }
 }
 
 /// The outcomes of requests.

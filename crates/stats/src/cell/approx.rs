@@ -1,4 +1,4 @@
-//! How many different values came in a period, about: a HyperLogLog per kept period (Flajolet, Fusy, Gandouet and
+//! Numbers of different values in a period, about: a HyperLogLog per kept period (Flajolet, Fusy, Gandouet and
 //! Meunier, 2007), read with Ertl's improved estimator ("New cardinality estimation algorithms for HyperLogLog
 //! sketches", arXiv 1702.01284, algorithm 6), which needs no correction for small or large counts.
 //!
@@ -437,7 +437,7 @@ impl Approx {
         }
     }
 
-    /// How many registers of a block have each rank.
+    /// Counts the registers of a block by rank.
     fn tally(&self, words: &[u64], block: usize) -> [u64; RANKS] {
         let mut tally = [0; RANKS];
         for (number, counts) in tally.chunks_exact_mut(IN_TALLY).take(TALLY_WORDS).enumerate() {
@@ -447,7 +447,7 @@ impl Approx {
         tally
     }
 
-    /// The same, counted.
+    /// Counts registers by rank, one by one.
     fn tally_of(&self, registers: &[u64]) -> [u64; RANKS] {
         // Several tables, as counting the same rank twice in a row has to wait for the first.
         let mut tallies = [[0u32; RANKS]; 5];

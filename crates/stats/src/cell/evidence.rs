@@ -1,4 +1,4 @@
-//! What a classifier has learned of one key: how many good and bad messages had it, and a weight.
+//! Evidence that a classifier has learned of one key: how many good and bad messages had it, and a weight.
 //!
 //! ```text
 //! narrow    word 0   last << 12 | 1                            1970 to 2112
@@ -60,7 +60,7 @@ impl State {
         }
     }
 
-    /// Whether the narrow form will do. What is wide stays so.
+    /// Returns whether the narrow form will do. What is wide stays so.
     fn fits(&self) -> bool {
         let fits = |value: i64, bits: u32| signed(value.cast_unsigned(), bits) == value;
         let Evidence { bad, good, weight } = self.sums;

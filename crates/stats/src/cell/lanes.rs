@@ -13,7 +13,7 @@ pub(super) fn code(number: u64) -> usize {
     }
 }
 
-/// How many numbers these words hold.
+/// Returns the number of numbers that these words hold.
 pub(super) fn capacity(words: &[u64], code: usize) -> usize {
     if code == 0 { 0 } else { words.len() << (4 - code) }
 }

@@ -33,7 +33,7 @@ pub(crate) use windows::Windows;
 
 use crate::catalog::Measure;
 use crate::layout::{Column, LayoutError, Shape, Trail};
-use crate::ledger::{Bucket, Evidence};
+use crate::ledger::{Add, Bucket, Evidence};
 use crate::limit::Flow;
 use crate::portable::Content;
 
@@ -41,7 +41,7 @@ use crate::portable::Content;
 pub trait Room {
     /// The words.
     fn words(&self) -> &[u64];
-    /// The same, to be changed.
+    /// Returns the words, to be changed.
     fn words_mut(&mut self) -> &mut [u64];
     /// Makes room for so many words or a few more. What fits keeps its content, new words are zero.
     fn resize(&mut self, words: usize);
@@ -92,6 +92,9 @@ enum Form {
 }
 
 impl Plan {
+    /// The longest that the moment of a bucket that is refilled may lie ahead.
+    pub const REFILL_MAX: Span = Span::days(366);
+
     /// Compiles a statistic, with the windows that it is read over.
     ///
     /// # Errors
@@ -148,7 +151,7 @@ impl Plan {
         }
     }
 
-    /// What the values of a track's reading are; empty for other statistics, whose values are counts.
+    /// Returns what the values of a track's reading are; empty for other statistics, whose values are counts.
     pub fn track_columns(&self) -> &[Column] {
         match &self.0 {
             Form::Track(plan) => plan.columns(),
@@ -232,7 +235,7 @@ impl Plan {
         }
     }
 
-    /// What the values of a limit's reading say is used, see [`crate::limit::interpolated`].
+    /// Returns how much the values of a limit's reading say is used, see [`crate::limit::interpolated`].
     #[inline]
     pub fn used(&self, values: &[u64], now: Time, is_interpolated: bool) -> u64 {
         let value = |at: usize| values.get(at).copied().unwrap_or(0);
@@ -266,11 +269,24 @@ impl Plan {
         }
     }
 
-    /// Puts an estimate of the number of events into a track's reading.
-    pub fn estimate(&self, events: u64, out: &mut [u64]) {
-        let count = self.track_columns().iter().position(|column| *column == Column::Count);
-        if let Some(value) = count.and_then(|at| out.get_mut(at)) {
-            *value = events;
+    /// Puts an estimate of the number of events into the reading of a key that has no cell: into a track's count, and into
+    /// the counters that `add` adds to, for each window.
+    pub fn estimate(&self, events: u64, add: &Add, out: &mut [u64]) {
+        match (&self.0, add) {
+            (Form::Track(plan), _) => {
+                let count = plan.columns().iter().position(|column| *column == Column::Count);
+                if let Some(value) = count.and_then(|at| out.get_mut(at)) {
+                    *value = events;
+                }
+            }
+            (Form::Windows(plan), Add::Counters(amounts)) => {
+                let shown = plan.shown();
+                for (counter, amount) in amounts.iter().filter(|(counter, _)| usize::from(*counter) < shown) {
+                    let values = out.iter_mut().skip(usize::from(counter)).step_by(shown);
+                    values.for_each(|value| *value = amount.saturating_mul(events));
+                }
+            }
+            _ => {}
         }
     }
 
@@ -283,6 +299,15 @@ impl Plan {
             Form::Gcra => GcraPlan::times(words),
             _ => Head::read(words).map(|head| (Time(head.first), Time(head.last))),
         }
+    }
+
+    /// How far behind a time the latest event of a cell lies, if it does. The moment of a bucket that is refilled may be ahead by
+    /// as much as the bucket holds: it counts as ahead beyond [`Plan::REFILL_MAX`].
+    pub fn ahead(&self, words: &[u64], latest: Time) -> Option<Span> {
+        let allowed = if matches!(self.0, Form::Gcra) { Plan::REFILL_MAX } else { Span::ZERO };
+        let (_, last) = self.times(words)?;
+        let far = Span(last.0.saturating_sub(latest.0));
+        (far > allowed).then_some(far)
     }
 
     /// The first event.
@@ -304,7 +329,7 @@ impl Plan {
         self.last(words).map_or(Time(i64::MAX), |last| self.expires_after(last))
     }
 
-    /// The same for any cell with this last event.
+    /// Returns when any cell with this last event expires.
     #[inline]
     pub fn expires_after(&self, last: Time) -> Time {
         match &self.0 {
@@ -337,7 +362,7 @@ impl Plan {
         }
     }
 
-    /// Whether a bucket of the finest tier holds anything, and whether it is kept or would be: what exact distinct
+    /// Returns whether a bucket of the finest tier holds anything, and whether it is kept or would be: what exact distinct
     /// counts and marks of requests need to know. False and true for other statistics.
     #[inline]
     pub fn fine(&self, words: &[u64], bucket: i64) -> (bool, bool) {
@@ -356,7 +381,7 @@ impl Plan {
         }
     }
 
-    /// Whether the words, as long as they are, are a cell that all operations are safe on. To be asked once of what
+    /// Returns whether the words, as long as they are, are a cell that all operations are safe on. To be asked once of what
     /// comes from a disk. Costs a look at every word.
     pub fn check(&self, words: &[u64]) -> bool {
         words.len() <= Shape::WORDS_MAX
@@ -385,7 +410,7 @@ impl Plan {
         rows.into_iter().map(row).collect()
     }
 
-    /// The same as readings have it: without what was taken back, and buckets of which nothing is left.
+    /// Returns the buckets as readings have them: without what was taken back, and buckets of which nothing is left.
     pub fn net_rows(&self, words: &[u64]) -> Vec<Bucket> {
         let mut rows = self.rows(words);
         if let Form::Windows(plan) = &self.0 {

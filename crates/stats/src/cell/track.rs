@@ -61,7 +61,7 @@ struct Halving {
     counts: bool,
 }
 
-/// What every track has.
+/// The values that every track has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Base {
     last: i64,
@@ -153,7 +153,7 @@ impl Base {
 }
 
 impl Halving {
-    /// What is left after so many microseconds.
+    /// Returns what is left after so many microseconds.
     #[inline]
     fn after(self, later: i64, earlier: i64) -> f64 {
         if later <= earlier {
@@ -279,7 +279,7 @@ impl TrackPlan {
         Some((Time(before.first), Time(before.last)))
     }
 
-    /// What the base is after it has seen more; `None` if the cell has no room for that.
+    /// Returns the base after it has seen more; `None` if the cell has no room for that.
     #[inline(always)]
     fn seen_in_place(&self, words: &[u64], mut base: Base, seen: Base) -> Option<Base> {
         base.see(seen.first, seen.last, seen.count);
@@ -321,7 +321,7 @@ impl TrackPlan {
         self.gather(&mut words[base.at..base.at + self.values], base.last, before.last, values);
     }
 
-    /// The same for a cell that may have to grow.
+    /// Puts values into a cell that may have to grow.
     fn put_anew(&self, room: &mut impl Room, seen: Base, values: Values<'_>) {
         let (mut base, before) = match Base::read(room.words()) {
             Some(mut base) => {
@@ -389,7 +389,7 @@ impl TrackPlan {
         }
     }
 
-    /// What one of the columns after the base says.
+    /// Returns the value of one of the columns after the base.
     fn kept(&self, column: usize, base: &Base, words: &[u64], now: Time) -> u64 {
         let word = |at: Option<usize>| words.get(base.at + at.unwrap_or(0)).copied().unwrap_or(0);
         match self.columns[column] {

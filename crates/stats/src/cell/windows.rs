@@ -107,9 +107,9 @@ impl Reach {
 /// A moment, as readings need it.
 #[derive(Clone, Copy)]
 struct Moment {
-    /// How many buckets the cell's newest one is ahead of the moment's, in either tier.
+    /// The number of buckets that the cell's newest one is ahead of the moment's, in either tier.
     ahead: [i64; 2],
-    /// How far the moment is in its bucket.
+    /// The moment's distance from the beginning of its bucket.
     rest: [i64; 2],
     /// The moment's fine bucket in its coarse one, and fine ones after it there.
     place: i64,
@@ -140,7 +140,7 @@ impl Ring {
         self.slots.split(bucket).1
     }
 
-    /// How far a slot's bucket is before the one that has the slot `newest`.
+    /// Returns how far a slot's bucket is before the one that has the slot `newest`.
     #[inline]
     fn distance(&self, newest: i64, slot: i64) -> i64 {
         let distance = newest - slot;
@@ -480,7 +480,7 @@ impl Windows {
         }
     }
 
-    /// Whether something was taken back.
+    /// Reads, and returns whether something was taken back.
     #[inline]
     fn read_sparse(
         &self,
@@ -509,7 +509,7 @@ impl Windows {
         any
     }
 
-    /// Whether something was taken back.
+    /// Reads, and returns whether something was taken back.
     #[inline]
     fn read_dense(&self, words: &[u64], newest: [i64; 2], reaches: &[[Reach; 2]], out: &mut [u64]) -> bool {
         let mut columns = Columns::new(self, words);
@@ -578,7 +578,7 @@ impl Windows {
         }
     }
 
-    /// Whether a fine bucket holds anything, and whether it would be kept.
+    /// Returns whether a fine bucket holds anything, and whether it would be kept.
     pub(super) fn fine(&self, words: &[u64], bucket: i64) -> (bool, bool) {
         let Some(head) = Head::read(words) else { return (false, true) };
         let newest = self.fine.width.floor(head.last);
@@ -609,7 +609,7 @@ impl Windows {
         (held, true)
     }
 
-    /// Whether all operations are safe on these words.
+    /// Returns whether all operations are safe on these words.
     pub(super) fn check(&self, words: &[u64]) -> bool {
         let Some(head) = Head::read(words) else { return words.iter().all(|word| *word == 0) };
         if !head.check(words) || (head.lane == SINGLE && (head.at != 1 || head.count != 0)) {
@@ -664,7 +664,7 @@ impl Windows {
         end <= Shape::WORDS_MAX && words.iter().skip(end).all(|word| *word == 0)
     }
 
-    /// What each bucket holds, by tier (coarse first) and number.
+    /// Returns what each bucket holds, by tier (coarse first) and number.
     pub(super) fn rows(&self, words: &[u64]) -> Vec<(bool, i64, Vec<u64>)> {
         let Some(head) = Head::read(words) else { return Vec::new() };
         let newest = self.fine.width.floor(head.last);

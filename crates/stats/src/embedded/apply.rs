@@ -21,7 +21,7 @@ use super::sketches::Overflow;
 use super::world::{PAIR, Planned, World};
 use crate::cell::Room;
 use crate::definition;
-use crate::ledger::{Add, Brief, LedgerError, Observation, Once, Outcomes, Quality, Request};
+use crate::ledger::{Add, Brief, LedgerError, Observation, Once, Origin, Outcomes, Quality, Request};
 
 impl Room for CellMut<'_> {
     #[inline(always)]
@@ -207,10 +207,11 @@ impl Inner {
             for place in scratch.places[group].iter().filter(|place| place.role == Role::Observed) {
                 let request = place.request as usize;
                 let Some(each) = requests.get(request) else { continue };
-                let adds = !outcomes.requests[first_request + request].1;
+                let adds = !outcomes.requests[first_request + request].1 && each.origin != Origin::Look;
                 if let Some(observation) = each.observations.get(place.observation as usize) {
                     let at = scratch.starts[request] + place.observation;
-                    cells.observe(place, observation, adds, &mut outcomes.readings[at as usize]);
+                    let brief = &mut outcomes.readings[at as usize];
+                    cells.observe(place, observation, (adds, each.origin), brief);
                 }
             }
         });
@@ -436,7 +437,7 @@ impl Cells<'_, '_> {
         &mut self,
         place: &Place,
         Observation { key, time, add }: &Observation,
-        adds: bool,
+        (adds, origin): (bool, Origin),
         brief: &mut Brief,
     ) {
         let world = self.world;
@@ -470,12 +471,19 @@ impl Cells<'_, '_> {
             && let Some(sketch) = &planned.sketch
         {
             let (part, hash) = (place.hash.part(self.shard), place.hash.bits());
-            sightings = if sees { sketch.see(part, hash, *time) } else { sketch.estimate(part, hash, *time) };
+            sightings = match sees && origin == Origin::Event {
+                true => sketch.see(part, hash, *time),
+                false => sketch.estimate(part, hash, *time),
+            };
             if !sketch.is_complete(part, *time) {
                 brief.quality = Quality::Estimated;
             }
-            self.tell_estimate(sightings, planned, brief);
-            if !sees || sightings + 1 < planned.admit_after {
+            let admits = sees && origin.admits(sightings, planned.admit_after);
+            // One that was seen more often would have a cell: a sketch that is full sees too much.
+            sightings = sightings.min(planned.admit_after.saturating_sub(1));
+            self.tell_estimate(sightings, planned, add, brief);
+            if !admits {
+                brief.fresh = matches!(add, Add::Distinct { .. }) && !planned.is_approx && sightings == 0;
                 return;
             }
         }
@@ -483,10 +491,10 @@ impl Cells<'_, '_> {
             let makes = sees && !matches!(add, Add::GiveBack { .. });
             match self.placement(place.hash, planned, *time, makes) {
                 Placement::Free => {}
-                Placement::Admitted(seen) => self.tell_estimate(sightings.max(seen), planned, brief),
+                Placement::Admitted(seen) => self.tell_estimate(sightings.max(seen), planned, add, brief),
                 Placement::Nowhere(seen) => {
                     brief.quality = Quality::Estimated;
-                    return self.tell_estimate(sightings.max(seen), planned, brief);
+                    return self.tell_estimate(sightings.max(seen), planned, add, brief);
                 }
             }
         }
@@ -501,12 +509,13 @@ impl Cells<'_, '_> {
             Add::Nothing => {}
             Add::Counters(amounts) => {
                 let at = self.at(found, place, planned);
-                planned.plan.add(&mut self.keys.change(at, place.hash), *time, amounts.iter());
+                // What a sketch has seen of it goes with it: a count does not start again.
+                let before = if origin == Origin::Event { sightings } else { 0 };
+                planned.plan.add(&mut self.keys.change(at, place.hash), *time, amounts.times(before + 1));
             }
             Add::Value(value) => {
                 let at = self.at(found, place, planned);
                 let mut cell = self.keys.change(at, place.hash);
-                // What the sketch has seen of it goes with it: a count does not start again.
                 (0..sightings).for_each(|_| planned.plan.add_value(&mut cell, *time, None));
                 planned.plan.add_value(&mut cell, *time, *value);
             }
@@ -571,7 +580,7 @@ impl Cells<'_, '_> {
         }
     }
 
-    /// Whether a pair was not seen in the time's period, and the period is not forgotten. Where the pair's marks could
+    /// Returns whether a pair was not seen in the time's period, and the period is not forgotten. Where the pair's marks could
     /// not be read, neither answer can be trusted, and the quality says so.
     fn is_fresh(
         &mut self,
@@ -603,17 +612,22 @@ impl Cells<'_, '_> {
         }
     }
 
-    /// Tells how often a key without a cell was seen lately, if it was.
-    fn tell_estimate(&mut self, sightings: u32, planned: &Planned, brief: &mut Brief) {
-        if sightings > 0 {
-            brief.quality = Quality::Estimated;
-            if planned.is_track {
-                planned.plan.estimate(u64::from(sightings), self.values.of(brief));
-            }
+    /// Tells how often a key without a cell was seen lately, if it was: as the count of a track, and as what counters would
+    /// have if each time had added the same as this one.
+    fn tell_estimate(&mut self, sightings: u32, planned: &Planned, add: &Add, brief: &mut Brief) {
+        if sightings == 0 {
+            return;
         }
+        brief.quality = Quality::Estimated;
+        if let Add::Counters(_) = add
+            && brief.width == 0
+        {
+            self.values.fill(planned, &[], Time(0), brief);
+        }
+        planned.plan.estimate(u64::from(sightings), add, self.values.of(brief));
     }
 
-    /// Whether a key that has no cell gets one, if one is made for it; a sighting that finds no place is counted.
+    /// Returns whether a key that has no cell gets one, if one is made for it; a sighting that finds no place is counted.
     fn placement(&self, hash: Hash, planned: &Planned, time: Time, makes: bool) -> Placement {
         let (part, bits) = (hash.part(self.shard), hash.bits());
         if !makes {
@@ -633,7 +647,7 @@ impl Cells<'_, '_> {
         }
     }
 
-    /// The same for a pair, which was found to be new.
+    /// Returns whether a pair gets a cell, which was found to be new.
     fn placement_of_pair(&mut self, hash: Hash, planned: &Planned, time: Time) -> Placement {
         match self.keys.again(hash, None) {
             Some(_) => Placement::Free,
@@ -644,9 +658,9 @@ impl Cells<'_, '_> {
 
 /// Where a new key goes.
 enum Placement {
-    /// It gets a cell.
+    /// A cell is made for it.
     Free,
-    /// It gets a cell, and was seen about so often while it had none.
+    /// A cell is made for it, and it was seen about so often while it had none.
     Admitted(u32),
     /// There is no place for it, and it was seen about so often.
     Nowhere(u32),

@@ -49,7 +49,7 @@ const SWEEP_KEYS: u64 = 4 << 20;
 const MERGE_BYTES: u64 = 64 << 20;
 /// The part of the budget that the sketch for keys without a place may take.
 const OVERFLOW_SHARE: usize = 32;
-/// How long after a flush that found no room the next one is tried.
+/// The time after a flush that found no room until the next one is tried.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// When an answer's additions are safe from a crash.
@@ -102,7 +102,7 @@ impl fmt::Display for Durability {
     }
 }
 
-/// How an [`Embedded`] home is kept.
+/// Options of an [`Embedded`] home.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Budget for cells in memory, the directory of all keys, and what reading and writing them takes; a run of some thousand
@@ -128,7 +128,7 @@ struct Inner {
     dirty_bytes_max: u64,
     durability: Durability,
     world: RwLock<Arc<World>>,
-    /// What expires at or before this is gone.
+    /// The time at or before which what expires is gone.
     horizon: AtomicI64,
     /// One past the epoch up to which all is as safe as the durability asks for.
     finished: AtomicU64,
@@ -169,7 +169,7 @@ struct Counts {
     damaged: AtomicU64,
 }
 
-/// What [`Embedded::verify`] found.
+/// Findings of [`Embedded::verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Of the files.
@@ -180,13 +180,31 @@ pub struct Verified {
     pub keys_lost: u64,
     /// Keys whose image is no cell of its definition.
     pub unsound: u64,
+    /// What lies ahead of the time.
+    pub ahead: Ahead,
 }
 
 impl Verified {
-    /// Whether all is as it should be.
+    /// Returns whether all is as it should be.
     pub fn is_sound(&self) -> bool {
-        self.files.losses.is_empty() && self.keys_lost == 0 && self.unsound == 0
+        self.files.losses.is_empty()
+            && self.keys_lost == 0
+            && self.unsound == 0
+            && self.ahead == Ahead::default()
     }
+}
+
+/// What lies ahead of the time, as a clock leaves it that was ahead for a while: limits that refuse until then, counts that the
+/// present cannot be added to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ahead {
+    /// Keys that had their latest event after the time.
+    pub keys: u64,
+    /// The farthest of those events.
+    pub most: Span,
+    /// How far the moment is ahead up to which statistics have been forgotten: until it has passed nothing that expires before
+    /// it is kept.
+    pub forgotten: Span,
 }
 
 impl fmt::Debug for Embedded {
@@ -308,22 +326,58 @@ impl Embedded {
     }
 
     /// Reads all files and checks every checksum, that every key has its image, and that its words are a sound cell.
-    /// Exact while nothing is added. `progress` hears of the bytes read and of all bytes.
+    /// Exact while nothing is added. `latest` is the latest time that an event may have had by now, where that is known.
+    /// `progress` hears of the bytes read and of all bytes.
     ///
     /// # Errors
     /// The device's. What is damaged is in the answer.
-    pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified, LedgerError> {
+    pub fn verify(
+        &self,
+        latest: Option<Time>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Verified, LedgerError> {
         let (files, keys_lost) = self.inner.store.verify(progress)?;
-        let (mut keys, mut unsound) = (0, 0);
+        let (mut keys, mut unsound, mut ahead) = (0, 0, Ahead::default());
         let world = self.inner.world();
+        let floor = Time(self.inner.store.floor());
+        ahead.forgotten =
+            latest.map_or(Span::ZERO, |latest| Span(floor.0.saturating_sub(latest.0)).max(Span::ZERO));
         self.inner.store.each(&*world, &mut |key, tag, words| {
             if key.space != u16::MAX {
                 keys += 1;
-                let sound = world.defined(tag).is_some_and(|defined| defined.plan.check(words));
-                unsound += u64::from(!sound);
+                let sound = world.defined(tag).filter(|defined| defined.plan.check(words));
+                unsound += u64::from(sound.is_none());
+                let far = latest.zip(sound).and_then(|(latest, defined)| defined.plan.ahead(words, latest));
+                ahead.keys += u64::from(far.is_some());
+                ahead.most = ahead.most.max(far.unwrap_or(Span::ZERO));
             }
         })?;
-        Ok(Verified { files, keys, keys_lost, unsound })
+        Ok(Verified { files, keys, keys_lost, unsound, ahead })
+    }
+
+    /// Writes damaged segments anew as far as they can be read, by name, and lets go of all keys whose latest event lies behind
+    /// `latest`: limits are open again, counts begin anew. Nobody else may use it meanwhile. Returns the number of keys that
+    /// it has let go of.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn repair(&self, segments: Vec<String>, latest: Option<Time>) -> Result<u64, LedgerError> {
+        let world = self.inner.world();
+        let mut keys = Vec::new();
+        if let Some(latest) = latest {
+            self.inner.store.each(&*world, &mut |key, tag, words| {
+                let defined = world.defined(tag).filter(|defined| defined.plan.check(words));
+                if key.space != u16::MAX
+                    && defined.is_some_and(|defined| defined.plan.ahead(words, latest).is_some())
+                {
+                    keys.push(key);
+                }
+            })?;
+        }
+        let freed = keys.len() as u64;
+        let repair = store::Repair { segments, keys, floor_max: latest.map(|latest| latest.0) };
+        self.inner.store.repair(&repair, || self.inner.world())?;
+        Ok(freed)
     }
 }
 

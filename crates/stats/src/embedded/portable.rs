@@ -1,18 +1,20 @@
 //! Cells out of a home and into one, spelled out: see [`crate::portable`].
 
+use std::collections::HashSet;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+use event::Shingle;
 use hashbrown::HashMap;
 use store::{Cold, Found, Hash, Keys, Place, Position, Record, RecordKey};
 
 use super::world::{MERGED, PAIR, World};
-use super::{Embedded, Inner, key_of};
+use super::{Embedded, Inner, key_of, sketches};
 use crate::definition::{Defined, Definition, translated};
 use crate::ledger::LedgerError;
 use crate::portable::{Decoded, Decoder, Portable, spelled};
 
-/// What [`Embedded::export`] went through.
+/// Counts of what [`Embedded::export`] went through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     /// Cells that were given out.
@@ -23,7 +25,7 @@ pub struct Exported {
     pub lost: u64,
 }
 
-/// What an [`Importer`] did.
+/// Counts of what an [`Importer`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     /// Cells that were made.
@@ -34,10 +36,10 @@ pub struct Imported {
     pub expired: u64,
 }
 
-/// How far the merge of an export has come.
+/// The state of the merge of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeState {
-    /// It was begun and not ended: a part of it may have been added.
+    /// Begun and not ended: a part of it may have been added.
     Begun,
     /// All of it was added.
     Ended,
@@ -97,7 +99,7 @@ impl Embedded {
         Ok(exported)
     }
 
-    /// Whether no statistic is kept of any key. Reads all files.
+    /// Returns whether no statistic is kept of any key. Reads all files.
     ///
     /// # Errors
     /// The device's.
@@ -107,7 +109,13 @@ impl Embedded {
         Ok(empty)
     }
 
-    /// Takes in definitions, so that cells can be added.
+    /// Returns whether keys of these shingles may have been sighted that were not admitted yet.
+    pub fn may_have_sighted(&self, shingles: &HashSet<Shingle>) -> bool {
+        sketches::may_have(&self.inner.world(), shingles)
+    }
+
+    /// Takes in definitions, so that cells can be added. What was sighted where they come from is not with them: a key that
+    /// is new here is called estimated until admission sketches have counted for half of their life.
     ///
     /// # Errors
     /// [`LedgerError::Catalog`] if one gives a kind number another meaning than here; the store's.
@@ -124,11 +132,12 @@ impl Embedded {
         }
         self.inner.store.put(&new, i64::MAX)?;
         *world = World::new(world.catalog.clone(), registry, &self.inner.store, Some(&world))?.into();
+        sketches::forget(&world);
         drop(world);
         Ok(Importer { home: self, decoder, numbers, done: Imported::default() })
     }
 
-    /// How far the export of this number was merged here, if ever it was.
+    /// Returns how far the export of this number was merged here, if ever it was.
     ///
     /// # Errors
     /// The store's.
@@ -164,7 +173,7 @@ fn fits(defined: &Defined, record: &RecordKey, words: &[u64]) -> bool {
 }
 
 impl Importer<'_> {
-    /// Whether a pair's mark is there already, for a time that the cell has one for, too. The owner's count would
+    /// Returns whether a pair's mark is there already, for a time that the cell has one for, too. The owner's count would
     /// count its value twice if both were added. False for other cells.
     ///
     /// # Errors

@@ -7,12 +7,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use event::{Span, Time};
+use event::{Shingle, Span, Time};
 use hashbrown::HashSet;
-use store::{RecordKey, Store, StoreError};
+use store::{Hash, RecordKey, Store, StoreError};
 
 use super::world::{SKETCHES, World};
-use crate::definition::fnv;
 use crate::ledger::LedgerError;
 use crate::sketch::{Sketch, SketchOptions};
 
@@ -23,13 +22,30 @@ const GROUP_WORDS: usize = 512 << 10;
 /// In so many turns every shard that changes is written.
 pub(super) const TURNS: usize = 60;
 
-/// Each statistic's sketch once, with its name.
-fn each(world: &World) -> impl Iterator<Item = (&str, &Arc<Sketch>)> {
+/// Each sketch once, with its number.
+fn each(world: &World) -> impl Iterator<Item = (u32, &Arc<Sketch>)> {
     let mut seen = HashSet::new();
     world.plans.iter().filter_map(move |planned| {
-        let sketch = planned.sketch.as_ref()?;
-        let name = planned.statistic.name.as_str();
-        seen.insert(name).then_some((name, sketch))
+        let (sketch, admit) = (planned.sketch.as_ref()?, planned.statistic.admit?);
+        seen.insert(admit.sketch).then_some((admit.sketch, sketch))
+    })
+}
+
+/// Notes that other keys were seen elsewhere, whose sightings the sketches do not have.
+pub(super) fn forget(world: &World) {
+    each(world).for_each(|(_, sketch)| sketch.forget());
+}
+
+/// Returns whether a sketch may have sightings of keys of these shingles.
+pub(super) fn may_have(world: &World, shingles: &std::collections::HashSet<Shingle>) -> bool {
+    world.plans.iter().any(|planned| {
+        planned.sketch.as_ref().is_some_and(|sketch| {
+            shingles.iter().any(|shingle| {
+                let (shard, hash) = Hash::of(planned.space.0, planned.kind.0, shingle.0);
+                // As of a time that is never ahead of the sketch's: whatever there is.
+                sketch.estimate(hash.part(shard), hash.bits(), Time(i64::MIN)) > 0
+            })
+        })
     })
 }
 
@@ -40,7 +56,7 @@ pub(super) fn memory_bytes(world: &World) -> u64 {
 /// Writes the images of shards that have changed, of one in [`TURNS`] or of all.
 pub(super) fn keep(world: &World, store: &Store, turn: Option<usize>) -> Result<(), LedgerError> {
     let (first, step) = turn.map_or((0, 1), |turn| (turn % TURNS, TURNS));
-    for (name, sketch) in each(world) {
+    for (of, sketch) in each(world) {
         let mut shards = (first..sketch.shards()).step_by(step).peekable();
         while shards.peek().is_some() {
             let (mut images, mut written, mut words) = (Vec::new(), Vec::new(), 0);
@@ -51,7 +67,7 @@ pub(super) fn keep(world: &World, store: &Store, turn: Option<usize>) -> Result<
                 words += image.len();
                 written.push(shard);
                 let parts = image.chunks(PART_WORDS).zip(0..);
-                images.extend(parts.map(|(part, number)| (key(name, shard, number), 0, part.to_vec())));
+                images.extend(parts.map(|(part, number)| (key(of, shard, number), 0, part.to_vec())));
             }
             if let Err(error) = store.put(&images, i64::MAX) {
                 written.into_iter().for_each(|shard| sketch.set_changed(shard));
@@ -69,12 +85,12 @@ pub(super) fn restore(world: &World, store: &Store, is_new: bool) -> Result<(), 
         return Ok(());
     }
     let was_closed = matches!(get(store, run())?, Some(words) if words.first() == Some(&CLOSED));
-    for (name, sketch) in each(world) {
+    for (of, sketch) in each(world) {
         sketch.forget();
         for shard in 0..sketch.shards() {
             let mut image = Vec::new();
             for part in 0.. {
-                let Some(mut words) = get(store, key(name, shard, part))? else { break };
+                let Some(mut words) = get(store, key(of, shard, part))? else { break };
                 image.append(&mut words);
                 if image.len() < (part as usize + 1) * PART_WORDS {
                     break;
@@ -112,10 +128,10 @@ fn get(store: &Store, key: RecordKey) -> Result<Option<Vec<u64>>, LedgerError> {
     }
 }
 
-fn key(statistic: &str, shard: usize, part: u16) -> RecordKey {
+fn key(sketch: u32, shard: usize, part: u16) -> RecordKey {
     let (space, kind) = SKETCHES;
     let place = (shard as u64) << 16 | u64::from(part);
-    RecordKey { space, kind, shingle: u64::from(fnv(statistic.as_bytes())) << 32 | place }
+    RecordKey { space, kind, shingle: u64::from(sketch) << 32 | place }
 }
 
 /// Of the image that says whether the last run was closed.
@@ -124,7 +140,7 @@ fn run() -> RecordKey {
     RecordKey { space, kind, shingle: u64::MAX }
 }
 
-/// What stands before cells once the directory of keys is as large as it may be: a sketch for keys of all kinds. It is made
+/// The sketch that stands before cells once the directory of keys is as large as it may be: a sketch for keys of all kinds. It is made
 /// when it is first needed.
 #[derive(Default)]
 pub(super) struct Overflow {
@@ -135,7 +151,7 @@ pub(super) struct Overflow {
 }
 
 impl Overflow {
-    /// How long a sighting counts at most.
+    /// The longest time for which a sighting counts.
     const ROTATE: Span = Span::hours(6);
     /// The sighting with which a key gets one of the places that others have left.
     pub(super) const AFTER: u32 = 3;
@@ -144,7 +160,7 @@ impl Overflow {
         Overflow { bytes, ..Overflow::default() }
     }
 
-    /// How often a key was seen lately before this, about; counts it.
+    /// Counts a key, and returns how often it was seen lately before this, about.
     pub(super) fn see(&self, part: usize, hash: u64, time: Time) -> u32 {
         let options = SketchOptions { shards: Store::PARTS, bytes: self.bytes, rotate: Overflow::ROTATE };
         let sketch = self.sketch.get_or_init(|| {
@@ -155,7 +171,7 @@ impl Overflow {
         sketch.see(part, hash, time)
     }
 
-    /// How often a key was seen lately, if there ever was no place for one.
+    /// Returns how often a key was seen lately, if there ever was no place for one.
     pub(super) fn estimate(&self, part: usize, hash: u64, time: Time) -> Option<u32> {
         self.sketch.get().map(|sketch| sketch.estimate(part, hash, time))
     }

@@ -1,4 +1,4 @@
-//! How keys are to be understood: the catalog, compiled against the definitions that stored cells name.
+//! The meaning of keys: the catalog, compiled against the definitions that stored cells name.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) const SKETCHES: (u16, u16) = (u16::MAX, u16::MAX - 1);
 /// Space and kind of the image that has the fingerprint of the secret.
 pub(super) const OWNER: (u16, u16) = (u16::MAX, u16::MAX - 3);
 
-/// What is understood of one kind's keys.
+/// The meaning of one kind's keys.
 pub(super) struct Planned {
     pub(super) space: Space,
     pub(super) kind: Kind,
@@ -37,13 +37,13 @@ pub(super) struct Planned {
     pub(super) columns: u8,
     pub(super) reading: usize,
     kept_for: Span,
-    /// Of the statistic, for all its kinds.
+    /// Shared by all kinds that name it.
     pub(super) sketch: Option<Arc<Sketch>>,
     pub(super) admit_after: u32,
-    /// Whether its keys are those of tracks, whose readings have values even for a new key.
+    /// True if its keys are those of tracks, whose readings have values even for a new key.
     pub(super) is_track: bool,
     pub(super) is_approx: bool,
-    /// Whether the directory has places reserved for its keys: those of limits and of labels.
+    /// True if the directory has places reserved for its keys: those of limits and of labels.
     pub(super) is_reserved: bool,
 }
 
@@ -75,10 +75,10 @@ impl World {
             let plan = Plan::new(&statistic.measure)
                 .map_err(|error| CatalogError::Layout { name: statistic.name.clone(), error })?;
             let sketch = statistic.admit.as_ref().map(|admit| {
-                let known =
-                    plans.iter().chain(before.iter().flat_map(|world| &world.plans)).find(|planned| {
-                        planned.statistic.name == statistic.name && planned.statistic.admit == statistic.admit
-                    });
+                let known = plans
+                    .iter()
+                    .chain(before.iter().flat_map(|world| &world.plans))
+                    .find(|planned| planned.statistic.admit == statistic.admit);
                 known
                     .and_then(|known| known.sketch.clone())
                     .unwrap_or_else(|| Arc::new(Sketch::new(admit.options())))
@@ -112,7 +112,7 @@ impl World {
         Ok(World { catalog, registry, plans, table })
     }
 
-    /// What is stored of a definition.
+    /// Returns what is stored of a definition.
     pub(super) fn definition_image(number: u16, definition: &Definition) -> (RecordKey, u16, Vec<u64>) {
         let (space, kind) = DEFINITIONS;
         (RecordKey { space, kind, shingle: u64::from(number) }, 0, definition.encode())
@@ -175,7 +175,7 @@ impl World {
 }
 
 impl Planned {
-    /// Whether a cell that saw its last event then is gone.
+    /// Returns whether a cell that saw its last event then is gone.
     #[inline]
     pub(super) fn is_gone(&self, last: Time, horizon: i64) -> bool {
         // Exactly when it goes takes a division.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use event::{Kind, Span};
 use stats::{
-    Add, Admit, Catalog, Column, Embedded, Ledger, Measure, Observation, Quality, Sketch, Statistic, Track,
-    Value, Weight,
+    Add, Admit, Amounts, Catalog, Column, Embedded, Layout, Ledger, Measure, Observation, Origin, Quality,
+    Request, Sketch, Statistic, Track, Value, Weight,
 };
 use store::MemoryDevice;
 
@@ -14,6 +14,8 @@ use crate::support::*;
 const VISITOR: Kind = Kind(1);
 const USERS: Kind = Kind(2);
 const RARE: Kind = Kind(3);
+const COUNTED: Kind = Kind(4);
+const VALUES: Kind = Kind(5);
 
 fn measures() -> Catalog {
     let decayed = Column::Decayed { half_life: Span::minutes(1), weight: Weight::Value };
@@ -22,12 +24,30 @@ fn measures() -> Catalog {
     let track = |columns| Measure::Track(Track::new(columns, Span::days(30)).unwrap());
     let users =
         Measure::Approx { tier: "1h x 2".parse().unwrap(), windows: vec![Span::hours(1)], precision: 12 };
-    let admit = Admit { after: 4, rotate: Span::days(3), bytes: Sketch::bytes_for(100_000, 0.01) };
+    let admit = Admit {
+        sketch: Admit::sketch_of("rare"),
+        after: 4,
+        rotate: Span::days(3),
+        bytes: Sketch::bytes_for(100_000, 0.01),
+    };
     let rare = Statistic { admit: Some(admit), ..statistic("rare", "screen", track(vec![Column::Count])) };
+    let twice = Admit { sketch: Admit::sketch_of("twice"), after: 3, ..admit };
+    let counts = Layout::new(
+        vec!["seen".to_owned(), "said".to_owned()],
+        &["1h x 48".parse().unwrap()],
+        vec![Span::hours(1), Span::days(1)],
+        None,
+    );
+    let counted =
+        Statistic { admit: Some(twice), ..statistic("twice", "path", Measure::Windows(counts.unwrap())) };
+    let values = Measure::Distinct { tier: "1d".parse().unwrap(), windows: vec![Span::days(1)] };
+    let values = Statistic { admit: Some(twice), ..statistic("values", "values", values) };
     let mut builder = Catalog::builder();
     builder.add(SPACE, VISITOR, statistic("visitor", "user", track(columns))).unwrap();
     builder.add(SPACE, USERS, statistic("users", "ip", users)).unwrap();
     builder.add(SPACE, RARE, rare).unwrap();
+    builder.add(SPACE, COUNTED, counted).unwrap();
+    builder.add(SPACE, VALUES, values).unwrap();
     builder.build()
 }
 
@@ -185,6 +205,51 @@ fn a_sketch_survives_a_crash_and_says_what_it_may_have_forgotten() {
     let ledger = open(&device, 16 << 20);
     let other = (other + 1..).find(|number| key(RARE, *number).shingle.0 >> 55 == mine).unwrap();
     assert_eq!(see(&ledger, other, 40 + half), (Quality::Exact, 0), "a restart forgets nothing");
+}
+
+#[test]
+fn counters_go_on_from_what_the_sketch_has_seen() {
+    let ledger = Embedded::in_memory(measures(), 16 << 20).unwrap();
+    let add = |number, origin, amounts: &[(u8, u64)]| {
+        let add = Add::Counters(amounts.iter().copied().collect::<Amounts>());
+        let observations = vec![Observation { key: key(COUNTED, number), time: at(100), add }];
+        let request = Request { once: None, origin, observations };
+        let reading = observe_one(&ledger, request).readings.remove(0);
+        (reading.quality, reading.sum(0, 0), reading.sum(1, 0), reading.sum(0, 1))
+    };
+    let event = |number| add(number, Origin::Event, &[(0, 1)]);
+    assert_eq!(event(1), (Quality::Exact, 0, 0, 0));
+    assert_eq!(add(1, Origin::Verdict, &[(1, 1)]).0, Quality::Estimated);
+    assert_eq!(event(1), (Quality::Estimated, 1, 1, 0), "a verdict is no sighting");
+    assert_eq!(ledger.census().keys, 0);
+    assert_eq!(event(1), (Quality::Estimated, 2, 2, 0));
+    assert_eq!(event(1), (Quality::Exact, 3, 3, 0), "the third has made the cell");
+    assert_eq!(add(1, Origin::Verdict, &[(1, 1)]), (Quality::Exact, 4, 4, 0));
+    assert_eq!(event(1), (Quality::Exact, 4, 4, 1));
+    // What somebody says is never lost.
+    assert_eq!(event(2), (Quality::Exact, 0, 0, 0));
+    assert_eq!(add(2, Origin::Report, &[(1, 5)]).0, Quality::Estimated);
+    assert_eq!(event(2), (Quality::Exact, 0, 0, 5));
+    assert_eq!(ledger.census().keys, 2);
+}
+
+#[test]
+fn values_are_counted_of_owners_that_are_admitted() {
+    let ledger = Embedded::in_memory(measures(), 16 << 20).unwrap();
+    let see = |owner: u64, number: u64| {
+        let key = key(VALUES, owner);
+        let pair = secret().pair(key.shingle, secret().shingle(&number.to_le_bytes()));
+        let observed = Observation { key, time: at(100), add: Add::Distinct { pair } };
+        let reading = observe_one(&ledger, request(vec![observed])).readings.remove(0);
+        (reading.quality, reading.sum(0, 0), reading.fresh)
+    };
+    for owner in 0..500 {
+        assert_eq!(see(owner, owner), (Quality::Exact, 0, true));
+    }
+    assert_eq!(ledger.census().keys, 0, "of owners that come once nothing is kept");
+    assert_eq!(see(3, 1), (Quality::Estimated, 0, false), "whether it is new nobody knows");
+    assert_eq!(see(3, 2).0, Quality::Estimated);
+    assert_eq!((see(3, 4), see(3, 5)), ((Quality::Exact, 1, true), (Quality::Exact, 2, true)));
 }
 
 #[test]

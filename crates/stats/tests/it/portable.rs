@@ -167,8 +167,8 @@ fn a_ledger_that_was_moved_answers_alike() {
 fn without_distinct(requests: Vec<Request>) -> Vec<Request> {
     let fits = |observation: &Observation| observation.key.kind != DISTINCT;
     let strip = |request: Request| Request {
-        once: None,
         observations: request.observations.into_iter().filter(fits).collect(),
+        ..Request::default()
     };
     requests.into_iter().map(strip).collect()
 }
@@ -180,8 +180,10 @@ fn what_two_have_counted_adds_up_to_what_one_would_have() {
     for (number, event) in without_distinct(events(5, 2000, 30, 1)).into_iter().enumerate() {
         // Decayed sums are rounded, in an order of their own.
         let exact = |observation: &Observation| observation.key.kind != FULL_TRACK;
-        let event =
-            Request { once: None, observations: event.observations.into_iter().filter(exact).collect() };
+        let event = Request {
+            observations: event.observations.into_iter().filter(exact).collect(),
+            ..Request::default()
+        };
         observe(&both, std::slice::from_ref(&event));
         observe(if number % 2 == 0 { &left } else { &right }, &[event]);
     }

@@ -119,6 +119,8 @@ pub struct Recovery {
     pub floor: i64,
     /// Bytes of a torn tail that were cut off.
     pub truncated_bytes: u64,
+    /// Files beside the segments with what was cut off, by name, and their lengths.
+    pub torn: Vec<(String, u64)>,
     /// What was skipped; everything else is served.
     pub losses: Losses,
     /// Hints that were used instead of what they cover.
@@ -167,6 +169,11 @@ pub struct SegmentUsage {
 }
 
 impl SegmentUsage {
+    /// The file's name.
+    pub fn name(&self) -> String {
+        segment_name(self.id)
+    }
+
     /// The part of it that counts and has not expired, at most.
     pub fn kept_bytes(&self) -> u64 {
         self.live_bytes.min(self.record_bytes.saturating_sub(self.expired_bytes))
@@ -438,6 +445,17 @@ impl Log {
     /// changes nothing. It becomes durable with the next group, and before a segment is removed.
     pub fn raise_floor(&self, floor: i64) {
         self.floor.fetch_max(floor, Ordering::AcqRel);
+    }
+
+    /// Brings the floor down to this if it lies above; false if it does not. It becomes durable as the segments go whose frames
+    /// say otherwise.
+    pub(crate) fn lower_floor(&self, floor: i64) -> bool {
+        self.floor.fetch_min(floor, Ordering::AcqRel) > floor
+    }
+
+    /// Stops missing segments that are gone.
+    pub(crate) fn forget_missing(&self) -> Result<(), StoreError> {
+        lock(&self.state).forget_missing(&*self.device)
     }
 
     /// The latest time up to which records were let go.

@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -27,6 +28,9 @@ use super::reader::{Reader, Sink, Tally, walk};
 use super::writer::{Resume, State, create_segment};
 use super::{Log, Options, Recovery, SLOTS, Segment, Visit};
 use crate::device::{Blob, Device, is_lack, read_full};
+
+/// What the name of a file ends in that has the cut off end of a segment.
+const TORN: &str = ".torn";
 
 const HEADER: u64 = SEGMENT_HEADER_BYTES as u64;
 
@@ -192,7 +196,8 @@ pub(crate) fn open(
         table.push(Some(segment));
     }
 
-    cut_tail(&*device, &table, &kept_bytes, &hints)?;
+    recovery.torn = cut_tail(&*device, &table, &kept_bytes, &hints)?;
+    forget_torn(&*device);
     let orphans: Vec<u32> =
         hints.into_iter().filter(|id| !table.iter().flatten().any(|segment| segment.id == *id)).collect();
     for id in orphans {
@@ -233,6 +238,7 @@ pub(crate) fn open(
     if !recovery.losses.is_empty() || recovery.truncated_bytes > 0 {
         tracing::warn!(
             truncated_bytes = recovery.truncated_bytes,
+            kept_in = %recovery.torn.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" "),
             damaged_bytes = recovery.losses.bytes,
             lost_records = recovery.losses.records,
             "segments were recovered"
@@ -385,15 +391,27 @@ fn end_in(segment: &Found, newest: bool, end: &mut End, buffer: &mut Vec<u8>) ->
 }
 
 /// Cuts off what lies behind the bytes to be kept of each segment, newest first: whatever interrupts this, what is left
-/// is still an unfinished group at the end.
+/// is still an unfinished group at the end. What is cut off is kept in files beside, whose names and lengths are returned.
 fn cut_tail(
     device: &dyn Device,
     table: &[Option<Arc<Segment>>],
     kept_bytes: &[u64],
     hints: &HashSet<u32>,
-) -> Result<(), StoreError> {
+) -> Result<Vec<(String, u64)>, StoreError> {
+    let mut torn = Vec::new();
     for (segment, &kept) in table.iter().flatten().zip(kept_bytes).collect::<Vec<_>>().into_iter().rev() {
-        if kept < segment.size.load(Ordering::Relaxed) {
+        let size = segment.size.load(Ordering::Relaxed);
+        if kept < size {
+            let name = torn_name(segment.id, kept);
+            match put_aside(device, segment, kept..size, &name) {
+                Ok(()) => torn.push((name, size - kept)),
+                // It was not promised: that there is no room for it must not keep the rest from being served.
+                Err(error) if is_lack(&error) => {
+                    _ = device.remove(&name);
+                    tracing::error!(%error, bytes = size - kept, "a torn tail could not be put aside, and is cut off");
+                }
+                Err(error) => return Err(StoreError::io(name)(error)),
+            }
             if hints.contains(&segment.id) {
                 device.remove(&hint_name(segment.id)).map_err(StoreError::io(hint_name(segment.id)))?;
             }
@@ -406,7 +424,48 @@ fn cut_tail(
             segment.blob.sync().map_err(StoreError::io(segment.name()))?;
         }
     }
-    Ok(())
+    Ok(torn)
+}
+
+/// Copies a stretch of a segment into a file of its own.
+fn put_aside(device: &dyn Device, segment: &Segment, stretch: Range<u64>, name: &str) -> io::Result<()> {
+    const PIECE_BYTES: u64 = 1 << 20;
+    match device.remove(name) {
+        // Of an attempt that was interrupted.
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let kept = device.create(name)?;
+    let mut piece = Vec::new();
+    let mut at = stretch.start;
+    while at < stretch.end {
+        piece.resize(PIECE_BYTES.min(stretch.end - at) as usize, 0);
+        let read = read_full(&*segment.blob, at, &mut piece)?;
+        if read == 0 {
+            break;
+        }
+        kept.append(&piece[..read])?;
+        at += read as u64;
+    }
+    kept.sync()
+}
+
+/// The name of the file that has what was behind a byte of a segment.
+fn torn_name(id: u32, from: u64) -> String {
+    format!("{id:08x}.{from:08x}{TORN}")
+}
+
+/// Of what crashes tore keeps the newest.
+fn forget_torn(device: &dyn Device) {
+    /// So many crashes back.
+    const KEPT: usize = 16;
+    let mut torn: Vec<String> = device.list().unwrap_or_default();
+    torn.retain(|name| name.ends_with(TORN));
+    // Their names begin with the segment's, which rise.
+    torn.sort_unstable();
+    let old = torn.len().saturating_sub(KEPT);
+    torn[..old].iter().for_each(|name| _ = device.remove(name));
 }
 
 /// Hands records on, and sums them up for their segment.

@@ -1,5 +1,6 @@
 //! The one writer: groups of records, cut into frames, one segment after the other.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -128,6 +129,17 @@ impl State {
     /// The names of segments that were found to be missing.
     pub(crate) fn lost(&self) -> Vec<String> {
         self.manifest.lost.iter().map(|id| segment_name(*id)).collect()
+    }
+
+    /// Stops missing them.
+    pub(crate) fn forget_missing(&mut self, device: &dyn Device) -> Result<(), StoreError> {
+        if self.manifest.lost.is_empty() {
+            return Ok(());
+        }
+        let manifest = Manifest { present: self.manifest.present.clone(), lost: BTreeSet::new() };
+        manifest.write(device).map_err(StoreError::of_device(manifest::NAME))?;
+        self.manifest = manifest;
+        Ok(())
     }
 
     fn check(&self) -> Result<(), StoreError> {

@@ -172,11 +172,16 @@ fn a_torn_tail_is_cut_at_every_byte() {
         let whole = device.read(&name(0)).unwrap().len();
         let group_bytes = (whole - synced) / groups as usize;
         for kept in 0..=whole - synced {
-            let (log, recovery, visits) = open(&device.torn(kept), 1 << 20);
+            let device = device.torn(kept);
+            let (log, recovery, visits) = open(&device, 1 << 20);
             let kept_groups = if kept == whole - synced { groups as usize } else { kept / group_bytes };
             assert_eq!(numbers(&log, &visits).len(), 2 + 3 * kept_groups, "{kept} bytes kept");
             assert!(recovery.losses.is_empty());
             assert_eq!(recovery.truncated_bytes as usize + kept_groups * group_bytes, kept);
+            // What was cut off is beside, byte by byte.
+            let aside: Vec<u8> =
+                recovery.torn.iter().flat_map(|(name, _)| device.read(name).unwrap()).collect();
+            assert_eq!(aside.len() as u64, recovery.truncated_bytes, "{:?}", recovery.torn);
             append(&log, &[99], false).unwrap();
             drop(log);
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use store::log::RecordKey;
-use store::{Device, MemoryDevice, Options, Store};
+use store::{Device, MemoryDevice, Options, Repair, Store};
 
 use crate::toy::{Toy, key, open, transact};
 
@@ -131,12 +131,79 @@ fn damage_to_any_file_costs_what_lies_there_and_is_named() {
                 let (store, again) = open(&device, OPTIONS);
                 assert_eq!(again.losses.missing, recovery.losses.missing, "{context}");
                 assert!(has_key(&store, KEYS + 1), "{context}");
-                assert!(
-                    files.keys().filter(|key| !matches!(store.get(**key), Ok(Some(_)))).count() <= lost.len()
-                );
+                let kept = |store: &Store| {
+                    files.keys().filter(|key| matches!(store.get(**key), Ok(Some(_)))).count()
+                };
+                let before = kept(&store);
+                assert!(files.len() - before <= lost.len(), "{context}");
+                // After a repair nothing is damaged or missing any more, and nothing more is lost.
+                let found = store.verify(&mut |_, _| {}).unwrap().0;
+                let damaged = |losses: &store::Losses| {
+                    losses.ranges.iter().map(|range| range.segment.clone()).collect::<Vec<_>>()
+                };
+                let segments = [damaged(&found.losses), damaged(&again.losses)].concat();
+                store.repair(&Repair { segments, ..Repair::default() }, || Toy).unwrap();
+                store.close(|| Toy).unwrap();
+                drop(store);
+                let (store, recovery) = open(&device, OPTIONS);
+                assert!(recovery.losses.is_empty(), "{context}: {:?}", recovery.losses);
+                let (found, keys_lost) = store.verify(&mut |_, _| {}).unwrap();
+                assert!(found.losses.is_empty() && keys_lost == 0, "{context}: {found:?}");
+                assert_eq!(kept(&store), before, "{context}");
             }
         }
     }
+}
+
+#[test]
+fn keys_that_are_let_go_of_do_not_come_back() {
+    let device = MemoryDevice::new();
+    let (store, _) = open(&device, OPTIONS);
+    // Older images of each key lie in other segments than the newest.
+    for round in 0..5 {
+        for number in 0..100 {
+            let words = vec![i64::MAX.cast_unsigned(), round];
+            transact(&store, &[key(number)], 0, |_, cell| cell.clone_from(&words)).unwrap();
+        }
+        store.flush(true, || Toy).unwrap();
+    }
+    let keys: Vec<RecordKey> = (0..40).map(key).collect();
+    store.repair(&Repair { keys, ..Repair::default() }, || Toy).unwrap();
+    for _ in 0..2 {
+        for number in 0..100 {
+            let expected = (number >= 40).then_some(vec![i64::MAX.cast_unsigned(), 4]);
+            let found = store.get(key(number)).unwrap().map(|(_, words)| words);
+            assert_eq!(found, expected, "{number}");
+        }
+    }
+    store.close(|| Toy).unwrap();
+    drop(store);
+    let (store, recovery) = open(&device, OPTIONS);
+    assert!(recovery.losses.is_empty());
+    let is_there = |number: &u64| has_key(&store, *number);
+    assert_eq!((0..100).filter(is_there).collect::<Vec<u64>>(), (40..100).collect::<Vec<u64>>());
+}
+
+#[test]
+fn a_floor_from_the_future_is_brought_down() {
+    const HOUR: i64 = 3_600_000_000;
+    let device = MemoryDevice::new();
+    let (store, _) = open(&device, OPTIONS);
+    let put = |store: &Store, number: u64, expires: i64| {
+        transact(store, &[key(number)], 0, |_, cell| *cell = vec![expires.cast_unsigned(), number]).unwrap();
+        store.flush(true, || Toy).unwrap();
+    };
+    (0..60).for_each(|number| put(&store, number, 2_000 * HOUR));
+    store.merge(1_000 * HOUR, u64::MAX, || Toy).unwrap();
+    put(&store, 60, 2_000 * HOUR);
+    let repair = Repair { floor_max: Some(10 * HOUR), ..Repair::default() };
+    store.repair(&repair, || Toy).unwrap();
+    put(&store, 61, 20 * HOUR);
+    store.close(|| Toy).unwrap();
+    drop(store);
+    let (store, recovery) = open(&device, OPTIONS);
+    assert_eq!((store.floor(), recovery.floor), (10 * HOUR, 10 * HOUR));
+    assert!((0..62).all(|number| has_key(&store, number)), "one that ends before the old floor is kept, too");
 }
 
 fn has_key(store: &Store, number: u64) -> bool {

@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::console::{BOLD, Cell, DIM, Output, Progress, Table, colour, cut, help, say};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
+use crate::losses::say_losses;
 use crate::options::{EngineOptions, JsonOption, time};
 use crate::ordered::map_ordered;
 use crate::reading::ThreadsOption;
@@ -51,7 +52,7 @@ pub(crate) struct Args {
     /// Only events before this time
     #[arg(long, value_name = "TIME", value_parser = time)]
     to: Option<Time>,
-    /// Feedback class of events that should be caught [default: spam, bad, complaint, abuse, fraud]
+    /// Judgement of events that should be caught [default: what `[reports]` calls `bad`, or else spam, bad, complaint, abuse, fraud]
     #[arg(long, value_name = "CLASS")]
     bad: Vec<String>,
     /// Action that catches an event [default: all but accept]
@@ -138,11 +139,8 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         crate::console::error(format_args!("{rows} decisions are of versions that nobody described"));
         help("`tollhouse verify` says which files are missing");
     }
-    if !skipped.is_empty() {
-        crate::console::error(format_args!("{skipped} were passed over"));
-        help("`tollhouse verify` says where files are damaged");
-    }
-    let whole = report.not_logged.is_empty() && report.undescribed == 0 && skipped.is_empty();
+    let is_less = say_losses(&skipped, &archive.lacking()?);
+    let whole = report.not_logged.is_empty() && report.undescribed == 0 && !is_less;
     Ok(if whole { Exit::Fine } else { Exit::Found })
 }
 

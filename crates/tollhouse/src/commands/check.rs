@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::console::{Output, Progress, colour, cut, printable, say};
 use crate::exit::{Exit, Failure};
 use crate::input::messages::Message;
-use crate::options::{EngineOptions, JsonOption, ServerOptions};
+use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, ServerOptions};
 use crate::reading::{MessageOptions, Ready, each_answer, each_message, message_pipeline};
 use crate::tally::Tally;
 
@@ -67,7 +67,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 }
 
 fn local(args: &Args, out: &mut Output, tally: &mut Tally) -> Result<Exit, Failure> {
-    let mut local = args.engine.open_or_ephemeral(args.preset, "mail")?;
+    let mut local = args.engine.open_or_ephemeral(args.preset, "mail", ASK_THE_SERVER)?;
     if args.dns {
         local.look_up()?;
     }

@@ -3,8 +3,9 @@
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+use engine::journal::Archive;
 use engine::journal::export::{self, ExportError, Filter};
-use engine::{ClusterPlan, Directory, EngineError, Plan, PortableError, Statistics, journal::Journal};
+use engine::{ClusterPlan, Directory, Plan, PortableError, Statistics};
 use event::Time;
 use indicatif::HumanCount;
 use stats::Exported;
@@ -12,6 +13,7 @@ use stats::Exported;
 use crate::console::{Progress, say};
 use crate::exit::{Exit, Failure};
 use crate::home;
+use crate::losses::say_losses;
 use crate::options::{EngineOptions, stopped, time};
 
 /// Write the journal's decisions as NDJSON or Parquet, or all statistics
@@ -25,8 +27,9 @@ Examples:
 
 One row a decision: id, times, verdict, label, and every fact and reading as it was when it was
 decided, in flat columns that pandas, Polars, DuckDB and CatBoost read. Feedback labels its decision
-however late it came. With --ledger one line a key instead: all that is counted, for
-`tollhouse import`; of a cluster, if statistics live there.")]
+however late it came. A server may run on the directory: what it decided in the last second is not
+yet there. With --ledger one line a key instead: all that is counted, for
+`tollhouse import`; of a cluster, if statistics live there. That wants the directory alone.")]
 pub(crate) struct Args {
     /// Write all statistics instead of the journal's decisions; a file that ends in .zst is compressed
     #[arg(long, conflicts_with_all = ["format", "from", "to", "pipeline", "labelled"])]
@@ -69,23 +72,18 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     if args.format == Format::Parquet && args.output.is_none() && io::stdout().is_terminal() {
         return Err(Failure::new("Parquet is nothing for a terminal").help("name a file with -o"));
     }
-    let local = args.engine.open()?;
-    let journal = local.engine().journal().ok_or(EngineError::NoJournal)?;
+    let archive = Archive::open(&args.engine.directory()?.journal_path())?;
     let table = match &args.output {
         Some(path) => {
             let draft = disk::Draft::of_new(path).map_err(|error| unwritable(path, &error))?;
-            let table = write(journal, &filter, args.format, draft.file())?;
+            let table = write(&archive, &filter, args.format, draft.file())?;
             draft.place().map_err(|error| unwritable(path, &error))?;
             table
         }
-        None => write(journal, &filter, args.format, io::stdout())?,
+        None => write(&archive, &filter, args.format, io::stdout())?,
     };
-    local.close()?;
     say(format_args!("{} decisions exported", HumanCount(table.rows)));
-    if !table.skipped.is_empty() {
-        crate::console::error(format_args!("{} were passed over", table.skipped));
-        crate::console::help("`tollhouse verify` says where files are damaged");
-    }
+    say_losses(&table.skipped, &table.lacking);
     if !table.undescribed.is_empty() {
         let versions = table.undescribed.join(", ");
         crate::console::error(format_args!(
@@ -179,15 +177,15 @@ fn cluster_plan(args: &Args, directory: &Directory) -> Result<Option<(Plan, Clus
 }
 
 fn write(
-    journal: &Journal,
+    archive: &Archive,
     filter: &Filter,
     format: Format,
     out: impl Write + Send,
 ) -> Result<export::Table, Failure> {
     let mut out = BufWriter::new(out);
     let table = match format {
-        Format::Ndjson => export::ndjson(journal, filter, &mut out),
-        Format::Parquet => export::parquet(journal, filter, &mut out),
+        Format::Ndjson => export::ndjson(archive, filter, &mut out),
+        Format::Parquet => export::parquet(archive, filter, &mut out),
     };
     let table = table.map_err(|error| match error {
         ExportError::Write(error) => Failure::output(error),

@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::console::{Output, say};
 use crate::exit::{Exit, Failure};
 use crate::input::messages::Message;
-use crate::options::{EngineOptions, JsonOption, ServerOptions};
+use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, ServerOptions};
 use crate::reading::{MessageOptions, Ready, each_answer, each_message, message_pipeline};
 
 /// Say of messages what they are: spam or ham
@@ -76,7 +76,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 }
 
 fn local(args: &Args, out: &mut Output, learned: &mut Learned) -> Result<Exit, Failure> {
-    let local = args.engine.open()?;
+    let local = args.engine.open(ASK_THE_SERVER)?;
     let pipeline = message_pipeline(&local, args.messages.pipeline.as_deref())?;
     // The name by which the server knows a message without one, too.
     let digest = |message: &Message| -> String {

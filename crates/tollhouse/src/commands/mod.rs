@@ -148,4 +148,78 @@ mod tests {
             assert!(long.is_empty(), "lines would be torn: {long:?}");
         }
     }
+
+    /// The parts of a text that are commands of the program: in backquotes, or lines of examples.
+    fn told(text: &str) -> Vec<&str> {
+        let quoted = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+        let shown = text.lines().map(str::trim_start).filter_map(|line| line.split("  ").next());
+        let own = |line: &&str| line.starts_with("tollhouse ");
+        let mut told: Vec<&str> = quoted.filter(own).collect();
+        told.extend(shown.filter(own).filter(|line| !line.contains('`')));
+        told
+    }
+
+    /// Whether a command has a flag.
+    fn has(command: &clap::Command, flag: &str) -> bool {
+        let own = command.get_arguments().any(|argument| argument.get_long() == Some(flag));
+        own || ["help", "version"].contains(&flag)
+    }
+
+    fn check(place: &str, text: &str) {
+        let all = Cli::command();
+        let mut words = text
+            .split_whitespace()
+            .skip(1)
+            .take_while(|word| !["|", "<", ">", ">>", "&", "&&"].contains(word));
+        let Some(name) = words.next().filter(|name| name.chars().all(|it| it.is_ascii_lowercase())) else {
+            return;
+        };
+        // In Postfix' `master.cf` a service has this name.
+        if name == "unix" {
+            return;
+        }
+        let Some(mut command) = all.find_subcommand(name) else {
+            panic!("{place}: {text}: there is no {name}")
+        };
+        // An ellipsis stands for words that are not known.
+        for word in words.take_while(|word| *word != "…") {
+            if let Some(inner) = command.find_subcommand(word) {
+                command = inner;
+            }
+            for flag in word.trim_start_matches('[').split('|').filter_map(|flag| flag.strip_prefix("--")) {
+                let flag = flag.split(['=', '.', ',', ']', '"']).next().unwrap_or(flag);
+                assert!(has(command, flag), "{place}: `{text}`: {} has no --{flag}", command.get_name());
+            }
+        }
+    }
+
+    fn sources(directory: &std::path::Path, into: &mut Vec<std::path::PathBuf>) {
+        for entry in std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+            match entry.is_dir() {
+                true => sources(&entry, into),
+                false if entry.extension().is_some_and(|it| it == "rs" || it == "md") => into.push(entry),
+                false => {}
+            }
+        }
+    }
+
+    /// Nobody is advised to type what is not there.
+    #[test]
+    fn commands_and_flags_that_texts_name_exist() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut files = Vec::new();
+        for part in ["crates", "docs"] {
+            sources(&root.join(part), &mut files);
+        }
+        let mut checked = 0;
+        for file in files.iter().filter(|file| !file.ends_with("commands/mod.rs")) {
+            let text = std::fs::read_to_string(file).unwrap();
+            let place = file.display().to_string();
+            for told in told(&text) {
+                check(&place, told);
+                checked += 1;
+            }
+        }
+        assert!(checked > 150, "{checked}");
+    }
 }

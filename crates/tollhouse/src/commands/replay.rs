@@ -19,7 +19,7 @@ use crate::exit::{Exit, Failure};
 use crate::input::lines::{Line, Lines};
 use crate::input::messages::STDIN;
 use crate::interrupt::Interrupt;
-use crate::options::{EngineOptions, JsonOption, Local, ServerOptions};
+use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, Local, ServerOptions};
 use crate::ordered::map_ordered;
 use crate::reading::ThreadsOption;
 use crate::tally::Tally;
@@ -86,6 +86,8 @@ const BATCH: usize = 256;
 const BATCH_BYTES: usize = 4 << 20;
 /// Bad lines that are named one by one.
 const NAMED_MAX: u64 = 20;
+/// Lines with fields that nobody knows that are named one by one.
+const WARNED_MAX: u64 = 3;
 /// Rules that the summary names.
 const RULES_SHOWN: usize = 10;
 
@@ -98,15 +100,19 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         progress: Progress::new("events", None),
         tally: Tally::new("events"),
         all: args.all,
+        warned: 0,
     };
     let exit = match args.server.client()? {
         Some(client) => remote(&args, &client, form, reader, &mut replay)?,
         None => local(&args, form, reader, &mut replay)?,
     };
-    let Replay { mut out, progress, tally, .. } = replay;
+    let Replay { mut out, progress, tally, warned, .. } = replay;
     out.flush()?;
     drop(progress);
     say(&tally);
+    if warned > 0 {
+        say(format_args!("{warned:>9}  have fields that the pipeline does not know, or none that it knows"));
+    }
     for (rule, count) in tally.top_rules(RULES_SHOWN) {
         say(format_args!("{count:>9}  {rule}"));
     }
@@ -145,11 +151,19 @@ struct Replay {
     progress: Progress,
     tally: Tally,
     all: bool,
+    /// Events with fields that nobody knows.
+    warned: u64,
 }
 
 impl Replay {
     fn decided(&mut self, line: u64, decision: &Decision) -> Result<(), Failure> {
         self.tally.add(decision);
+        if let Some(warning) = decision.warnings.first() {
+            self.warned += 1;
+            if self.warned <= WARNED_MAX {
+                self.progress.say(format_args!("line {line}: {}", crate::console::printable(warning)));
+            }
+        }
         if decision.action == Action::Accept && !self.all {
             return Ok(());
         }
@@ -207,14 +221,19 @@ impl<I: Iterator<Item = io::Result<Numbered>>> Iterator for Batches<I> {
 
 const TOO_LONG: &str = "the line is longer than any event may be";
 
-fn parse(engine: &Engine, pipeline: &Pipeline, form: LineForm, line: &Line) -> Result<event::Event, String> {
+fn parse(
+    engine: &Engine,
+    pipeline: &Pipeline,
+    form: LineForm,
+    line: &Line,
+) -> Result<(event::Event, Vec<String>), String> {
     let Line::Bytes(bytes) = line else { return Err(TOO_LONG.to_owned()) };
     match form {
-        LineForm::Json => {
-            let read = engine.read_json(pipeline, bytes, clock::now());
-            read.map(|(event, _)| event).map_err(|error| error.to_string())
+        LineForm::Json => engine.read_json(pipeline, bytes, clock::now()).map_err(|error| error.to_string()),
+        LineForm::AccessLog => {
+            let event = content::log::event(bytes).map_err(|error| error.to_string())?;
+            Ok((event, Vec::new()))
         }
-        LineForm::AccessLog => content::log::event(bytes).map_err(|error| error.to_string()),
     }
 }
 
@@ -224,7 +243,7 @@ fn local(
     reader: Box<dyn BufRead + Send>,
     replay: &mut Replay,
 ) -> Result<Exit, Failure> {
-    let local = args.engine.open_or_ephemeral(args.preset, "web")?;
+    let local = args.engine.open_or_ephemeral(args.preset, "web", ASK_THE_SERVER)?;
     let wanted = |pipeline: &Pipeline| form == LineForm::Json || pipeline.input == Input::AccessLog;
     let pipeline = local.pipeline(args.pipeline.as_deref(), wanted)?;
     if !wanted(&pipeline) {
@@ -236,11 +255,11 @@ fn local(
     }
     let exit = each_batch(&local, &pipeline, form, reader, args.threads, |batch| {
         let batch = batch.map_err(|error| unreadable(args, &error))?;
-        let (mut numbers, mut events) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
-        for (number, prepared) in batch {
-            match prepared {
-                Ok(prepared) => {
-                    numbers.push(number);
+        let (mut read, mut events) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
+        for (number, ready) in batch {
+            match ready {
+                Ok(Ready { prepared, warnings }) => {
+                    read.push((number, warnings));
                     events.push(prepared);
                 }
                 Err(why) => replay.bad(number, &why),
@@ -248,17 +267,24 @@ fn local(
         }
         replay.progress.add(events.len() as u64);
         let decisions = pollster::block_on(local.engine().decide(events))?;
-        numbers
-            .iter()
-            .zip(&decisions)
-            .try_for_each(|(number, decision)| replay.decided(*number, &Decision::from(decision)))
+        let answers = decisions.iter().map(Decision::from);
+        read.into_iter().zip(answers).try_for_each(|((number, warnings), answer)| {
+            replay.decided(number, &Decision { warnings, ..answer })
+        })
     })?;
     local.close()?;
     Ok(exit)
 }
 
 /// Lines with their numbers, each ready to be decided or with what is wrong with it.
-pub(super) type Batch = Vec<(u64, Result<Prepared, String>)>;
+pub(super) type Batch = Vec<(u64, Result<Ready, String>)>;
+
+/// An event that can be decided.
+pub(super) struct Ready {
+    pub(super) prepared: Prepared,
+    /// What there is to warn of its fields.
+    warnings: Vec<String>,
+}
 
 /// Reads lines and prepares their events on so many threads, and hands them over in batches in their order.
 pub(super) fn each_batch(
@@ -272,11 +298,11 @@ pub(super) fn each_batch(
     let prepare = |batch: io::Result<Vec<Numbered>>| -> io::Result<Batch> {
         let prepared = batch?.into_iter().map(|(number, line)| {
             let event = parse(local.engine(), pipeline, form, &line);
-            let prepared = event.map(|event| {
+            let ready = event.map(|(event, warnings)| {
                 let arrival = event.time.unwrap_or_else(clock::now);
-                local.engine().prepare(pipeline, event, arrival)
+                Ready { prepared: local.engine().prepare(pipeline, event, arrival), warnings }
             });
-            (number, prepared)
+            (number, ready)
         });
         Ok(prepared.collect())
     };

@@ -52,7 +52,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     raise_file_limit();
     let mut options = args.engine;
     options.set.extend(args.listen.map(|listen| Setting::new("server.listen", listen)));
-    let engine = options.open_engine()?;
+    let engine = options.open_engine("give this one another data directory with --data")?;
     let json = args.log_format == LogFormat::Json;
     serve(Arc::new(engine), |server| {
         // A program that reads JSON lines finds the addresses in the log.

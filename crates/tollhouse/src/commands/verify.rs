@@ -1,11 +1,16 @@
 //! `tollhouse verify`: whether all that a data directory holds can still be read.
 
-use engine::journal::{Lack, Repaired};
-use engine::{Part, Verified};
-use indicatif::{HumanBytes, HumanCount};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use engine::journal::Lack;
+use engine::{Exposed, Missing, Part, Repairs, Verified};
+use event::Span;
+use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use serde::Serialize;
 
-use crate::console::{Output, Progress, help, say};
+use crate::clock::now;
+use crate::console::{Output, Progress, error, help, say};
 use crate::exit::{Exit, Failure};
 use crate::options::{DataOption, JsonOption, stopped};
 
@@ -20,14 +25,17 @@ Examples:
 
 Reads all files of ledger and journal, so it takes as long as the disk needs for that, and looks
 at rules, limits, labels and configuration. No server may run on the directory; a snapshot of one
-can be verified. --repair first writes anew what can be had of damaged segments of the journal,
-keeps the damaged files beside them, and stops missing what is gone.
+can be verified. --repair first writes anew what can be had of damaged segments of ledger and
+journal, keeps the damaged files beside them, and stops missing what is gone. It also lets go of
+keys whose newest event lies ahead of the wall clock, as a clock leaves them that was ahead for a
+while: their limits are open again, and all that was counted of them begins anew. Set the clock
+right before.
 
-Exit code 1 if anything is lost.")]
+Exit code 1 if anything is lost, or others than the owner can read files or replace them.")]
 pub(crate) struct Args {
     #[command(flatten)]
     data: DataOption,
-    /// Write anew what can be had of damaged segments of the journal; the damaged files are kept
+    /// Write anew what can be had of damaged segments, which are kept, and let go of keys from the future
     #[arg(long)]
     repair: bool,
     #[command(flatten)]
@@ -44,6 +52,21 @@ struct Line {
     damage: Vec<Damage>,
     /// Files with what was put aside before.
     kept: Vec<Kept>,
+    /// Files that others can read or write, and directories whose names they can list or change.
+    exposed: Vec<ExposedPath>,
+}
+
+/// Something that others than its owner can get at.
+#[derive(Serialize)]
+struct ExposedPath {
+    file: String,
+    mode: String,
+}
+
+impl ExposedPath {
+    fn of((path, mode): &(PathBuf, u32)) -> ExposedPath {
+        ExposedPath { file: path.display().to_string(), mode: format!("{mode:03o}") }
+    }
 }
 
 /// A file that has what was cut off, or is damaged.
@@ -84,19 +107,20 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let directory = args.data.directory()?;
     let instead = "make a snapshot with `tollhouse snapshot --server URL` and verify that";
     if args.repair {
-        let repaired = directory.repair().map_err(|error| stopped(&error, "stop the server first"))?;
-        repaired.iter().for_each(say_repaired);
+        let repaired = directory.repair(now()).map_err(|error| stopped(&error, "stop the server first"))?;
+        say_repaired(&repaired);
     }
-    let verified = directory.verify(&mut progress()).map_err(|error| stopped(&error, instead))?;
+    let verified =
+        directory.verify(Some(now()), &mut progress()).map_err(|error| stopped(&error, instead))?;
     let damage = damage(&verified);
     let keys = verified.ledger.as_ref().map_or(0, |ledger| ledger.keys);
     let torn_bytes = verified.ledger_torn_bytes + verified.journal.torn_bytes;
     if out.is_json() {
         let records = verified.journal.records;
-        let kept = verified.journal.kept.iter();
-        let kept =
-            kept.map(|(file, bytes)| Kept { file: format!("journal/{file}"), bytes: *bytes }).collect();
-        out.json(&Line { sound: verified.is_sound(), keys, records, torn_bytes, damage, kept })?;
+        let kept = kept(&verified).map(|(file, bytes)| Kept { file, bytes }).collect();
+        let Exposed { files, directories } = &verified.exposed;
+        let exposed = files.iter().chain(directories).map(ExposedPath::of).collect();
+        out.json(&Line { sound: verified.is_sound(), keys, records, torn_bytes, damage, kept, exposed })?;
     } else {
         for damage in &damage {
             out.line(shown(damage))?;
@@ -109,16 +133,15 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             "{torn_bytes} bytes at the end were torn by a crash: they had not been promised, and the next start puts them aside"
         ));
     }
-    for (file, bytes) in &verified.journal.kept {
-        say(format_args!(
-            "journal/{file} has {bytes} bytes that were put aside; remove it if nobody needs them"
-        ));
+    for (file, bytes) in kept(&verified) {
+        say(format_args!("{file} has {bytes} bytes that were put aside; remove it if nobody needs them"));
     }
     for name in &verified.ledger_made_anew {
         say(format_args!("ledger/{name} was missing or damaged and is made anew: nothing is lost by that"));
     }
+    let is_exposed = say_exposed(&verified.exposed);
     if verified.is_sound() {
-        return Ok(Exit::Fine);
+        return Ok(if is_exposed { Exit::Found } else { Exit::Fine });
     }
     help(
         "what is intact is served on; to have the rest back restore a snapshot with `tollhouse restore`, and replace the disk",
@@ -126,13 +149,68 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     Ok(Exit::Found)
 }
 
-fn say_repaired(repaired: &Repaired) {
-    let Repaired { kept, records, skipped } = repaired;
-    say(format_args!(
-        "{} records written anew, without {skipped}; the damaged file is {}",
-        HumanCount(*records),
-        kept.display()
-    ));
+/// Says what others than the owner can get at, and answers whether that is more than names.
+fn say_exposed(exposed: &Exposed) -> bool {
+    let Exposed { files, directories } = exposed;
+    for (path, mode) in files {
+        error(format_args!("{} can be read or written by others (mode {mode:03o})", path.display()));
+    }
+    let writable = |mode: u32| mode & 0o022 != 0;
+    for (path, mode) in directories {
+        let path = path.display();
+        match writable(*mode) {
+            true => error(format_args!("others can remove and replace what is in {path} (mode {mode:03o})")),
+            false => {
+                say(format_args!("others can see the names and sizes of what is in {path} (mode {mode:03o})"))
+            }
+        }
+    }
+    if let Some((first, _)) = directories.first().or(files.first()) {
+        help(format_args!("`chmod -R go= {}` keeps them out", first.display()));
+    }
+    !files.is_empty() || directories.iter().any(|(_, mode)| writable(*mode))
+}
+
+/// Files with what was put aside, and their bytes.
+fn kept(verified: &Verified) -> impl Iterator<Item = (String, u64)> {
+    let named = |directory: &'static str| {
+        move |(file, bytes): &(String, u64)| (format!("{directory}/{file}"), *bytes)
+    };
+    verified.ledger_kept.iter().map(named("ledger")).chain(verified.journal.kept.iter().map(named("journal")))
+}
+
+fn say_repaired(repaired: &Repairs) {
+    for kept in &repaired.ledger {
+        say(format_args!(
+            "the statistics that can be read of a damaged segment were written anew; the damaged file is {}",
+            kept.display()
+        ));
+    }
+    for name in &repaired.missing {
+        say(format_args!("ledger/{name} is gone, and is not missed any more"));
+    }
+    if repaired.freed > 0 {
+        say(format_args!(
+            "{} keys were let go of: their newest event lay up to {} ahead; what was counted of them begins anew",
+            HumanCount(repaired.freed),
+            shown_span(repaired.ahead.most)
+        ));
+    }
+    if repaired.ahead.forgotten > Span::ZERO {
+        say("the ledger goes by the present time again, and keeps what ends after it");
+    }
+    for engine::journal::Repaired { kept, records, skipped } in &repaired.journal {
+        say(format_args!(
+            "{} records written anew, without {skipped}; the damaged file is {}",
+            HumanCount(*records),
+            kept.display()
+        ));
+    }
+}
+
+fn shown_span(span: Span) -> String {
+    let seconds = u64::try_from(span.0 / Span::seconds(1).0).unwrap_or(0);
+    HumanDuration(Duration::from_secs(seconds)).to_string()
 }
 
 /// Shows how far the reading is.
@@ -167,7 +245,7 @@ fn shown(damage: &Damage) -> String {
 }
 
 fn damage(verified: &Verified) -> Vec<Damage> {
-    let Verified { secret, ledger, ledger_error, ledger_skipped, journal, settings, .. } = verified;
+    let Verified { secret, ledger, ledger_error, ledger_skipped, journal, settings, missing, .. } = verified;
     let mut all = Vec::new();
     all.extend(secret.as_ref().map(|error| Damage::of(format!("{error}; without it no key is found"))));
     all.extend(
@@ -198,6 +276,22 @@ fn damage(verified: &Verified) -> Vec<Damage> {
             all.push(Damage::of(format!(
                 "ledger: {} keys have lost their statistics; their readings will say `missing`",
                 HumanCount(ledger.keys_lost)
+            )));
+        }
+        let stats::Ahead { keys, most, forgotten } = ledger.ahead;
+        if keys > 0 {
+            all.push(Damage::of(format!(
+                "ledger: {} keys had their newest event up to {} ahead of the clock: until then their limits may refuse and \
+                 their counts stand still; `tollhouse verify --repair` lets go of them",
+                HumanCount(keys),
+                shown_span(most)
+            )));
+        }
+        if forgotten > Span::ZERO {
+            all.push(Damage::of(format!(
+                "ledger: statistics were forgotten up to a moment that is {} ahead of the clock: nothing that ends \
+                 before it is kept; `tollhouse verify --repair` goes back to the present",
+                shown_span(forgotten)
             )));
         }
         if ledger.unsound > 0 {
@@ -236,6 +330,9 @@ fn damage(verified: &Verified) -> Vec<Damage> {
     }
     for (path, why) in settings {
         all.push(Damage { cost: why.clone(), ..Damage::file(path.display().to_string()) });
+    }
+    for Missing { file, cost } in missing {
+        all.push(Damage { cost: format!("missing, and with it {cost}"), ..Damage::file((*file).to_owned()) });
     }
     for (version, rows) in &journal.undescribed {
         let file = Some(format!("journal/{version}.rows.json"));

@@ -217,3 +217,52 @@ fn what_was_logged_is_told_and_not_what_is_known_now() {
     assert!(later["closest"].is_null() && later["models"].is_null(), "{later}");
     assert_eq!(later["unknown"], "the configuration that decided is not at hand");
 }
+
+#[test]
+fn a_limit_that_was_not_for_the_event_is_told_with_the_reason() {
+    let data = Data::new(&["web"]);
+    let path = data.path().join("tollhouse.toml");
+    let limit = "
+[[limit]]
+name = \"failed_logins\"
+number = 4
+key = [\"client.ip:network\"]
+count = 1
+per = \"10m\"
+when = \"http.path_normal == '/login' && http.status == 401\"
+[[rule]]
+name = \"GUESSES_PASSWORDS\"
+when = \"over('failed_logins')\"
+score = 5
+";
+    fs::write(&path, fs::read_to_string(&path).unwrap() + limit).unwrap();
+    let event = |path: &str, status: u16| {
+        format!(
+            "{{\"client.ip\":\"192.0.2.7\",\"http.path\":\"{path}\",\"http.status\":{status},\"htp.x\":1}}\n"
+        )
+    };
+    let events = [event("/", 200), event("/login", 401), event("/login", 200), event("/login", 401)].concat();
+    let ran = data.run(&["replay", "--all", "--json", "-"], &events).expect(0);
+    let warning = "`htp.x` is no field of the pipeline `web`";
+    assert!(
+        ran.stderr.contains(&format!("line 3: {warning}")) && !ran.stderr.contains("line 4: "),
+        "{}",
+        ran.stderr
+    );
+    assert!(ran.stderr.contains("4  have fields that the pipeline does not know"), "{}", ran.stderr);
+    let decided = ran.json();
+    assert!(decided[3]["warnings"][0].as_str().unwrap().starts_with(warning), "{}", decided[3]);
+    let guesses: Vec<bool> =
+        (0..4).map(|at| decided[at]["reasons"].to_string().contains("GUESSES_PASSWORDS")).collect();
+    assert_eq!(guesses, [false, false, false, true]);
+    let explained =
+        |at: usize| data.run(&["explain", decided[at]["id"].as_str().unwrap()], "").expect(0).stdout;
+    let told = explained(2);
+    let part = "
+limits that this event took nothing from
+  failed_logins  when http.path_normal == '/login' && http.status == 401
+           false: http.status == 401
+";
+    assert!(told.contains(part), "{told}");
+    assert!(!explained(3).contains("took nothing"), "it took");
+}

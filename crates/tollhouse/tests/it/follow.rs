@@ -55,6 +55,19 @@ pub(crate) fn wait(server: &Server, count: u64) {
     }
 }
 
+/// Waits until all of a log is taken and its follower has kept that.
+fn wait_for_position(position: &Path, log: &Path) {
+    let started = Instant::now();
+    let kept = || -> Option<u64> {
+        let kept: serde_json::Value = serde_json::from_slice(&fs::read(position).ok()?).ok()?;
+        kept["offset"].as_u64()
+    };
+    while kept() != Some(fs::metadata(log).unwrap().len()) {
+        assert!(started.elapsed() < Duration::from_secs(180), "{:?}", kept());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// A server that writes nothing by itself for as long as a test runs, so that being killed it loses all that nobody asked it
 /// to keep.
 const LAZY: [&str; 2] = ["--set", "ledger.durability=1h"];
@@ -134,7 +147,8 @@ fn rotations_and_restarts_lose_and_repeat_nothing() {
     append(&rotated, &line(4, "d"));
     append(&log, &line(5, "e"));
     wait(&server, 5);
-    // Killed, and rotated while nobody looks.
+    // Killed, and rotated while nobody looks: once, or the position would be in a file that is gone.
+    wait_for_position(&position, &log);
     end(child, Signal::KILL);
     append(&log, &line(6, "f"));
     fs::rename(&log, &rotated).unwrap();

@@ -1,7 +1,9 @@
 //! The program as its users run it: every test starts the built binary.
 
 mod backtest;
+mod beside;
 mod check;
+mod clock;
 mod cluster;
 mod compare;
 mod data;

@@ -73,6 +73,17 @@ pub(crate) fn run<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>, stdin: &st
     }
 }
 
+/// Runs the program to its end, with more in its environment.
+pub(crate) fn run_with(environment: &[(String, String)], args: &[&str]) -> Ran {
+    let args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
+    let output = command(&args).envs(environment.iter().cloned()).stdin(Stdio::null()).output().unwrap();
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
 /// Runs the program, reads one line of its output and closes the pipe, as `head -1` does.
 pub(crate) fn run_into_head(args: &[&str]) -> Ran {
     let args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
@@ -150,6 +161,13 @@ impl Server {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\""), PROGRAM]);
         Server::start_by(shell, data, "127.0.0.1:0", args)
+    }
+
+    /// Starts it with more in its environment.
+    pub(crate) fn start_in(data: &Path, environment: &[(String, String)], args: &[&str]) -> Server {
+        let mut program = Command::new(PROGRAM);
+        program.envs(environment.iter().cloned());
+        Server::start_by(program, data, "127.0.0.1:0", args)
     }
 
     fn start_by(command: Command, data: &Path, listen: &str, args: &[&str]) -> Server {

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -84,12 +85,72 @@ fn nobody_there_is_said() {
 }
 
 #[test]
-fn the_demo_shows_five_verdicts_and_ends() {
+fn the_demo_shows_what_it_learned_and_five_verdicts_and_ends() {
     let ran = run(["demo", "--once"], "").expect(0);
-    assert_eq!(ran.stdout.matches("  score ").count(), 5, "{}", ran.stdout);
-    for part in ["  mail ", "  web ", "spam", "ham", "happened"] {
+    assert_eq!(ran.stdout.matches("  score ").count(), 6, "{}", ran.stdout);
+    for part in [
+        "  mail ",
+        "  web ",
+        "happened",
+        "spam, untrained",
+        "spam, trained",
+        "ham, untrained",
+        "ham, trained",
+    ] {
         assert!(ran.stdout.contains(part), "{part} is missing in {}", ran.stdout);
     }
+    // Of how many messages, each time; and who was taught finds more.
+    let recall = |name: &str| {
+        let line =
+            ran.stdout.lines().find(|line| line.trim_start().starts_with(&format!("{name} "))).unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let at = words.iter().position(|word| *word == "on").unwrap();
+        assert!(words[at + 2] == "of" && line.contains(" ham (false positives "), "{line}");
+        (words[at + 1].parse::<u32>().unwrap(), words[at + 3].parse::<u32>().unwrap())
+    };
+    let (untrained, trained) = (recall("untrained"), recall("trained"));
+    assert!(trained.0 > untrained.0 && trained.1 == untrained.1, "{}", ran.stdout);
+    assert!(ran.stdout.contains("learned"), "what the classifier knows: {}", ran.stdout);
+}
+
+/// What is printed is pasted.
+#[test]
+fn each_command_that_the_demo_prints_works() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        println!("skipped: the commands that the demo prints work: curl is not installed");
+        return;
+    }
+    let mut demo = Ends(command(&["demo".as_ref()]).spawn().unwrap());
+    let said = BufReader::new(demo.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let said: Vec<String> = said.take_while(|line| !line.starts_with("Ctrl-C")).collect();
+    let commands: Vec<&str> = said.iter().filter_map(|line| line.strip_prefix("  ")).collect();
+    let of = |word: &str| commands.iter().filter(|line| line.contains(word)).count();
+    assert!(
+        of(" top ") == 2 && of(" stats ") == 1 && of(" explain ") == 1 && of("curl -s ") == 6,
+        "{said:?}"
+    );
+    for line in commands {
+        let ran = Command::new("sh").args(["-c", line]).output().unwrap();
+        let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+        assert!(ran.status.success() && err.is_empty(), "{line}: {out}{err}");
+        // Nothing is empty, and nothing an error that curl takes for an answer.
+        assert!(
+            out.lines().count() > 0 && !out.starts_with("{\"type\":\"urn:tollhouse:problem"),
+            "{line}: {out}"
+        );
+        let knows = |part: &str| assert!(out.contains(part), "{line}: {out}");
+        match line {
+            line if line.contains(" top ") => assert!(out.lines().count() > 3, "{line}: {out}"),
+            line if line.contains(" stats ") => knows("seen"),
+            line if line.contains(" explain ") => knows("happened"),
+            line if line.contains("/v1/timeline") => knows("\"first\""),
+            line if line.contains("/v1/decide") => knows("\"action\""),
+            line if line.contains("/v1/decisions") => knows("\"facts\""),
+            _ => {}
+        }
+    }
+    kill_process(Pid::from_child(&demo.0), Signal::INT).unwrap();
+    assert_eq!(demo.0.wait().unwrap().code(), Some(0));
 }
 
 /// Nobody is in the way of its end, or a client in the middle of a request.

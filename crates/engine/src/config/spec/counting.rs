@@ -27,6 +27,12 @@ const ADMIT: &[Setting] = &[
         None,
         "Instead of `memory`: different keys expected within `rotate`, of which one in a hundred may be admitted too early",
     ),
+    setting(
+        "kinds",
+        Shape::List(&Shape::Name),
+        None,
+        "Those of the statistic's `keys` that stand behind it; without it all of them. Distinct values are counted of those that are admitted, too",
+    ),
 ];
 
 pub(super) const KIND: Section = Section {

@@ -50,7 +50,7 @@ pub(super) const TOP: Section = Section {
             "unknown",
             Shape::Choice(&["error", "warn", "ignore"]),
             Some("\"warn\""),
-            "What becomes of a JSON object with a field that the pipeline does not know, or with none that it knows: it is refused (`error`), or judged without, which its answer, a metric and the log say (`warn`), or only the metric (`ignore`)",
+            "What becomes of an event with a field that the pipeline does not know, or with none that it knows: it is refused (`error`), or judged without, which its answer, a metric and the log say (`warn`), or only the metric (`ignore`). See [http.md](http.md#unknown-fields)",
         ),
         setting(
             CANDIDATE,

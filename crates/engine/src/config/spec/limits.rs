@@ -87,6 +87,12 @@ pub(super) const LIMIT: Section = Section {
         ),
         setting("ban", Shape::Table(BAN), None, "When a key is refused whatever it has used"),
         setting(
+            "when",
+            Shape::Text,
+            None,
+            "Condition over what is known of an event before its statistics are read: an event for which it does not hold takes nothing, and rules read it as not over. Takes by name have no event, and do not ask",
+        ),
+        setting(
             "also",
             Shape::List(&Shape::Name),
             Some("[]"),

@@ -171,7 +171,7 @@ pub(super) const JOURNAL: Section = Section {
             "keep",
             Shape::Span,
             Some("\"30d\""),
-            "Age at which a closed segment is deleted, counted from when it was last written",
+            "Age at which a closed segment is deleted, counted from the latest arrival in it",
         ),
         setting(
             "keep_bytes",

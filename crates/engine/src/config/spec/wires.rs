@@ -75,6 +75,18 @@ pub(super) const SERVER: Section = Section {
             Some("\"10s\""),
             "Longest time for one request, reading its body included",
         ),
+        setting(
+            "body_rate_min",
+            Shape::Size(1 << 40),
+            Some("\"1KiB\""),
+            "Bytes that a body must bring on average in each second in which more of it is waited for, beyond `body_grace`: here, and on every listener that takes bodies. What comes slower is given up, over HTTP with 408. `0B` is any pace",
+        ),
+        setting(
+            "body_grace",
+            Shape::Span,
+            Some("\"5s\""),
+            "Time for which a body is waited for whatever its pace",
+        ),
     ],
 };
 

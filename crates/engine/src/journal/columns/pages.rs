@@ -6,9 +6,11 @@
 //! The encodings are those of <https://parquet.apache.org/docs/file-format/data-pages/encodings/>, the page's head is
 //! Thrift's compact protocol.
 
+use std::ops::Range;
+
 use event::Type;
 
-use super::Form;
+use super::{Form, PAGE_ROWS};
 use crate::journal::block::decompress;
 
 /// Most entries of a column in a group: items of lists, mostly.
@@ -27,6 +29,8 @@ pub(super) struct Chunk {
     /// For each entry of a list 0 where a row begins; empty for other columns.
     pub(super) repeats: Vec<u8>,
     pub(super) values: Values,
+    /// The entry and the value at which the first wanted row begins.
+    pub(super) begin: (usize, usize),
     /// What texts lie in.
     arena: Vec<u8>,
 }
@@ -61,10 +65,87 @@ impl Chunk {
     }
 }
 
-/// Decodes a column of a group with so many rows. `None` if the bytes are none, or need more memory than is left of the
-/// budget.
+/// Decodes what a column of a group with so many rows has of some of them. `None` if the bytes are none, or need more memory
+/// than is left of the budget.
 pub(super) fn decode(
-    mut bytes: &[u8],
+    bytes: &[u8],
+    form: Form,
+    kind: Type,
+    (rows, wanted): (usize, Range<usize>),
+    budget: &mut usize,
+) -> Option<Chunk> {
+    let pages = Page::all(bytes)?;
+    let is_part = wanted.start > 0 || wanted.end < rows;
+    if is_part && let Some(page_rows) = Page::rows(&pages, kind, rows) {
+        let skipped = wanted.start / page_rows;
+        let data = |page: &&Page<'_>| matches!(page.head.kind, PageKind::Data { .. });
+        let needed: Vec<&Page<'_>> =
+            pages.iter().filter(data).skip(skipped).take(wanted.end.div_ceil(page_rows) - skipped).collect();
+        let has_dictionary =
+            |page: &&Page<'_>| matches!(page.head.kind, PageKind::Data { by_dictionary: true, .. });
+        // Only where one of them asks for it.
+        let dictionary = pages.first().filter(|page| !data(page) && needed.iter().any(has_dictionary));
+        let from = skipped * page_rows;
+        let to = wanted.end.next_multiple_of(page_rows).min(rows);
+        let some = dictionary.into_iter().chain(needed);
+        if let Some(mut chunk) = decode_pages(some, form, kind, to - from, budget) {
+            chunk.pass(wanted.start - from, kind);
+            return Some(chunk);
+        }
+    }
+    let mut chunk = decode_pages(&pages, form, kind, rows, budget)?;
+    chunk.pass(wanted.start, kind);
+    Some(chunk)
+}
+
+/// Rows of each page of a column but the last, where so many rows are to be on about so many pages: [`PAGE_ROWS`] times a power
+/// of two, so that the number of pages tells it.
+pub(super) fn rows_of_page(rows: usize, pages: usize) -> usize {
+    let mut each = PAGE_ROWS;
+    while rows.div_ceil(each) > pages {
+        each *= 2;
+    }
+    each
+}
+
+/// A page as it is stored.
+struct Page<'b> {
+    head: PageHead,
+    content: &'b [u8],
+}
+
+impl Page<'_> {
+    /// The pages of a column, the dictionary first if there is one.
+    fn all(mut bytes: &[u8]) -> Option<Vec<Page<'_>>> {
+        let mut pages = Vec::new();
+        while !bytes.is_empty() {
+            let head = PageHead::read(&mut bytes)?;
+            let (content, rest) = bytes.split_at_checked(head.compressed)?;
+            bytes = rest;
+            pages.push(Page { head, content });
+        }
+        Some(pages)
+    }
+
+    /// How many rows each has but the last, as far as their heads tell: not how many of a list's entries are items of one
+    /// row. `None` if they are not as [`super::write`] makes them.
+    fn rows(pages: &[Page<'_>], kind: Type, rows: usize) -> Option<usize> {
+        let entries = pages.iter().filter_map(|page| match page.head.kind {
+            PageKind::Data { entries, .. } => Some(entries),
+            PageKind::Dictionary { .. } => None,
+        });
+        let count = entries.clone().count();
+        let each = rows_of_page(rows, count.max(1));
+        let is_usual = |(number, entries): (usize, usize)| entries == each.min(rows - number * each);
+        let are_even =
+            count == rows.div_ceil(each) && (kind == Type::List || entries.enumerate().all(is_usual));
+        are_even.then_some(each)
+    }
+}
+
+/// Decodes these pages, which have so many rows.
+fn decode_pages<'p>(
+    pages: impl IntoIterator<Item = &'p Page<'p>>,
     form: Form,
     kind: Type,
     rows: usize,
@@ -72,12 +153,9 @@ pub(super) fn decode(
 ) -> Option<Chunk> {
     let mut chunk = Chunk { values: Values::of(kind), ..Chunk::default() };
     let mut dictionary: Option<Values> = None;
-    while !bytes.is_empty() {
-        let head = PageHead::read(&mut bytes)?;
-        let (content, rest) = bytes.split_at_checked(head.compressed)?;
-        bytes = rest;
+    for Page { head, content } in pages {
         *budget = budget.checked_sub(head.raw)?;
-        let raw = match content {
+        let raw = match *content {
             [] if head.raw == 0 => Vec::new(),
             content if form == Form::Bare => content.to_vec(),
             content => decompress(content, head.raw).ok()?,
@@ -108,6 +186,19 @@ pub(super) fn decode(
 }
 
 impl Chunk {
+    /// Where the row behind so many begins: its first entry, and its first value.
+    fn pass(&mut self, rows: usize, kind: Type) {
+        let entries = match kind {
+            Type::List => {
+                let mut begins = self.repeats.iter().enumerate().filter(|(_, repeat)| **repeat == 0);
+                begins.nth(rows).map_or(self.repeats.len(), |(entry, _)| entry)
+            }
+            _ => rows.min(self.levels.len()),
+        };
+        let full = full(kind);
+        self.begin = (entries, self.levels[..entries].iter().filter(|level| **level == full).count());
+    }
+
     fn read_page(
         &mut self,
         mut raw: &[u8],
@@ -448,7 +539,8 @@ mod tests {
         let mut rest = head.as_slice();
         let read = PageHead::read(&mut rest).unwrap();
         assert_eq!(read.kind, PageKind::Data { entries: i32::MAX as usize, by_dictionary: false });
-        assert!(decode(&head, Form::Sealed, Type::Bool, i32::MAX as usize, &mut (1 << 30)).is_none());
+        let rows = i32::MAX as usize;
+        assert!(decode(&head, Form::Sealed, Type::Bool, (rows, 0..rows), &mut (1 << 30)).is_none());
     }
 
     proptest! {
@@ -457,11 +549,14 @@ mod tests {
             bytes in prop::collection::vec(any::<u8>(), 0..200),
             kind in prop::sample::select(Type::ALL.to_vec()),
             rows in 0usize..20,
+            part in any::<prop::sample::Index>(),
         ) {
             for form in [Form::Sealed, Form::Bare] {
-                if let Some(chunk) = decode(&bytes, form, kind, rows, &mut (1 << 20)) {
+                if let Some(chunk) = decode(&bytes, form, kind, (rows, 0..rows), &mut (1 << 20)) {
                     prop_assert!(chunk.levels.len() >= rows);
                 }
+                let first = part.index(rows + 1);
+                let _ = decode(&bytes, form, kind, (rows, first..rows), &mut (1 << 20));
             }
         }
     }

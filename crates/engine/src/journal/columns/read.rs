@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use event::{Facts, Slot, Time, Type, Value};
@@ -17,10 +18,13 @@ use super::{
 use crate::id::RecordId;
 use crate::journal::block::decompress;
 use crate::journal::encoding::{self, Put, Reader, variant};
+use crate::journal::record::counted;
 use crate::journal::segment::{SegmentError, VERSION};
 use crate::journal::slim::{Decided, Head, Look};
 use crate::journal::{Feedback, Record, Report};
 
+/// Rows of a group that are read one by one.
+const FEW: usize = 4;
 /// Memory that the columns of a group take while they are read, about.
 const BUDGET: usize = 512 << 20;
 
@@ -237,17 +241,23 @@ impl Columns {
         })
     }
 
-    /// A column of a group, decoded.
-    fn chunk(&self, group: &Group, column: usize, budget: &mut usize) -> Result<Chunk, SegmentError> {
+    /// A column of some rows of a group, decoded.
+    pub(super) fn chunk(
+        &self,
+        group: &Group,
+        column: usize,
+        rows: Range<usize>,
+        budget: &mut usize,
+    ) -> Result<Chunk, SegmentError> {
         let before: u64 = group.chunks.iter().take(column).map(|(length, _)| u64::from(*length)).sum();
         let (length, crc) = group.chunks.get(column).copied().unwrap_or_default();
         let at = group.at + before;
         let bytes = self.chunk_bytes(at, length)?;
-        let kind = self.kind(column);
         if self.form == Form::Sealed && crc32fast::hash(&bytes) != crc {
             return Err(SegmentError::Damaged(at));
         }
-        pages::decode(&bytes, self.form, kind, group.rows as usize, budget).ok_or(SegmentError::Damaged(at))
+        let rows = (group.rows as usize, rows);
+        pages::decode(&bytes, self.form, self.kind(column), rows, budget).ok_or(SegmentError::Damaged(at))
     }
 
     fn chunk_bytes(&self, at: u64, length: u32) -> io::Result<Vec<u8>> {
@@ -265,9 +275,27 @@ impl Columns {
         }
     }
 
+    /// Goes through all of a column of a group.
     fn cursor(&self, group: &Group, column: usize, budget: &mut usize) -> Result<Cursor, SegmentError> {
-        let chunk = self.chunk(group, column, budget)?;
-        Ok(Cursor { kind: self.kind(column), chunk, entry: 0, value: 0 })
+        let chunk = self.chunk(group, column, 0..group.rows as usize, budget)?;
+        Ok(Cursor::of(self.kind(column), chunk))
+    }
+
+    /// All columns of a group, read at once and checked.
+    fn all_chunks(&self, group: &Group) -> Result<AllChunks, SegmentError> {
+        let length = usize::try_from(group.bytes()).map_err(|_| SegmentError::Damaged(group.at))?;
+        // The index was found to lie behind them.
+        let mut bytes = vec![0; length];
+        self.source.read_at(&mut bytes, group.at)?;
+        let all = AllChunks(bytes);
+        if self.form == Form::Sealed {
+            for ((at, bytes), (_, crc)) in all.of_columns(group).zip(&group.chunks) {
+                if crc32fast::hash(bytes) != *crc {
+                    return Err(SegmentError::Damaged(at));
+                }
+            }
+        }
+        Ok(all)
     }
 
     /// The records of a group whose ids are wanted.
@@ -296,23 +324,33 @@ impl Columns {
         let mut ids = self.cursor(group, own::ID, &mut budget)?;
         let ids = (0..group.rows).map(|_| ids.next().text()?.parse::<RecordId>().ok());
         let ids: Vec<RecordId> = ids.collect::<Option<_>>().ok_or_else(damaged)?;
-        if !ids.iter().any(|id| wanted(*id)) {
+        let rows: Vec<usize> = (0..ids.len()).filter(|row| wanted(ids[*row])).collect();
+        if rows.is_empty() {
             return Ok(0);
         }
-        let columns = 0..group.chunks.len();
-        let mut columns: Vec<Cursor> =
-            columns.map(|column| self.cursor(group, column, &mut budget)).collect::<Result<_, _>>()?;
-        let mut count = 0;
-        for id in ids {
-            if !wanted(id) {
-                columns.iter_mut().for_each(Cursor::pass);
-                continue;
+        let all = self.all_chunks(group)?;
+        // Few rows are read one by one, each from its page; of many all lie on nearly all pages.
+        let parts: Vec<&[usize]> = if rows.len() <= FEW { rows.chunks(1).collect() } else { vec![&rows] };
+        for part in parts {
+            let (Some(first), Some(last)) = (part.first(), part.last()) else { continue };
+            let range = *first..*last + 1;
+            let columns = all.of_columns(group).enumerate().map(|(column, (at, bytes))| {
+                let (kind, rows) = (self.kind(column), (group.rows as usize, range.clone()));
+                let chunk = pages::decode(bytes, self.form, kind, rows, &mut budget);
+                chunk.map(|chunk| Cursor::of(kind, chunk)).ok_or(SegmentError::Damaged(at))
+            });
+            let mut columns: Vec<Cursor> = columns.collect::<Result<_, _>>()?;
+            let mut part = part.iter().peekable();
+            for row in range {
+                if part.next_if_eq(&&row).is_none() {
+                    columns.iter_mut().for_each(Cursor::pass);
+                    continue;
+                }
+                let entries: Vec<Entry<'_>> = columns.iter_mut().map(Cursor::next).collect();
+                self.row(ids[row], &entries, into).ok_or_else(damaged)?;
             }
-            let row: Vec<Entry<'_>> = columns.iter_mut().map(Cursor::next).collect();
-            self.row(id, &row, into).ok_or_else(damaged)?;
-            count += 1;
         }
-        Ok(count)
+        Ok(rows.len())
     }
 
     /// Puts the bytes of a record there. `None` if it is none; that it is one shows when it is decoded.
@@ -427,11 +465,13 @@ impl Columns {
                 facts.push((self.cursor(group, OWN.len() + column, &mut budget)?, slots));
             }
         }
-        let mut details = match group.extras && verdicts.is_some() {
+        let wants_signals = look.wants_signals() && self.has_signals(&of[0], group);
+        let mut details = match wants_signals || (group.extras && verdicts.is_some()) {
             true => Some(self.cursor(group, own::DETAIL, &mut budget)?),
             false => None,
         };
         let damaged = || SegmentError::Damaged(group.at);
+        let verdicts_are_read = verdicts.is_some();
         let mut same = 0;
         for _ in 0..group.rows {
             let [what, pipeline, version, id, time, decision, class] = of.each_mut().map(Cursor::next);
@@ -441,6 +481,14 @@ impl Columns {
             let time = Time(time.integer().ok_or_else(damaged)?);
             if what.text().is_some_and(|what| [super::SIGNAL, super::UNCOUNTED].contains(&what)) {
                 facts.iter_mut().for_each(|(cursor, _)| cursor.pass());
+                if let Some(detail) = detail.filter(|_| wants_signals && what.text() == Some(super::SIGNAL)) {
+                    let decision = decision.text().and_then(|id| id.parse().ok()).ok_or_else(damaged)?;
+                    let detail = detail.bytes().and_then(|bytes| postcard::from_bytes(bytes).ok());
+                    let ReportDetail { class, weight, replaced, .. } = detail.ok_or_else(damaged)?;
+                    if let Some(class) = counted(class.as_deref(), weight, replaced.is_some()) {
+                        look.signal(id, decision, class, time);
+                    }
+                }
                 continue;
             }
             let is_report = what.text() == Some(super::REPORT);
@@ -474,7 +522,7 @@ impl Columns {
                     }
                 }
             }
-            if let Some(detail) = detail {
+            if let Some(detail) = detail.filter(|_| group.extras && verdicts_are_read) {
                 wanted[same].set_extras(detail, row).ok_or_else(damaged)?;
             }
             let Some([score, action, rules, shadow]) = verdict else { continue };
@@ -500,6 +548,12 @@ impl Columns {
         let cursors = cursors.collect::<Result<Vec<_>, _>>()?;
         // There are as many as columns.
         cursors.try_into().map_err(|_| SegmentError::Damaged(group.at))
+    }
+
+    /// Whether a group has signals.
+    fn has_signals(&self, what: &Cursor, group: &Group) -> bool {
+        let mut what = what.again();
+        (0..group.rows).any(|_| what.next().text() == Some(super::SIGNAL))
     }
 
     /// The versions of a group, and what is wanted of each.
@@ -536,6 +590,23 @@ impl Columns {
             });
         }
         Ok(wanted)
+    }
+}
+
+/// The bytes of all columns of a group.
+struct AllChunks(Vec<u8>);
+
+impl AllChunks {
+    /// Where each column begins in the file, and its bytes.
+    fn of_columns<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = (u64, &'a [u8])> {
+        let (mut rest, mut at) = (&self.0[..], group.at);
+        group.chunks.iter().map(move |(length, _)| {
+            // As many were read as these lengths say.
+            let (bytes, behind) = rest.split_at((*length as usize).min(rest.len()));
+            rest = behind;
+            at += u64::from(*length);
+            (at - u64::from(*length), bytes)
+        })
     }
 }
 
@@ -661,6 +732,12 @@ struct Entry<'c> {
 }
 
 impl Cursor {
+    /// From the first row on that was wanted.
+    fn of(kind: Type, chunk: Chunk) -> Cursor {
+        let (entry, value) = chunk.begin;
+        Cursor { kind, chunk, entry, value }
+    }
+
     fn again(&self) -> Cursor<&Chunk> {
         Cursor { kind: self.kind, chunk: &self.chunk, entry: 0, value: 0 }
     }

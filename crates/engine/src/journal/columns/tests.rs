@@ -161,6 +161,14 @@ impl<'w> Look<'w> for Notes<'w> {
     fn feedback(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time) {
         self.told.push(format!("{id} {decision} {class:?} {time:?}"));
     }
+
+    fn wants_signals(&self) -> bool {
+        true
+    }
+
+    fn signal(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time) {
+        self.told.push(format!("signal {id} {decision} {class:?} {time:?}"));
+    }
 }
 
 proptest! {
@@ -311,6 +319,54 @@ fn the_fuzz_target_has_a_seed() {
     }
     let columns = Columns::of(Box::new(std::fs::read(&path).unwrap()), Form::Bare).unwrap();
     assert_eq!(encoded(&read(&columns).unwrap()), encoded(&records));
+}
+
+/// To have one row a page of each column is decoded, and not the group.
+#[test]
+fn one_row_takes_a_page_of_each_column() {
+    let types = vec![vec![Type::String, Type::List, Type::Ip], vec![Type::Integer], vec![Type::Bool]];
+    let (_, short) = sample();
+    let record = |number: usize| {
+        let (_, mut record) = short[number % short.len()].clone();
+        if let Record::Decision(row) = &mut record
+            && row.version == "v0"
+        {
+            // More different texts than a dictionary takes, and lists of any length.
+            row.facts.set(Slot(0), Value::from(format!("{number:0700}")));
+            let items = (0..number % 700).map(|item| item.to_string()).collect::<Vec<_>>();
+            row.facts.set(Slot(1), Value::from(items));
+        }
+        (RecordId(number as u64), record)
+    };
+    let records: Vec<_> = (0..1300).map(record).collect();
+    let bytes = written(Form::Sealed, &types, &records, 1300);
+    let columns = Columns::of(Box::new(bytes), Form::Sealed).unwrap();
+    assert_eq!(encoded(&read(&columns).unwrap()), encoded(&records));
+    for wanted in [
+        &[0][..],
+        &[1],
+        &[511],
+        &[512],
+        &[1023],
+        &[1024],
+        &[1299],
+        &[3, 600, 601, 1299],
+        &[0, 7, 8, 900, 1000, 1299],
+    ] {
+        let found = columns.records(0, |id| wanted.contains(&(id.0 as usize))).unwrap();
+        let expected: Vec<_> = wanted.iter().map(|number| records[*number].clone()).collect();
+        assert_eq!(encoded(&found), encoded(&expected), "{wanted:?}");
+    }
+    let group = columns.index.groups[0].clone();
+    // Texts and lists: all others are less than a page.
+    for column in [OWN.len(), OWN.len() + 1] {
+        for (row, rows) in [(0, PAGE_ROWS), (700, PAGE_ROWS), (1299, 1300 - 2 * PAGE_ROWS)] {
+            let chunk = columns.chunk(&group, column, row..row + 1, &mut (1 << 30)).unwrap();
+            let begins = chunk.repeats.iter().filter(|repeat| **repeat == 0).count();
+            let decoded = if chunk.repeats.is_empty() { chunk.levels.len() } else { begins };
+            assert_eq!(decoded, rows, "row {row} of column {column}");
+        }
+    }
 }
 
 /// Every bit of a file is covered by a checksum.

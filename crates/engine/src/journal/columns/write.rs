@@ -1,5 +1,6 @@
 //! Writes records by columns.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
 use std::net::IpAddr;
@@ -12,8 +13,8 @@ use event::{Time, Type};
 use judge::{Action, Consequence};
 use parquet::basic::{Compression, CompressionCodec, LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::column::page::{CompressedPage, Page, PageWriteSpec, PageWriter};
-use parquet::column::writer::{ColumnCloseResult, ColumnWriter, get_column_writer};
-use parquet::data_type::ByteArray;
+use parquet::column::writer::{ColumnCloseResult, ColumnWriter, ColumnWriterImpl, get_column_writer};
+use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaDataReader;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
@@ -22,7 +23,7 @@ use parquet::schema::types::{ColumnDescPtr, ColumnPath, SchemaDescPtr, Type as S
 
 use super::{
     Columns, DECISION, FEEDBACK, Form, Group, HEAD_BYTES, INDEX_BYTES_MAX, ITEMS_MAX, Index, Layout, MAGIC,
-    NO_EFFECTS, OWN, OWN_HEAD_BYTES, REPORT, ReportDetail, SIGNAL, UNCOUNTED, own,
+    NO_EFFECTS, OWN, OWN_HEAD_BYTES, PAGE_BYTES, REPORT, ReportDetail, SIGNAL, UNCOUNTED, own, pages,
 };
 use crate::batch::dotted;
 use crate::id::RecordId;
@@ -35,6 +36,8 @@ use crate::journal::{JournalError, KeyReading, Report, io_error};
 
 /// Most rows of a group.
 const GROUP_ROWS: usize = 8192;
+/// Bytes of a column's different texts above which it has no dictionary: to have one row, all of that is read.
+const DICTIONARY_BYTES: usize = 64 << 10;
 /// Bytes of records of a group, above which it has fewer rows: what a reader has in memory at once.
 const GROUP_BYTES: usize = 8 << 20;
 /// The same of items of lists.
@@ -98,6 +101,8 @@ pub(in crate::journal) struct Writer<S: Sink = File> {
     file: SerializedFileWriter<S>,
     schema: SchemaDescPtr,
     properties: WriterPropertiesPtr,
+    /// The same for columns without a dictionary.
+    plain: WriterPropertiesPtr,
     form: Form,
     /// Where the next group begins.
     at: u64,
@@ -209,6 +214,11 @@ impl<S: Sink> Writer<S> {
             .set_created_by(concat!("tollhouse ", env!("CARGO_PKG_VERSION")).to_owned())
             // [`Pages`] compresses them, not the crate.
             .set_compression(Compression::UNCOMPRESSED)
+            // Each batch of [`write_pages`] is one, and nothing else ends them.
+            .set_data_page_row_count_limit(1)
+            .set_data_page_size_limit(usize::MAX)
+            .set_write_batch_size(usize::MAX)
+            .set_dictionary_page_size_limit(usize::MAX)
             .set_offset_index_disabled(true)
             .set_statistics_enabled(EnabledStatistics::None);
         for column in [own::ID, own::TIME, own::ARRIVAL] {
@@ -220,6 +230,7 @@ impl<S: Sink> Writer<S> {
             let path = ColumnPath::from(vec![OWN[column].0.to_owned()]);
             properties = properties.set_column_dictionary_enabled(path, false);
         }
+        let plain = Arc::new(properties.clone().set_dictionary_enabled(false).build());
         let properties = Arc::new(properties.build());
         let mut file =
             SerializedFileWriter::new(sink, Arc::new(schema.map_err(failed)?), Arc::clone(&properties))
@@ -231,6 +242,7 @@ impl<S: Sink> Writer<S> {
             schema: Arc::new(file.schema_descr().clone()),
             file,
             properties,
+            plain,
             form,
             at: HEAD_BYTES as u64,
             gathered: Gathered::new(&layout),
@@ -275,8 +287,10 @@ impl<S: Sink> Writer<S> {
         let mut group = self.file.next_row_group().map_err(failed)?;
         for (number, column) in gathered.columns.into_iter().enumerate() {
             let description = self.schema.column(number);
-            let (bytes, closed) =
-                column.encode(gathered.rows, description, &self.properties, self.form).map_err(failed)?;
+            let has_dictionary = column.values.are_few();
+            let properties = if has_dictionary { &self.properties } else { &self.plain };
+            let encoded = column.encode(gathered.rows, description, properties, has_dictionary, self.form);
+            let (bytes, closed) = encoded.map_err(failed)?;
             // A group holds at most some megabytes.
             chunks.push((bytes.len() as u32, crc32fast::hash(&bytes)));
             self.at += bytes.len() as u64;
@@ -714,6 +728,7 @@ impl Column {
         rows: usize,
         description: ColumnDescPtr,
         properties: &WriterPropertiesPtr,
+        has_dictionary: bool,
         form: Form,
     ) -> Result<(Bytes, ColumnCloseResult), ParquetError> {
         let mut sink = TrackedWrite::new(Vec::new());
@@ -721,20 +736,21 @@ impl Column {
         let mut writer = get_column_writer(description, Arc::clone(properties), pages);
         self.after(rows);
         let (levels, repeats) = (self.levels.into_all(), self.repeats.into_all());
-        let levels = Some(levels.as_slice());
+        let bytes = self.values.page_bytes(has_dictionary);
+        let page_rows = pages::rows_of_page(rows, bytes.div_ceil(PAGE_BYTES).max(1));
         let repeats = (self.kind == Type::List).then_some(repeats.as_slice());
         match (&mut writer, self.values) {
             (ColumnWriter::BoolColumnWriter(writer), Values::Bools(values)) => {
-                writer.write_batch(&values, levels, repeats)?;
+                write_pages(writer, &values, &levels, repeats, page_rows)?;
             }
             (ColumnWriter::Int64ColumnWriter(writer), Values::Integers(values)) => {
-                writer.write_batch(&values, levels, repeats)?;
+                write_pages(writer, &values, &levels, repeats, page_rows)?;
             }
             (ColumnWriter::DoubleColumnWriter(writer), Values::Floats(values)) => {
-                writer.write_batch(&values, levels, repeats)?;
+                write_pages(writer, &values, &levels, repeats, page_rows)?;
             }
             (ColumnWriter::ByteArrayColumnWriter(writer), Values::Texts(values)) => {
-                writer.write_batch(&values.cut(), levels, repeats)?;
+                write_pages(writer, &values.cut(), &levels, repeats, page_rows)?;
             }
             _ => return Err(ParquetError::General("a column of another type".to_owned())),
         }
@@ -745,6 +761,32 @@ impl Column {
         }
         Ok((Bytes::from(sink.into_inner()?), closed))
     }
+}
+
+/// Writes a column's values, a page for every so many rows. Those that repeat are of lists.
+fn write_pages<T: DataType>(
+    writer: &mut ColumnWriterImpl<'_, T>,
+    mut values: &[T::T],
+    mut levels: &[i16],
+    mut repeats: Option<&[i16]>,
+    rows: usize,
+) -> Result<(), ParquetError> {
+    let full = if repeats.is_some() { 2 } else { 1 };
+    while !levels.is_empty() {
+        let entries = match repeats {
+            None => levels.len().min(rows),
+            Some(repeats) => {
+                let mut begins = repeats.iter().enumerate().filter(|(_, repeat)| **repeat == 0);
+                begins.nth(rows).map_or(levels.len(), |(next, _)| next)
+            }
+        };
+        let count = levels[..entries].iter().filter(|level| **level == full).count();
+        let (page, page_repeats) = (&levels[..entries], repeats.map(|repeats| &repeats[..entries]));
+        writer.write_batch(&values[..count], Some(page), page_repeats)?;
+        (values, levels) = (&values[count..], &levels[entries..]);
+        repeats = repeats.map(|repeats| &repeats[entries..]);
+    }
+    Ok(())
 }
 
 /// Compresses pages on their way. The crate would make a context of zstd for every column, which takes longer than to
@@ -769,6 +811,34 @@ impl PageWriter for Pages<'_> {
 
     fn close(&mut self) -> Result<(), ParquetError> {
         self.file.close()
+    }
+}
+
+impl Values {
+    /// Bytes that they take in pages, about: of those in a dictionary their places there.
+    fn page_bytes(&self, has_dictionary: bool) -> usize {
+        match self {
+            Values::Bools(values) => values.len() / 8,
+            Values::Integers(values) => values.len() * 4,
+            Values::Floats(values) => values.len() * 4,
+            Values::Texts(Texts { ends, .. }) if has_dictionary => ends.len() * 2,
+            Values::Texts(Texts { arena, ends }) => arena.len() + ends.len() * 4,
+        }
+    }
+
+    /// Whether those that differ fit into a dictionary.
+    fn are_few(&self) -> bool {
+        // Of numbers a group has too few for more.
+        let Values::Texts(Texts { arena, ends }) = self else { return true };
+        if arena.len() <= DICTIONARY_BYTES {
+            return true;
+        }
+        let (mut known, mut bytes, mut start) = (HashSet::new(), 0, 0);
+        ends.iter().all(|end| {
+            let text = &arena[std::mem::replace(&mut start, *end)..*end];
+            bytes += if known.insert(text) { text.len() } else { 0 };
+            bytes <= DICTIONARY_BYTES
+        })
     }
 }
 

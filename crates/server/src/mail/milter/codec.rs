@@ -378,7 +378,7 @@ mod tests {
         frame
     }
 
-    /// What is shown of all commands in these bytes, fed in pieces of these lengths, and of the error behind them.
+    /// Returns what is shown of all commands in these bytes, fed in pieces of these lengths, and of the error behind them.
     fn shown(bytes: &[u8], pieces: &[usize]) -> Vec<String> {
         let mut decoder = Decoder::default();
         let mut shown = Vec::new();

@@ -20,6 +20,8 @@ use super::answer::{Answer, OWN_FIELDS};
 use super::limits::Part;
 use super::{Body, Face, Message};
 use crate::listen::{Stop, Stream};
+use crate::pace::TooSlow;
+use crate::shares::Caller;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 16 << 10;
@@ -36,6 +38,7 @@ pub(super) async fn converse(mut stream: Stream, face: Arc<Face>, stop: Stop) {
             tracing::debug!(%error, listener = face.plan.name, "a mail server has gone")
         }
         Err(Ending::Silent) => tracing::debug!(listener = face.plan.name, "a mail server said nothing more"),
+        Err(Ending::Slow(slow)) => face.misused(stream.client(), "slow-body", &slow),
         Err(Ending::Misuse(what)) => {
             face.misused(stream.client(), "protocol", &what);
         }
@@ -46,6 +49,7 @@ pub(super) async fn converse(mut stream: Stream, face: Arc<Face>, stop: Stop) {
 enum Ending {
     Gone(io::Error),
     Silent,
+    Slow(TooSlow),
     Misuse(String),
 }
 
@@ -59,6 +63,7 @@ async fn talk(stream: &mut Stream, face: &Face, mut stop: Stop) -> Result<(), En
     let misuse = |error: &dyn std::fmt::Display| Ending::Misuse(error.to_string());
     let mut decoder = Decoder::default();
     let mut session = Session::new(wanted(&face.plan), face.has_limits());
+    let caller = Caller::of_peer(stream.client());
     let mut body: Option<Body> = None;
     let mut input = vec![0; READ_BYTES];
     let mut output = Vec::new();
@@ -69,7 +74,7 @@ async fn talk(stream: &mut Stream, face: &Face, mut stop: Stop) -> Result<(), En
                 body = None;
             }
             let mut keep = |bytes: &[u8]| {
-                let body = body.get_or_insert_with(|| face.body());
+                let body = body.get_or_insert_with(|| face.body(caller));
                 body.push(bytes);
                 !body.is_cut()
             };
@@ -79,7 +84,7 @@ async fn talk(stream: &mut Stream, face: &Face, mut stop: Stop) -> Result<(), En
                 Step::Reply(reply) => reply.encode(&mut output),
                 Step::Envelope(known) => envelope(face, &mut session, known, &mut output).await,
                 Step::Decide => {
-                    let body = body.take().unwrap_or_else(|| face.body());
+                    let body = body.take().unwrap_or_else(|| face.body(caller));
                     decide(stream, face, &mut session, body, &mut output).await?;
                 }
                 Step::End => {
@@ -94,12 +99,22 @@ async fn talk(stream: &mut Stream, face: &Face, mut stop: Stop) -> Result<(), En
         }
         stream.write_all(&output).await?;
         output.clear();
+        let read = async {
+            let more = stream.read(&mut input);
+            match &mut body {
+                Some(body) => body.paced.wait(more).await.map_err(Ending::Slow),
+                None => Ok(more.await),
+            }
+        };
         let read = tokio::select! {
             () = stop.wanted(), if session.is_between() => return Ok(()),
-            read = timeout(face.idle(), stream.read(&mut input)) => read.map_err(|_| Ending::Silent)??,
+            read = timeout(face.idle(), read) => read.map_err(|_| Ending::Silent)???,
         };
         if read == 0 {
             return Ok(());
+        }
+        if let Some(body) = &mut body {
+            body.paced.add(read);
         }
         decoder.feed(&input[..read]);
     }
@@ -125,7 +140,7 @@ async fn envelope(face: &Face, session: &mut Session, known: Known, output: &mut
     }
 }
 
-/// What is wanted to be done to messages, by what the listener can answer.
+/// Returns what is wanted to be done to messages, by what the listener can answer.
 fn wanted(plan: &ListenerPlan) -> u32 {
     use engine::Acting;
     let tags = actions::ADD_FIELDS | actions::CHANGE_FIELDS;
@@ -152,7 +167,7 @@ async fn decide(
     let envelope = std::mem::take(&mut received.envelope);
     let recipients = envelope.recipients.clone();
     let id = received.queue_id.as_deref().and_then(|queue| face.event_id(queue));
-    let deciding = face.decide(Message { body, envelope, time: None, id });
+    let deciding = face.decide(Ok(Message { body, envelope, time: None, id }));
     let mut deciding = std::pin::pin!(deciding);
     let mut ticks = interval_at(Instant::now() + PROGRESS, PROGRESS);
     let outcome = loop {

@@ -77,7 +77,7 @@ pub struct Agreed {
 }
 
 impl Agreed {
-    /// Whether all of these actions may be taken.
+    /// Returns whether all of these actions may be taken.
     pub fn may(&self, actions: u32) -> bool {
         self.actions & actions == actions
     }
@@ -165,12 +165,12 @@ impl Session {
         }
     }
 
-    /// What was agreed on.
+    /// Returns what was agreed on.
     pub fn agreed(&self) -> Option<Agreed> {
         self.agreed
     }
 
-    /// Whether no message is under way.
+    /// Returns whether no message is under way.
     pub fn is_between(&self) -> bool {
         self.stage == Stage::Between
     }
@@ -267,7 +267,7 @@ impl Session {
         })
     }
 
-    /// What is known of the envelope so far.
+    /// Returns what is known of the envelope so far.
     pub fn envelope(&self) -> Envelope {
         let Transaction { sender, recipients, user, .. } = self.message.clone();
         let Client { ip, helo, .. } = self.client.clone();
@@ -282,7 +282,7 @@ impl Session {
         }
     }
 
-    /// What is known of the message whose end has come.
+    /// Returns what is known of the message whose end has come.
     pub fn finish(&mut self) -> Received {
         let Transaction { sender, recipients, user, queue_id, forged } = std::mem::take(&mut self.message);
         let Client { ip, helo, daemon, host } = self.client.clone();
@@ -382,7 +382,7 @@ mod tests {
         frame(b'O', &words)
     }
 
-    /// What comes of these frames: the steps, and the message's bytes.
+    /// Returns what comes of these frames: the steps, and the message's bytes.
     fn played(session: &mut Session, frames: &[Vec<u8>]) -> (Vec<Result<Step, Misuse>>, String) {
         let mut decoder = Decoder::default();
         decoder.feed(&frames.concat());

@@ -20,12 +20,14 @@ use super::limits::Part;
 use super::log::Line;
 use super::{Consulted, Face};
 use crate::listen::{Stop, Stream};
+use crate::shares::Caller;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 4 << 10;
 
 /// Holds a conversation to its end.
 pub(super) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop) {
+    let caller = Caller::of_peer(stream.client());
     let mut decoder = Decoder::default();
     let mut input = vec![0; READ_BYTES];
     let mut last: Option<Answered> = None;
@@ -40,7 +42,7 @@ pub(super) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop
                     return face.misused(stream.client(), "protocol", &error);
                 }
             };
-            let action = answer(&face, request, &mut last, &mut message).await;
+            let action = answer(&face, caller, request, &mut last, &mut message).await;
             if stream.write_all(format!("action={action}\n\n").as_bytes()).await.is_err() {
                 return;
             }
@@ -64,7 +66,13 @@ struct Answered {
 }
 
 /// The action for a request.
-async fn answer(face: &Face, request: Request, last: &mut Option<Answered>, message: &mut String) -> String {
+async fn answer(
+    face: &Face,
+    caller: Caller,
+    request: Request,
+    last: &mut Option<Answered>,
+    message: &mut String,
+) -> String {
     let Request { state, instance, envelope, queue_id } = request;
     if state == "RCPT" {
         // What hangs on the client and the sender is taken once a message, the rest for each recipient.
@@ -82,7 +90,7 @@ async fn answer(face: &Face, request: Request, last: &mut Option<Answered>, mess
     }
     let started = Instant::now();
     let line = Line::of(&envelope, Some(&queue_id));
-    let action = match face.consult(envelope, face.event_id(&instance)).await {
+    let action = match face.consult(caller, envelope, face.event_id(&instance)).await {
         Ok(consulted) => {
             let action = action(&face.plan, &consulted);
             line.consulted(&face.plan, &consulted, &action, started.elapsed());

@@ -131,7 +131,7 @@ impl Judged {
         }
     }
 
-    /// Whether Rspamd would count it as spam.
+    /// Returns whether Rspamd would count it as spam.
     pub(crate) fn is_spam(&self) -> bool {
         !matches!(self.action, "no action" | "greylist" | "soft reject")
     }
@@ -221,7 +221,7 @@ impl Judged {
     }
 }
 
-/// What an old client is told instead of an answer. It takes it for an error, and goes on as it is configured to.
+/// Returns what an old client is told instead of an answer. It takes it for an error, and goes on as it is configured to.
 pub(crate) fn refused_line(code: u16, why: &str) -> Vec<u8> {
     format!("RSPAMD/1.3 {code} {}\r\n", on_one_line(why, 200)).into_bytes()
 }

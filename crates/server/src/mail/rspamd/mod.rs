@@ -41,6 +41,8 @@ use super::{Body, Face, LearnError, Message, Outcome, header, unpacked};
 use crate::framing::{FoundFault, FramingFault, Watched};
 use crate::guard::names_this_host;
 use crate::listen::{Stop, Stream};
+use crate::pace::TooSlow;
+use crate::shares::Caller;
 
 /// Words that requests of the older protocol begin with.
 const OLDER: [&[u8]; 7] = [b"CHECK", b"SYMBOLS", b"REPORT", b"REPORT_IFSPAM", b"PROCESS", b"PING", b"SKIP"];
@@ -144,7 +146,7 @@ fn failed(status: StatusCode, why: &str) -> Answer {
     answer(status, JSON, json!({"error": why, "error_domain": "tollhouse"}).to_string())
 }
 
-/// What a connection is told, as the last, on which a request can be read in two ways.
+/// Returns what a connection is told, as the last, on which a request can be read in two ways.
 fn misframed(fault: FramingFault) -> Answer {
     let mut answer = failed(StatusCode::BAD_REQUEST, &fault.to_string());
     answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -227,11 +229,15 @@ async fn respond(face: &Face, request: Request<Incoming>, client: Client) -> Ans
     if !what.wants_message() {
         return tell(face, what).await;
     }
-    let body = match timeout(face.idle(), collected(face, incoming)).await {
+    let body = match timeout(face.idle(), collected(face, client, incoming)).await {
         Ok(Ok(body)) => body,
-        Ok(Err(error)) => {
+        Ok(Err(CollectError::Ended(error))) => {
             tracing::debug!(%error, listener = face.plan.name, "a body could not be read");
             return closing(failed(StatusCode::BAD_REQUEST, "the message ended early"));
+        }
+        Ok(Err(CollectError::Slow(slow))) => {
+            face.misused(client.address, "slow-body", &slow);
+            return closing(failed(StatusCode::REQUEST_TIMEOUT, &format!("the message: {slow}")));
         }
         Err(_) => return closing(failed(StatusCode::REQUEST_TIMEOUT, "the message did not come in time")),
     };
@@ -248,9 +254,9 @@ async fn respond(face: &Face, request: Request<Incoming>, client: Client) -> Ans
     }
     let packed = asked.packed;
     let mut said = match what {
-        What::Learn { spam } => learn(face, asked, &body, spam).await,
+        What::Learn { spam } => learn(face, asked, body, spam).await,
         What::Scan { older } => {
-            let judged = scan(face, asked, &body, started).await;
+            let judged = scan(face, asked, body, started).await;
             let seconds = started.elapsed().as_secs_f64();
             answer(
                 StatusCode::OK,
@@ -275,7 +281,7 @@ fn read(headers: &HeaderMap) -> Result<Asked, Refused> {
     asked::asked(texts.iter().map(|(name, value)| (*name, value.as_str())))
 }
 
-/// What somebody is told who may not ask for this.
+/// Returns what somebody is told who may not ask for this.
 async fn refusal(face: &Face, what: What, asked: &Asked, client: Option<IpAddr>) -> Option<Answer> {
     let known = asked.password.as_ref().is_some_and(|password| face.node.is_token(password.as_bytes()));
     if asked.password.is_some() && !known && face.node.wants_token() {
@@ -320,10 +326,20 @@ async fn tell(face: &Face, what: What) -> Answer {
     }
 }
 
-async fn collected(face: &Face, mut incoming: Incoming) -> Result<Body, hyper::Error> {
-    let mut body = face.body();
-    while let Some(frame) = incoming.frame().await {
+/// A reason for which a body is not whole.
+#[derive(Debug, thiserror::Error)]
+enum CollectError {
+    #[error(transparent)]
+    Ended(#[from] hyper::Error),
+    #[error(transparent)]
+    Slow(#[from] TooSlow),
+}
+
+async fn collected(face: &Face, client: Client, mut incoming: Incoming) -> Result<Body, CollectError> {
+    let mut body = face.body(Caller::of_peer(client.address));
+    while let Some(frame) = body.paced.wait(incoming.frame()).await? {
         if let Ok(data) = frame?.into_data() {
+            body.paced.add(data.len());
             body.push(&data);
         }
     }
@@ -362,8 +378,9 @@ async fn zipped(answer: Answer, header: &'static str) -> Answer {
 
 /// The message as it is judged and learned. A client that says nothing of the envelope has a stored message, whose
 /// fields say what the mail server knew.
-fn message(asked: Asked, body: &Body) -> Message {
+fn message(asked: Asked, body: Body) -> Message {
     let (wrapped, bytes) = header::unwrapped(body.bytes());
+    let start = body.bytes().len() - bytes.len();
     let mut envelope = asked.envelope;
     envelope.sender = envelope.sender.or(wrapped.sender);
     if envelope.recipients.is_empty() {
@@ -378,15 +395,19 @@ fn message(asked: Asked, body: &Body) -> Message {
         let digest: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         format!("{queue_id}/{digest}")
     });
-    Message { body: body.part(bytes), envelope, time: None, id }
+    Message { body: body.after(start), envelope, time: None, id }
 }
 
-async fn scan(face: &Face, asked: Asked, body: &Body, started: Instant) -> Judged {
-    let message_id = header::message_id(body.bytes());
+async fn scan(face: &Face, asked: Asked, body: Body, started: Instant) -> Judged {
     let other = asked.settings_id.as_deref().and_then(|name| face.by(name));
     let of = other.as_ref().unwrap_or(face);
-    let message = message(asked, body);
-    let recipients = message.envelope.recipients.clone();
+    let bytes = body.bytes().len();
+    let read = of.aside(bytes, move || (header::message_id(body.bytes()), message(asked, body)));
+    let (message_id, message) = match read.await {
+        Ok((message_id, message)) => (message_id, Ok(message)),
+        Err(late) => (None, Err(late)),
+    };
+    let recipients = message.as_ref().map(|message| message.envelope.recipients.clone()).unwrap_or_default();
     let outcome = of.decide(message).await;
     let ticket = of.ticket(outcome.id(), &recipients);
     let judged = match outcome {
@@ -400,12 +421,14 @@ async fn scan(face: &Face, asked: Asked, body: &Body, started: Instant) -> Judge
     judged
 }
 
-async fn learn(face: &Face, asked: Asked, body: &Body, spam: bool) -> Answer {
+async fn learn(face: &Face, asked: Asked, body: Body, spam: bool) -> Answer {
     let class = if spam { "spam" } else { "ham" };
     // One message is learned once, whichever queue it came through.
     let asked = Asked { queue_id: None, ..asked };
     let other = asked.settings_id.as_deref().and_then(|name| face.by(name));
-    match other.as_ref().unwrap_or(face).learn(message(asked, body), class).await {
+    let of = other.as_ref().unwrap_or(face);
+    let message = of.aside(body.bytes().len(), move || message(asked, body)).await;
+    match of.learn(message, class).await {
         Ok(outcome) if outcome.duplicate => failed(
             StatusCode::ALREADY_REPORTED,
             &format!("the message has been already learned as {class}, ignore it"),
@@ -422,10 +445,14 @@ async fn older(mut reader: Reader, face: &Face) {
     let answer = match timeout(face.idle(), older_request(&mut reader, face)).await {
         Ok(Ok(Older::Nothing)) | Err(_) => return,
         Ok(Ok(Older::Answered(answer))) => answer,
-        Ok(Ok(Older::Message(asked, body))) => scan(face, *asked, &body, started).await.lines(),
+        Ok(Ok(Older::Message(asked, body))) => scan(face, *asked, body, started).await.lines(),
         Ok(Err(ReadError::Gone(error))) => {
             tracing::debug!(%error, listener = face.plan.name, "a request was not finished");
             return;
+        }
+        Ok(Err(ReadError::Slow(slow))) => {
+            face.misused(reader.client(), "slow-body", &slow);
+            refused_line(StatusCode::REQUEST_TIMEOUT.as_u16(), &slow.to_string())
         }
         Ok(Err(error)) => refused_line(StatusCode::BAD_REQUEST.as_u16(), &error.to_string()),
     };
@@ -458,7 +485,7 @@ async fn older_request(reader: &mut Reader, face: &Face) -> Result<Older, ReadEr
         Ok(asked) => asked,
         Err(error) => return refused(&error.to_string()),
     };
-    let mut body = face.body();
+    let mut body = face.body(Caller::of_peer(reader.client()));
     reader.body(headers.content_length()?, &mut body).await?;
     match plain(face, &asked, body).await {
         Ok(body) => Ok(Older::Message(Box::new(asked), body)),

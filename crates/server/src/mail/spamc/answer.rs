@@ -254,7 +254,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// What TELL did: what of `local` and `remote` was set, and removed.
+/// Returns the answer to TELL: what of `local` and `remote` was set, and removed.
 pub(crate) fn told(set: &[&str], removed: &[&str]) -> Vec<u8> {
     let mut answer = "SPAMD/1.1 0 EX_OK\r\n".to_owned();
     for (name, done) in [("DidSet", set), ("DidRemove", removed)] {

@@ -15,8 +15,9 @@ use super::command::{Headers, RequestLine};
 use super::reading::{ReadError, Reader};
 use super::told::defers;
 use super::unpack::{Packing, UnpackError};
-use super::{Body, Face, LearnError, Message, Outcome, header, unpacked};
+use super::{Body, Face, LearnError, Message, Outcome, Trouble, header, unpacked};
 use crate::listen::{Stop, Stream};
+use crate::shares::Caller;
 
 /// Holds the one exchange of a connection.
 pub(super) async fn converse(stream: Stream, face: Arc<Face>, mut stop: Stop) {
@@ -37,6 +38,10 @@ pub(super) async fn converse(stream: Stream, face: Arc<Face>, mut stop: Stop) {
             tracing::debug!(%error, listener, "a request was not finished");
             return;
         }
+        Ok(Err(ReadError::Slow(slow))) => {
+            face.misused(reader.client(), "slow-body", &slow);
+            Asked::Answered(refusal(Code::TemporaryFailure, &slow.to_string()))
+        }
         Ok(Err(error)) => {
             tracing::debug!(%error, listener, "a request was refused");
             Asked::Answered(refusal(Code::Protocol, &error.to_string()))
@@ -48,9 +53,7 @@ pub(super) async fn converse(stream: Stream, face: Arc<Face>, mut stop: Stop) {
     };
     let answer = match asked {
         Asked::Answered(answer) => answer,
-        Asked::Message { command, line, headers, body } => {
-            answered(&face, command, &line, &headers, body).await
-        }
+        Asked::Message(request) => answered(&face, *request).await,
     };
     if let Err(error) = reader.finish(&answer).await {
         tracing::debug!(%error, listener, "an answer was not taken");
@@ -61,12 +64,15 @@ pub(super) async fn converse(stream: Stream, face: Arc<Face>, mut stop: Stop) {
 enum Asked {
     /// It needs no message.
     Answered(Vec<u8>),
-    Message {
-        command: Command,
-        line: RequestLine,
-        headers: Headers,
-        body: Body,
-    },
+    Message(Box<MessageRequest>),
+}
+
+/// A command with its message.
+struct MessageRequest {
+    command: Command,
+    line: RequestLine,
+    headers: Headers,
+    body: Body,
 }
 
 /// Reads a request; `None` for one that wants no answer.
@@ -82,31 +88,35 @@ async fn request(reader: &mut Reader, face: &Face) -> Result<Option<Asked>, Read
     // The first version of the protocol had no headers.
     let headers = if line.version > (1, 0) { reader.headers().await? } else { Headers::default() };
     let length = headers.content_length()?;
-    let mut body = face.body();
+    let mut body = face.body(Caller::of_peer(reader.client()));
     reader.body(length, &mut body).await?;
-    Ok(Some(Asked::Message { command, line, headers, body }))
+    Ok(Some(Asked::Message(Box::new(MessageRequest { command, line, headers, body }))))
 }
 
-async fn answered(
-    face: &Face,
-    command: Command,
-    line: &RequestLine,
-    headers: &Headers,
-    body: Body,
-) -> Vec<u8> {
-    let body = match plain(face, headers, body).await {
+async fn answered(face: &Face, request: MessageRequest) -> Vec<u8> {
+    let MessageRequest { command, line, headers, body } = request;
+    let body = match plain(face, &headers, body).await {
         Ok(body) => body,
         Err(refused) => return refused,
     };
     if command == Command::Tell {
-        return tell(face, headers, &body).await;
+        return tell(face, &headers, body).await;
     }
     // To give back a message of which a part is missing would lose mail.
     let gives_back = matches!(command, Command::Process | Command::Headers);
     if gives_back && !body.is_whole() {
         return refusal(Code::Unavailable, "the message is too large to be given back");
     }
-    let outcome = face.decide(message(&body)).await;
+    let bytes = body.bytes().len();
+    let read = move || {
+        let given_back = gives_back.then(|| body.part(body.bytes()));
+        (message(body), given_back)
+    };
+    let (message, given_back) = face
+        .aside(bytes, read)
+        .await
+        .map_or_else(|late| (Err(late), None), |(message, given_back)| (Ok(message), given_back));
+    let outcome = face.decide(message).await;
     // The protocol does not say to whom a message goes, and what its fields say of that anybody can write.
     let ticket = face.ticket(outcome.id(), &[]);
     let judged = match outcome {
@@ -115,9 +125,19 @@ async fn answered(
         Outcome::FailClosed(_) if !defers(&face.plan) => Some(Judged::passed()),
         Outcome::FailClosed(trouble) => return refusal(Code::TemporaryFailure, &trouble.to_string()),
     };
-    match judged {
-        Some(judged) => judged.answer(command, line, body.bytes()),
-        None => refusal(Code::TemporaryFailure, "the message is to be sent again later"),
+    let Some(judged) = judged else {
+        return refusal(Code::TemporaryFailure, "the message is to be sent again later");
+    };
+    if !gives_back {
+        return judged.answer(command, &line, &[]);
+    }
+    // What cannot be given back, because it was not even looked at, nobody may take for empty.
+    let Some(body) = given_back.filter(Body::is_whole) else {
+        return refusal(Code::TemporaryFailure, &Trouble::Overloaded.to_string());
+    };
+    match face.aside(bytes, move || judged.answer(command, &line, body.bytes())).await {
+        Ok(answer) => answer,
+        Err(late) => refusal(Code::TemporaryFailure, &late.to_string()),
     }
 }
 
@@ -138,19 +158,20 @@ async fn plain(face: &Face, headers: &Headers, body: Body) -> Result<Body, Vec<u
 
 /// The message as it is judged and learned: as it came from the sender's side, with an envelope from what the local
 /// mail server wrote into it.
-fn message(body: &Body) -> Message {
+fn message(body: Body) -> Message {
     let (said, bytes) = header::unwrapped(body.bytes());
     let own = Envelope::from_headers(bytes);
+    let start = body.bytes().len() - bytes.len();
     let envelope = Envelope {
         sender: said.sender.or(own.sender),
         recipients: if said.recipients.is_empty() { own.recipients } else { said.recipients },
         ..own
     };
-    Message { body: body.part(bytes), envelope, time: None, id: None }
+    Message { body: body.after(start), envelope, time: None, id: None }
 }
 
 /// Takes in what somebody says about a message.
-async fn tell(face: &Face, headers: &Headers, body: &Body) -> Vec<u8> {
+async fn tell(face: &Face, headers: &Headers, body: Body) -> Vec<u8> {
     if !face.plan.learn {
         return refusal(
             Code::Unavailable,
@@ -173,11 +194,15 @@ async fn tell(face: &Face, headers: &Headers, body: &Body) -> Vec<u8> {
         _ => return refusal(Code::Protocol, "(Message-class header contains invalid class)"),
     };
     // What this program or a spamd has put in is not the sender's.
-    let cleaned = header::without(body.bytes(), &STALE);
-    let cleaned = || message(&body.part(&cleaned));
+    let body = Arc::new(body);
+    let cleaned = || {
+        let whole = Arc::clone(&body);
+        let clean = move || message(whole.part(&header::without(whole.bytes(), &STALE)));
+        face.aside(body.bytes().len(), clean)
+    };
     let (mut set, mut removed) = (Vec::new(), Vec::new());
     if let Some(class) = class.filter(|_| sets) {
-        match face.learn(cleaned(), class).await {
+        match face.learn(cleaned().await, class).await {
             Ok(outcome) if outcome.duplicate => {}
             Ok(_) => {
                 set.extend(Some("local").filter(|_| set_local));
@@ -196,7 +221,7 @@ async fn tell(face: &Face, headers: &Headers, body: &Body) -> Vec<u8> {
     told(&set, &removed)
 }
 
-/// What is told of what could not be learned, or forgotten.
+/// Returns what is told of what could not be learned, or forgotten.
 fn unlearned(error: &LearnError) -> Vec<u8> {
     match error {
         LearnError::NoClass(_) => refusal(Code::Unavailable, &error.to_string()),

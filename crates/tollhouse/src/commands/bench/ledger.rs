@@ -490,7 +490,8 @@ impl<'a> Calls<'a> {
         let mut next = numbers.next();
         while let Some(first) = next {
             if used == self.requests.len() {
-                self.requests.push(Request { once: None, observations: Vec::with_capacity(REQUEST_KEYS) });
+                self.requests
+                    .push(Request { observations: Vec::with_capacity(REQUEST_KEYS), ..Request::default() });
             }
             let Some(request) = self.requests.get_mut(used) else { break };
             let mut at = 0;

@@ -186,7 +186,7 @@ fn cpu() -> Duration {
 
 fn in_memory(default: &str) -> Result<Local, Failure> {
     let options = EngineOptions { data: None, config: None, set: Vec::new() };
-    options.open_or_ephemeral(preset::find(default), default)
+    options.open_or_ephemeral(preset::find(default), default, "")
 }
 
 fn messages(args: &Input) -> Messages {
@@ -254,7 +254,8 @@ fn replay(args: &Input) -> Result<Measured, Failure> {
         };
         each_batch(&local, &pipeline, LineForm::AccessLog, reader, args.threads, |batch| {
             let batch = batch.map_err(Failure::new)?;
-            let events: Vec<_> = batch.into_iter().filter_map(|(_, prepared)| prepared.ok()).collect();
+            let events: Vec<_> =
+                batch.into_iter().filter_map(|(_, ready)| Some(ready.ok()?.prepared)).collect();
             count += events.len() as u64;
             pollster::block_on(local.engine().decide(events))?;
             Ok(())

@@ -252,6 +252,10 @@ impl Phase {
     }
 }
 
+fn contains(body: &[u8], part: &[u8]) -> bool {
+    body.windows(part.len()).any(|window| window == part)
+}
+
 fn quantile(sorted: &[Duration], share: f64) -> f64 {
     let rank = (sorted.len() as f64 * share) as usize;
     sorted.get(rank.min(sorted.len().saturating_sub(1))).map_or(0.0, |took| took.as_secs_f64() * 1e3)
@@ -308,6 +312,8 @@ impl Clients {
             let asked = Instant::now();
             let answered = timeout(PATIENCE, self.decide(&mut stream, number)).await;
             match answered.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+                // What found no place is answered as the pipeline's `on_error` says, and says so.
+                Ok((200, body)) if contains(&body, b"\"error\":") => phase.shed.push(asked.elapsed()),
                 Ok((200, body)) => match id(&body) {
                     Some(id) => {
                         phase.took.push(asked.elapsed());
@@ -315,9 +321,7 @@ impl Clients {
                     }
                     None => phase.other += 1,
                 },
-                Ok((503, body)) if body.windows(10).any(|word| word == b"overloaded") => {
-                    phase.shed.push(asked.elapsed());
-                }
+                Ok((503, body)) if contains(&body, b"overloaded") => phase.shed.push(asked.elapsed()),
                 Ok(_) => phase.other += 1,
                 Err(_) if self.stopped.load(Ordering::Relaxed) => break,
                 Err(_) => {

@@ -107,7 +107,8 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let mut out = Output::new(args.json.json);
     let peer = Peer::new(args.kind, &args.address)?;
     peer.knock()?;
-    let local = args.engine.open_or_ephemeral(args.preset, "mail")?;
+    let instead = "compare in memory: leave out --data, or give its tollhouse.toml with --config";
+    let local = args.engine.open_or_ephemeral(args.preset, "mail", instead)?;
     let options = MessageOptions { message_time: true, ..args.messages.clone() };
     let pipeline = message_pipeline(&local, options.pipeline.as_deref())?;
     let progress = options.progress();

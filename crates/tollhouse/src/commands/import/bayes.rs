@@ -18,7 +18,7 @@ use crate::client::Client;
 use crate::console::{Output, Progress, printable, say};
 use crate::exit::{Exit, Failure};
 use crate::input::messages::Message;
-use crate::options::{EngineOptions, JsonOption, ServerOptions};
+use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, ServerOptions};
 use crate::reading::{MessageOptions, Ready, each_answer, each_message, message_pipeline};
 
 /// Learn from stored mail what SpamAssassin learned from it, by a backup that `sa-learn --backup` wrote
@@ -185,7 +185,7 @@ fn local(
     progress: &Progress,
     tally: &mut Tally,
 ) -> Result<Exit, Failure> {
-    let local = args.engine.open()?;
+    let local = args.engine.open(ASK_THE_SERVER)?;
     let pipeline = message_pipeline(&local, args.messages.pipeline.as_deref())?;
     let known = |message: &Message| {
         let class = backup.class(message)?;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anstyle::Style;
-use engine::journal::Record;
-use engine::{Engine, EngineError, Pipeline, Plan};
+use engine::journal::{Archive, Record};
+use engine::{Engine, Pipeline, Plan};
 use event::Time;
 use indicatif::HumanCount;
 use judge::{Mode, Reason, Verdict};
@@ -18,6 +18,8 @@ use crate::commands::replay::{self, Format, each_batch};
 use crate::console::{BOLD, Cell, DIM, Output, Progress, Table, YELLOW, cut, say};
 use crate::exit::{Exit, Failure};
 use crate::input::messages::Messages;
+use crate::interrupt::Interrupt;
+use crate::losses::say_losses;
 use crate::options::{ConfigOptions, JsonOption, Local, pipelines, time};
 use crate::reading::{EnvelopeSource, MessageOptions, ThreadsOption, each_message, message_pipeline};
 
@@ -30,8 +32,8 @@ Examples:
   tollhouse rules coverage --preset web --log access.log
   tollhouse rules coverage --json --data ./data | jq -r 'select(.hits == 0) | .rule'
 
-Over the journal of --data, hits are those that were logged: a rule is measured on the decisions
-that were made while it was there. Over a corpus everything is decided once, in memory, at the
+Over the journal of --data, beside a server or not, hits are those that were logged: a rule is
+measured on the decisions that were made while it was there. Over a corpus everything is decided once, in memory, at the
 events' own times; nothing is kept. Rules fire together if they fired on the same events, all of
 them. Memory is that of the rules, however many events there are.")]
 pub(crate) struct Args {
@@ -162,38 +164,38 @@ fn mixed(number: u64) -> u128 {
 }
 
 fn of_journal(args: &Args, fired: &mut BTreeMap<String, Fired>) -> Result<Exit, Failure> {
-    let local = args.config.engine().open()?;
-    let journal = local.engine().journal().ok_or(EngineError::NoJournal)?;
+    let archive = Archive::open(&args.config.engine().directory()?.journal_path())?;
+    let interrupt = Interrupt::watch(None);
     let progress = Progress::new("decisions", None);
     let mut exit = Exit::Fine;
-    journal
-        .scan(|_, record| {
-            progress.add(1);
-            if let Record::Decision(row) = record
-                && args.from.is_none_or(|from| row.time >= from)
-                && args.to.is_none_or(|to| row.time < to)
-            {
-                let of = match fired.get_mut(&row.pipeline) {
-                    Some(fired) => fired,
-                    None => fired.entry(row.pipeline.clone()).or_default(),
-                };
-                of.add(Some(&row.version), row.time, &row.verdict);
-            }
-            if local.interrupt.raised() {
-                exit = Exit::Interrupted;
-            }
-            exit == Exit::Fine
-        })
-        .map_err(EngineError::from)?;
+    let skipped = archive.scan(|_, record| {
+        progress.add(1);
+        if let Record::Decision(row) = record
+            && args.from.is_none_or(|from| row.time >= from)
+            && args.to.is_none_or(|to| row.time < to)
+        {
+            let of = match fired.get_mut(&row.pipeline) {
+                Some(fired) => fired,
+                None => fired.entry(row.pipeline.clone()).or_default(),
+            };
+            of.add(Some(&row.version), row.time, &row.verdict);
+        }
+        if interrupt.raised() {
+            exit = Exit::Interrupted;
+        }
+        exit == Exit::Fine
+    })?;
     for of in fired.values_mut() {
         for version in of.versions.keys() {
-            let rules = journal.description(version).map_err(EngineError::from)?.rules;
+            let rules = archive.description(version)?.rules;
             of.known.insert(version.clone(), rules.into_iter().map(|(name, _)| name).collect());
         }
     }
     drop(progress);
-    local.close()?;
-    Ok(exit)
+    match (exit, say_losses(&skipped, &archive.lacking()?)) {
+        (Exit::Fine, true) => Ok(Exit::Found),
+        (exit, _) => Ok(exit),
+    }
 }
 
 fn of_corpus(args: &Args, local: &Local, fired: &mut BTreeMap<String, Fired>) -> Result<Exit, Failure> {
@@ -237,7 +239,8 @@ fn of_corpus(args: &Args, local: &Local, fired: &mut BTreeMap<String, Fired>) ->
                 let batch =
                     batch.map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))?;
                 let events = batch.len();
-                let ready: Vec<_> = batch.into_iter().filter_map(|(_, prepared)| prepared.ok()).collect();
+                let ready: Vec<_> =
+                    batch.into_iter().filter_map(|(_, ready)| Some(ready.ok()?.prepared)).collect();
                 bad += (events - ready.len()) as u64;
                 progress.add(events as u64);
                 for decision in pollster::block_on(local.engine().decide(ready))? {

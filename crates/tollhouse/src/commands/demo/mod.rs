@@ -1,8 +1,14 @@
 //! `tollhouse demo`: the whole of it in a minute, without network or arguments.
 //!
-//! What is shown is what a service would see: the samples are sent to a server over HTTP in the order of their times,
-//! which drive its clock, and mail whose source says what it is gets feedback once it is decided, as from its readers.
+//! The demo shows what a service would see: the samples are sent to a server over HTTP in the order of their times,
+//! which drive its clock and end now. Of the mail whose source says what it is, the server is told that of the earlier half,
+//! once it is decided, as by its readers; the later half shows what came of it, beside what another server says of it that
+//! was told nothing.
 
+mod learning;
+mod samples;
+
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::env;
 use std::fs;
@@ -23,13 +29,15 @@ use server::{Clock, Server};
 use tokio::sync::Notify;
 
 use crate::client::{Client, Held, LineForm};
+use crate::clock;
 use crate::console::{self, BOLD, Cell, DIM, Output, Progress, Table, colour, say};
 use crate::corpora;
 use crate::draw;
 use crate::exit::{Exit, Failure};
-use crate::input::messages::{Message, Messages};
 use crate::interrupt::Interrupt;
-use crate::reading::{EnvelopeSource, timed};
+use crate::reading::EnvelopeSource;
+use learning::Learning;
+use samples::{Sample, samples};
 
 /// See it work on bundled mail and web events, without network
 #[derive(clap::Args)]
@@ -62,22 +70,70 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let temporary = parent.path().to_owned();
     let interrupt = Interrupt::watch_or(move || remove(&temporary));
     let data = parent.path().join("data");
-    let engine = open(&data)?;
-    let samples = samples();
-    let clock = SampleClock::new();
-    // The first housekeeping must not be ahead of the samples, or it would take them for long out of date.
-    clock.set(samples.first().map_or(Time::EPOCH, |(time, _)| *time));
-    let node = Node::start(Arc::new(engine), &clock)?;
-    let client = Client::new(&format!("http://{}", node.address), None)?;
-    let shown = show(&client, &clock, &samples, &interrupt);
-    if shown.is_ok() && !args.once && !interrupt.raised() {
-        try_it(&client, &data);
-        while !interrupt.raised() {
-            thread::park_timeout(Duration::from_millis(100));
-        }
-    }
-    node.stop()?;
+    let samples = samples(clock::now());
+    let split = learning::split(&samples);
+    let never = Lessons { until: None, only_mail: true };
+    let Some(untrained) = sent(&parent.path().join("untrained"), &samples, never, &interrupt)? else {
+        remove(parent.path());
+        return Ok(Exit::Interrupted);
+    };
+    let taught = Lessons { until: Some(split), only_mail: false };
+    let served = serve(&data, &samples, taught, &untrained, &interrupt, args.once);
     remove(parent.path());
+    served
+}
+
+/// The lessons that a server gets, and its samples.
+#[derive(Clone, Copy)]
+struct Lessons {
+    /// The time before which it is told what mail is.
+    until: Option<Time>,
+    /// True if it is sent no access log.
+    only_mail: bool,
+}
+
+/// Returns what a server of its own says of the samples, which then ends; `None` if the user stopped it.
+fn sent(
+    data: &Path,
+    samples: &[(Time, Sample)],
+    lessons: Lessons,
+    interrupt: &Interrupt,
+) -> Result<Option<Vec<Judged>>, Failure> {
+    let (node, clock) = Node::start(data, samples)?;
+    let client = Client::new(&format!("http://{}", node.address), None)?;
+    let judged = stream(&client, &clock, samples, lessons, interrupt);
+    node.stop()?;
+    judged
+}
+
+/// Runs the server, shows what it says, and leaves it to the user.
+fn serve(
+    data: &Path,
+    samples: &[(Time, Sample)],
+    lessons: Lessons,
+    untrained: &[Judged],
+    interrupt: &Interrupt,
+    once: bool,
+) -> Result<Exit, Failure> {
+    let (node, clock) = Node::start(data, samples)?;
+    let client = Client::new(&format!("http://{}", node.address), None)?;
+    say(format_args!(
+        "{BOLD}Tollhouse{BOLD:#} runs on {} and is sent real mail and real requests, as if they came now.",
+        client.base()
+    ));
+    let shown = stream(&client, &clock, samples, lessons, interrupt).and_then(|judged| {
+        let Some(judged) = judged else { return Ok(Exit::Interrupted) };
+        clock.set(clock::now());
+        show(&client, &judged, untrained, lessons)?;
+        if !once && !interrupt.raised() {
+            try_it(&client, data, &judged)?;
+            while !interrupt.raised() {
+                thread::park_timeout(Duration::from_millis(100));
+            }
+        }
+        Ok(Exit::Fine)
+    });
+    node.stop()?;
     shown
 }
 
@@ -109,9 +165,14 @@ struct Node {
 }
 
 impl Node {
-    fn start(engine: Arc<Engine>, clock: &Arc<SampleClock>) -> Result<Node, Failure> {
-        let clock = Arc::clone(clock);
-        let server = Server::bind(engine, Clock::driven(move || clock.now()))?;
+    /// Starts a server over a new data directory, with a clock that stands where the samples begin.
+    fn start(data: &Path, samples: &[(Time, Sample)]) -> Result<(Node, Arc<SampleClock>), Failure> {
+        let engine = Arc::new(open(data)?);
+        let clock = SampleClock::new();
+        // The first housekeeping must not be ahead of the samples, or it would take them for long out of date.
+        clock.set(samples.first().map_or(Time::EPOCH, |(time, _)| *time));
+        let driven = Arc::clone(&clock);
+        let server = Server::bind(engine, Clock::driven(move || driven.now()))?;
         let address = server.local_addr();
         let stop = Arc::new(Notify::new());
         let runtime =
@@ -119,7 +180,7 @@ impl Node {
         let stopped = Arc::clone(&stop);
         let serve = move || Ok(runtime.block_on(server.serve(async move { stopped.notified().await }))?);
         let thread = thread::Builder::new().name("server".to_owned()).spawn(serve).map_err(Failure::new)?;
-        Ok(Node { address, stop, thread })
+        Ok((Node { address, stop, thread }, clock))
     }
 
     fn stop(self) -> Result<(), Failure> {
@@ -131,50 +192,23 @@ impl Node {
 /// A decision and what the sample's source says of it.
 struct Judged {
     decision: Decision,
+    /// When the sample came.
+    time: Time,
     label: Option<&'static str>,
 }
 
-fn show(
-    client: &Client,
-    clock: &SampleClock,
-    samples: &[(Time, Sample)],
-    interrupt: &Interrupt,
-) -> Result<Exit, Failure> {
+fn show(client: &Client, judged: &[Judged], untrained: &[Judged], lessons: Lessons) -> Result<(), Failure> {
     let mut out = Output::new(false);
-    say(format_args!(
-        "{BOLD}Tollhouse{BOLD:#} runs on {} and is sent real mail and real requests.",
-        client.base()
-    ));
-    let Some(judged) = stream(client, clock, samples, interrupt)? else { return Ok(Exit::Interrupted) };
     out.line(format_args!("\n{BOLD}What was decided{BOLD:#}"))?;
-    out.line(by_action(&judged))?;
-    out.line(format_args!(
-        "\n{BOLD}What the sources of the mail say of it{BOLD:#}, which the server was told after each verdict"
-    ))?;
-    out.line(by_label(&judged))?;
+    out.line(by_action(judged))?;
+    if let Some(split) = lessons.until {
+        Learning::of(judged, untrained, split).show(client, &mut out)?;
+    }
     out.line(format_args!("\n{BOLD}The clearest verdicts{BOLD:#}\n"))?;
-    for judged in clearest(&judged) {
+    for judged in clearest(judged) {
         draw::verdict(&mut out, &client.explain(&judged.decision.id)?)?;
     }
-    out.flush()?;
-    Ok(Exit::Fine)
-}
-
-/// A sample.
-enum Sample {
-    Mail(Box<Message>),
-    Web(&'static [u8]),
-}
-
-/// All samples in the order of their times.
-fn samples() -> Vec<(Time, Sample)> {
-    let mail = timed(Messages::of_mbox("mail.mbox", corpora::MAIL), true).flatten();
-    let mail = mail.filter_map(|(message, time)| Some((time?, Sample::Mail(Box::new(message)))));
-    let web = corpora::WEB.split_inclusive(|byte| *byte == b'\n');
-    let web = web.filter_map(|line| Some((content::log::event(line).ok()?.time?, Sample::Web(line))));
-    let mut samples: Vec<(Time, Sample)> = mail.chain(web).collect();
-    samples.sort_by_key(|(time, _)| *time);
-    samples
+    out.flush()
 }
 
 /// The clock of the demo's server: at each sample it stands at that sample's time, and goes on from there.
@@ -201,12 +235,13 @@ impl SampleClock {
     }
 }
 
-/// Sends the samples, each when it is its time, and reports mail as a user would whose source says what it is;
-/// `None` if the user stopped it.
+/// Sends the samples, each when it is its time, and reports mail as a user would whose source says what it is, up to when
+/// the lessons end; `None` if the user stopped it.
 fn stream(
     client: &Client,
     clock: &SampleClock,
     samples: &[(Time, Sample)],
+    lessons: Lessons,
     interrupt: &Interrupt,
 ) -> Result<Option<Vec<Judged>>, Failure> {
     let progress = Progress::new("events", Some(samples.len() as u64));
@@ -222,21 +257,22 @@ fn stream(
                 let decision =
                     client.decide_message(Some("mail"), message, Some(*time), EnvelopeSource::Headers)?;
                 let label = message.stored.origin().and_then(corpora::label);
-                if let Some(label) = label {
+                if let Some(label) = label.filter(|_| lessons.until.is_some_and(|until| *time < until)) {
                     client.feedback(&decision.id, label)?;
                 }
-                judged.push(Judged { decision, label });
+                judged.push(Judged { decision, time: *time, label });
             }
+            Sample::Web(_) if lessons.only_mail => {}
             Sample::Web(_) => {
                 let lines = chunk.iter().filter_map(|(_, sample)| match sample {
-                    Sample::Web(line) => Some(*line),
+                    Sample::Web(line) => Some(line),
                     Sample::Mail(_) => None,
                 });
-                let lines: Vec<&[u8]> = lines.map(|line| line.trim_ascii_end()).collect();
+                let lines: Vec<&Vec<u8>> = lines.collect();
                 let form = LineForm::AccessLog;
                 for answer in client.decide_lines(Some("web"), form, Held::AsConfigured, &lines)? {
                     if let BatchLine::Decision(decision) = answer {
-                        judged.push(Judged { decision: *decision, label: None });
+                        judged.push(Judged { decision: *decision, time: *time, label: None });
                     }
                 }
             }
@@ -255,27 +291,11 @@ fn by_action(judged: &[Judged]) -> Table {
     for Judged { decision, .. } in judged {
         *counts.entry(&decision.pipeline).or_default().entry(decision.action).or_default() += 1;
     }
-    table("  pipeline", counts.iter().map(|(name, counts)| (*name, counts)), |count, _| count.to_string())
+    table("  pipeline", counts.iter().map(|(name, counts)| (*name, counts)))
 }
 
-/// Actions by what the sample's source says, in shares.
-fn by_label(judged: &[Judged]) -> Table {
-    let mut counts: BTreeMap<&str, HashMap<Action, u64>> = BTreeMap::new();
-    for Judged { decision, label } in judged {
-        if let Some(label) = label {
-            *counts.entry(label).or_default().entry(decision.action).or_default() += 1;
-        }
-    }
-    table("  source says", counts.iter().map(|(name, counts)| (*name, counts)), |count, all| {
-        format!("{:.0} %", 100.0 * count as f64 / all.max(1) as f64)
-    })
-}
-
-fn table<'a>(
-    title: &str,
-    rows: impl Iterator<Item = (&'a str, &'a HashMap<Action, u64>)> + Clone,
-    cell: impl Fn(u64, u64) -> String,
-) -> Table {
+/// Makes a table of how many events had which action, row by row.
+fn table<'a>(title: &str, rows: impl Iterator<Item = (&'a str, &'a HashMap<Action, u64>)> + Clone) -> Table {
     let used = |action: &Action| rows.clone().any(|(_, counts)| counts.contains_key(action));
     let actions: Vec<Action> = Action::ALL.into_iter().filter(used).collect();
     let mut table = Table::default();
@@ -283,8 +303,8 @@ fn table<'a>(
     table.row(head.into_iter().chain(actions.iter().map(|action| Cell::number(action, colour(*action)))));
     for (name, counts) in rows {
         let all: u64 = counts.values().sum();
-        let cells = actions.iter().map(|action| cell(counts.get(action).copied().unwrap_or(0), all));
-        let cells = cells.map(|cell| Cell::number(cell, Style::new()));
+        let cells = actions.iter().map(|action| counts.get(action).copied().unwrap_or(0));
+        let cells = cells.map(|count| Cell::number(count, Style::new()));
         let row = [Cell::text(format!("  {name}"), Style::new()), Cell::number(all, Style::new())];
         table.row(row.into_iter().chain(cells));
     }
@@ -316,29 +336,46 @@ fn clearest(judged: &[Judged]) -> Vec<&Judged> {
     clearest
 }
 
-fn try_it(client: &Client, data: &Path) {
+/// Says what can be done with the server now. Each line behind the blanks is a command that can be pasted.
+fn try_it(client: &Client, data: &Path, judged: &[Judged]) -> Result<(), Failure> {
     let url = client.base();
     // As it was called: from `cargo run` it is on nobody's path.
     let program = env::args_os().next().unwrap_or_else(|| "tollhouse".into());
-    let program = program.display();
+    let program = program.to_string_lossy();
+    let program = quoted(&program);
+    let clearest = clearest(judged).into_iter().find(|judged| judged.decision.pipeline == "mail");
+    let id = clearest.map_or("", |judged| judged.decision.id.as_str());
+    let hottest = client.top(Some("mail"), "from", "seen", Span::days(1), 1)?.keys.into_iter().next();
+    let from = hottest.and_then(|key| key.piece).unwrap_or_else(|| "a@example.com".to_owned());
+    let value = percent_encoding::utf8_percent_encode(&from, percent_encoding::NON_ALPHANUMERIC);
+    let from = quoted(&from);
+    let message = "From: a@example.com\\nSubject: CHEAP PILLS!!!\\n\\nhttp://192.0.2.7/buy\\n";
     say(format_args!(
         "The server goes on at {BOLD}{url}{BOLD:#}; its data is in {}. Try:
 
-  {url}/                  where everything is
-  {url}/openapi.json      the description of the interface
-  {url}/metrics           what it counts about itself
+  {program} top --server {url} from --window 1d        # who sends most
+  {program} top --server {url} ip --pipeline web --window 1d
+  {program} stats --server {url} from {from}    # all that is kept of one of them
+  {program} explain --server {url} {id}    # why that was decided
 
-  printf 'From: a@example.com\\nSubject: CHEAP PILLS!!!\\n\\nhttp://192.0.2.7/buy\\n' |
-    curl -H 'content-type: message/rfc822' --data-binary @- '{url}/v1/decide'
-  curl '{url}/v1/decisions/ID'     with its id, or one from above
-  curl '{url}/v1/timeline?kind=from&value=a@example.com'
+  curl -s {url}/v1/decisions/{id}
+  curl -s '{url}/v1/timeline?kind=from&value={value}'
+  printf '{message}' | curl -s -H 'content-type: message/rfc822' --data-binary @- {url}/v1/decide
+  curl -s {url}/metrics        # what it counts about itself
+  curl -s {url}/openapi.json   # the description of the interface
+  curl -s {url}/               # where everything is
 
-  {program} explain --server {url} ID
-  {program} stats --server {url} from a@example.com
-  {program} top --server {url} from
-
-Its clock stands where the samples end, and goes on from there.
 Ctrl-C ends it and removes the data.",
         data.display()
     ));
+    Ok(())
+}
+
+/// A word of a shell's command.
+fn quoted(word: &str) -> Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:,@".contains(&byte);
+    if !word.is_empty() && word.bytes().all(is_plain) {
+        return Cow::Borrowed(word);
+    }
+    Cow::Owned(format!("'{}'", word.replace('\'', "'\\''")))
 }

@@ -1,0 +1,82 @@
+//! Which files a data directory has been given, so that one that is gone is missed: `contents.json`. Segments of ledger and
+//! journal, and versions of rules, have lists of their own.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Directory, DirectoryError, io_error, read_sealed};
+
+/// The list's own name.
+const NAME: &str = "contents.json";
+/// Largest list that is read.
+const BYTES_MAX: u64 = 64 << 10;
+/// Files that are listed once they are there, and what is gone with them.
+const LISTED: [(&str, &str); 5] = [
+    ("journal/segments.json", "the decisions that were logged"),
+    ("labels.ndjson", "the labels that enforcement points were told of"),
+    ("limits.json", "the posted exceptions from limits"),
+    ("rules/state.json", "what was posted over the configuration's files, and the versions to go back to"),
+    ("tollhouse.toml", "the configuration"),
+];
+
+/// The list, as it is in the file.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Contents {
+    files: BTreeSet<String>,
+}
+
+/// A file that once was there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Its path in the data directory.
+    pub file: &'static str,
+    /// What is gone with it.
+    pub cost: &'static str,
+}
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} is missing, and with it {}: restore it from a backup", self.file, self.cost)
+    }
+}
+
+impl Directory {
+    /// Files that once were there and are not. A directory that no engine has opened yet lists none.
+    ///
+    /// # Errors
+    /// [`DirectoryError::Damaged`] if the list is, or what the system says.
+    pub(crate) fn missing(&self) -> Result<Vec<Missing>, DirectoryError> {
+        let known = self.contents()?.unwrap_or_default();
+        let listed = LISTED.into_iter().filter(|(file, _)| known.files.contains(*file));
+        let missing = listed.filter(|(file, _)| !self.path.join(file).exists());
+        Ok(missing.map(|(file, cost)| Missing { file, cost }).collect())
+    }
+
+    /// Lists the files that are there now.
+    pub(crate) fn note_contents(&self) -> Result<(), DirectoryError> {
+        let there = LISTED.into_iter().map(|(file, _)| file).filter(|file| self.path.join(file).exists());
+        let contents = Contents { files: there.map(str::to_owned).collect() };
+        if matches!(self.contents(), Ok(Some(known)) if known == contents) {
+            return Ok(());
+        }
+        let path = self.path.join(NAME);
+        let written = serde_json::to_vec_pretty(&contents).map_err(io::Error::from);
+        written.and_then(|bytes| disk::replace(&path, &disk::seal(&bytes))).map_err(io_error(&path))
+    }
+
+    fn contents(&self) -> Result<Option<Contents>, DirectoryError> {
+        let path = self.path.join(NAME);
+        let Some(bytes) = read_sealed(&path, BYTES_MAX, "the next start makes it anew")? else {
+            return Ok(None);
+        };
+        let contents = serde_json::from_slice(&bytes);
+        contents.map(Some).map_err(|error| DirectoryError::Damaged { path, why: error.to_string() })
+    }
+
+    /// Whether the list itself is gone, of a directory that an engine has opened.
+    pub(crate) fn lacks_contents(&self) -> bool {
+        !self.path.join(NAME).exists() && self.path.join("rules/state.json").exists()
+    }
+}

@@ -1,0 +1,101 @@
+//! Names of types: one meaning each in the whole workspace, and nouns.
+
+use std::collections::BTreeMap;
+
+use syn::Item;
+
+use crate::sources;
+
+/// A type and the file that defines it.
+struct NamedType {
+    name: String,
+    path: String,
+    is_public: bool,
+}
+
+fn types() -> Vec<NamedType> {
+    fn add(items: &[Item], path: &str, types: &mut Vec<NamedType>) {
+        for item in items {
+            let (name, visibility) = match item {
+                Item::Struct(item) => (&item.ident, &item.vis),
+                Item::Enum(item) => (&item.ident, &item.vis),
+                Item::Trait(item) => (&item.ident, &item.vis),
+                Item::Union(item) => (&item.ident, &item.vis),
+                Item::Mod(item) => {
+                    let inside = item.content.as_ref().map(|(_, items)| items.as_slice());
+                    add(inside.unwrap_or_default(), path, types);
+                    continue;
+                }
+                _ => continue,
+            };
+            let is_public = !matches!(visibility, syn::Visibility::Inherited);
+            types.push(NamedType { name: name.to_string(), path: path.to_owned(), is_public });
+        }
+    }
+    let mut types = Vec::new();
+    for source in sources::all() {
+        add(&source.items, &source.path, &mut types);
+    }
+    types
+}
+
+/// A crate's own error and options are known by their path.
+const SHARED: [&str; 2] = ["Error", "Options"];
+
+/// Names that still have several meanings, and types that are still not named by a noun. The numbers only fall.
+const SEVERAL_MEANINGS: usize = 144;
+const NOT_NOUNS: usize = 186;
+
+#[test]
+fn no_two_public_types_share_a_name() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for named in types().into_iter().filter(|named| named.is_public && !SHARED.contains(&named.name.as_str()))
+    {
+        places.entry(named.name).or_default().push(named.path);
+    }
+    let shared: Vec<String> = places
+        .iter()
+        .filter(|(_, paths)| paths.len() > 1)
+        .map(|(name, paths)| format!("{name}: {}", paths.join(", ")))
+        .collect();
+    let list = shared.join("\n");
+    assert!(shared.len() <= SEVERAL_MEANINGS, "names have several meanings:\n{list}");
+}
+
+/// Words that end like a participle and are nouns.
+const NOUNS: [&str; 6] = ["Bed", "Feed", "Need", "Seed", "Speed", "Shed"];
+
+/// Irregular participles, adverbs, prepositions, pronouns and verbs that were or could be taken for a type's name.
+const NO_NOUNS: [&str; 64] = [
+    "About", "Above", "After", "Again", "All", "Alone", "Along", "Anew", "Any", "Apart", "Around", "As",
+    "Ask", "At", "Away", "Be", "Before", "Begun", "Behind", "Below", "Beside", "Between", "Bound", "Broken",
+    "Brought", "By", "Chosen", "Done", "Drawn", "Due", "Each", "Else", "Found", "From", "Given", "Gone",
+    "Held", "Here", "Hidden", "How", "In", "Kept", "Known", "Laid", "Left", "Lost", "Made", "Meant", "Of",
+    "On", "Over", "Said", "Seen", "Sent", "Shown", "Spent", "Taken", "Than", "Then", "To", "Told", "What",
+    "Who", "Written",
+];
+
+#[test]
+fn types_are_named_by_nouns() {
+    let mut others = Vec::new();
+    for named in types() {
+        let last = last_word(&named.name);
+        let is_participle = last.ends_with("ed") && !NOUNS.contains(&last);
+        if is_participle || NO_NOUNS.contains(&last) {
+            others.push(format!("{}: {}", named.path, named.name));
+        }
+    }
+    let list = others.join("\n");
+    assert!(others.len() <= NOT_NOUNS, "types are not named by a noun:\n{list}");
+}
+
+/// The last word of a name in camel case.
+fn last_word(name: &str) -> &str {
+    name.rfind(|letter: char| letter.is_ascii_uppercase()).map_or(name, |start| &name[start..])
+}
+
+#[test]
+fn words_of_names_are_told_apart() {
+    assert_eq!(last_word("BanList"), "List");
+    assert_eq!(last_word("Told"), "Told");
+}
